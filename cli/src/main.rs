@@ -1,0 +1,2 @@
+//! nodeprof.
+fn main() {}

@@ -1,0 +1,2 @@
+//! What can be probed in one node binary.
+pub mod plan;

@@ -1,0 +1,352 @@
+//! The answer of this crate: which addresses of one binary to probe, and what each means.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
+pub const PLAN_SCHEMA: u32 = 1;
+
+/// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Address(pub u64);
+
+/// An offset into the binary file: what the kernel wants for a uprobe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FileOffset(pub u64);
+
+/// Half-open range of link-time addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressRange {
+    /// First address of the range.
+    pub start: Address,
+    /// First address after the range.
+    pub end: Address,
+}
+
+/// The GNU build-id note, as lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BuildId(pub String);
+
+/// A group of probes that is switched on, or fails, as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// Milestones and spans of a start.
+    Phases,
+    /// Calls between JavaScript and C++.
+    Crossings,
+    /// What Node asks of its package.json reader.
+    PackageJson,
+    /// File operations (syscall tracepoints: no probe in the binary).
+    Files,
+    /// Values made or read by C++.
+    Serialization,
+    /// Scripts and modules compiled.
+    Compile,
+    /// fork, exec and exit (scheduler tracepoints: no probe in the binary).
+    Processes,
+    /// Entry probes on every binding callback: a check of `Crossings`, off unless asked for.
+    Verify,
+}
+
+/// A general-purpose register that holds a value at a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Register {
+    Rax = 0,
+    Rcx = 1,
+    Rdx = 2,
+    Rbx = 3,
+    Rsp = 4,
+    Rbp = 5,
+    Rsi = 6,
+    Rdi = 7,
+    R8 = 8,
+    R9 = 9,
+    R10 = 10,
+    R11 = 11,
+    R12 = 12,
+    R13 = 13,
+    R14 = 14,
+    R15 = 15,
+}
+
+/// Where the path of a lookup or of a compilation is found at function entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathSource {
+    /// `std::string_view` passed in two registers: not NUL-terminated.
+    StringView {
+        /** Length in bytes. */
+        length: Register,
+        /** First byte. */
+        pointer: Register,
+    },
+    /// NUL-terminated C string in a register.
+    CString(Register),
+    /// `v8::Local<v8::Value>` (address of a handle of a V8 string) in a register.
+    V8Handle(Register),
+    /// Argument `index` of the `v8::FunctionCallbackInfo` in the register, a V8 string.
+    CallbackArgument {
+        /** Holds `FunctionCallbackInfo*`. */
+        info: Register,
+        /** From 0. */
+        index: u8,
+    },
+    /// `v8::ScriptCompiler::Source*` in the register: its `resource_name` at +8, a handle of a V8 string.
+    CompilerSource(Register),
+    /// No path can be had at this probe.
+    None,
+}
+
+/// How many bytes (or characters) one serialization call handles, read at entry or at return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SizeSource {
+    /// Value of a register at entry, as a signed 32-bit number; negative means "until NUL" (then as `ReturnedString`).
+    LengthArgument(Register),
+    /// Value of a register at entry, as an unsigned 64-bit number.
+    SizeArgument(Register),
+    /// Length of the V8 string whose handle is returned in `rax`.
+    ReturnedString,
+    /// Length of the V8 string whose handle is in the register at entry (`this` or an argument).
+    StringArgument(Register),
+    /// The number returned in `rax`.
+    ReturnedSize,
+    /// First word of the object in the register at entry, read at return (`MaybeStackBuffer::length_`, `Utf8Value::length_`): offset in bytes.
+    FieldAtReturn {
+        /** `this`. */
+        object: Register,
+        /** Of the 64-bit length within it. */
+        offset: u8,
+    },
+    /// Not known.
+    Unknown,
+}
+
+/// What happens at a probe: the contract between this crate and the BPF programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "role")]
+pub enum Role {
+    /// Just before V8 calls a callback through a pointer; every path to that call passes here.
+    CallEnter {
+        /** Of the call. */
+        kind: CallKind,
+        /** Holds the callback's address. */
+        callback: Register,
+    },
+    /// Just after that call, on every path that returns.
+    CallExit {
+        /** Of the call. */
+        kind: CallKind,
+    },
+    /// Tells what the next `CallEnter` of kind [`CallKind::ByMark`] on this thread is.
+    CallMark {
+        /** The function is only used for this kind. */
+        construct: Option<bool>,
+        /** Holds a `bool is_construct`. */
+        flag: Option<Register>,
+    },
+    /// A V8 Fast API function; a call whose return address is in node's C++ code is not a crossing.
+    FastEntry {
+        /** Index into [`AttachPlan::callbacks`]. */
+        callback: u32,
+    },
+    /// A property callback; a call whose return address lies in `Builtins_CallApiGetter` is seen there already.
+    PropertyEntry {
+        /** Index into [`AttachPlan::callbacks`]. */
+        callback: u32,
+    },
+    /// Entry of a binding callback (family [`Family::Verify`]).
+    CallbackEntry {
+        /** Index into [`AttachPlan::callbacks`]. */
+        callback: u32,
+    },
+    /// Entry and return of a C++ → JavaScript call.
+    ToJs,
+    /// `PerformanceState::Mark(this, milestone, timestamp)`.
+    Milestone {
+        /** Number of the milestone. */
+        number: Register,
+        /** CLOCK_MONOTONIC, ns. */
+        timestamp: Register,
+    },
+    /// Entry (and, if the probe has a return, return) of a function that is a step of the start.
+    Span {
+        /** Name shown, for example `snapshot`. */
+        name: String,
+    },
+    /// Node asks its package.json reader for a file.
+    Lookup {
+        /** Where the path is. */
+        path: PathSource,
+    },
+    /// A value is made or read by C++.
+    Serialization {
+        /** Name shown, for example `String::NewFromUtf8`. */
+        function: String,
+        /** How to tell its size. */
+        size: SizeSource,
+    },
+    /// A script or module is compiled.
+    Compile {
+        /** Where its path is. */
+        path: PathSource,
+        /** Which compiler entry. */
+        unit: CompileUnit,
+    },
+    /// V8 takes code from a cache inside the compilation that is under way.
+    CodeCacheHit,
+}
+
+/// Kinds of a call from JavaScript to C++ seen at a call site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallKind {
+    /// Ordinary binding call.
+    Slow,
+    /// Accessor.
+    Getter,
+    /// `new` of a function template.
+    Construct,
+    /// The site serves both calls and constructions: see [`Role::CallMark`].
+    ByMark,
+}
+
+/// What is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CompileUnit {
+    /// One of Node's own JavaScript modules.
+    Builtin,
+    /// A function around a CommonJS module.
+    Function,
+    /// An ES module.
+    Module,
+    /// A script (`vm.Script`, eval, JSON …).
+    Script,
+}
+
+/// What came of one wish of the catalogue in this binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProbeState {
+    /// Can be attached.
+    Resolved,
+    /// Attached, but on an instruction that the kernel single-steps (some 15 µs a hit in a VM).
+    SlowInstruction,
+    /// This version of Node has no such function.
+    Absent,
+    /// The function exists, but the probe could crash or miscount: not attached.
+    Unsafe,
+}
+
+/// One wish of the catalogue and what came of it in this binary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Demangled name of the function, or the catalogue's pattern where none was found.
+    pub symbol: String,
+    /// Which family needs it.
+    pub family: Family,
+    /// What a hit means.
+    #[serde(flatten)]
+    pub role: Role,
+    /// Whether it can be attached.
+    pub state: ProbeState,
+    /// Why not, or why slow; `None` where all is well.
+    pub reason: Option<String>,
+    /// Link-time address of the probed instruction.
+    pub address: Option<Address>,
+    /// File offset of the probed instruction.
+    pub offset: Option<FileOffset>,
+    /// Whether a return probe belongs to it, proven safe (never on a function V8 calls from JavaScript, nor one reached by a tail jump from such).
+    pub with_return: bool,
+}
+
+impl Probe {
+    /// Whether this probe is to be attached.
+    pub fn is_attachable(&self) -> bool {
+        matches!(
+            self.state,
+            ProbeState::Resolved | ProbeState::SlowInstruction
+        ) && self.offset.is_some()
+    }
+}
+
+/// A C++ function that JavaScript can call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callback {
+    /// Link-time address of its entry.
+    pub address: Address,
+    /// C++ module reached by `internalBinding`, derived from the C++ namespace or class, for example `fs`.
+    pub binding: String,
+    /// Name within the binding, for example `InternalModuleStat`.
+    pub function: String,
+    /// Whether it is a function, property or Fast API callback.
+    pub sort: CallbackSort,
+}
+
+/// Kinds of C++ callbacks by their signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallbackSort {
+    /// `void (FunctionCallbackInfo<Value> const&)`.
+    Function,
+    /// Takes a `PropertyCallbackInfo`: getter, setter, interceptor.
+    Property,
+    /// V8 Fast API function.
+    Fast,
+}
+
+/// What is known of the binary as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BinaryIdentity {
+    /// Path it was read from.
+    pub path: std::path::PathBuf,
+    /// `None` if the linker wrote none: such a plan is not cached.
+    pub build_id: Option<BuildId>,
+    /// `x86_64`, or another architecture by its ELF name.
+    pub arch: String,
+    /// For example `v20.20.2`, from the binary's own data.
+    pub node_version: Option<String>,
+    /// For example `11.3.244.8-node.38`.
+    pub v8_version: Option<String>,
+    /// Position-independent: addresses need the load bias.
+    pub pie: bool,
+}
+
+/// Everything needed to attach to one binary. No kernel was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachPlan {
+    /// [`PLAN_SCHEMA`].
+    pub schema: u32,
+    /// Which binary.
+    pub binary: BinaryIdentity,
+    /// Executable segment(s) of the binary that hold C++ and builtins.
+    pub text: AddressRange,
+    /// V8's embedded builtins (`Builtins_*`), a part of `text`.
+    pub builtins: AddressRange,
+    /// Load segments: (virtual address, file offset, size in the file) of each PT_LOAD that is executable.
+    pub segments: Vec<Segment>,
+    /// Every wish of the catalogue, attachable or not. The index is the probe's id.
+    pub probes: Vec<Probe>,
+    /// Functions that JavaScript can call, by ascending address.
+    pub callbacks: Vec<Callback>,
+    /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the order differs by version.
+    pub milestones: Vec<(u32, String)>,
+}
+
+/// An executable PT_LOAD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// `p_vaddr`.
+    pub address: Address,
+    /// `p_offset`.
+    pub offset: FileOffset,
+    /// `p_filesz`, in bytes.
+    pub size: u64,
+}

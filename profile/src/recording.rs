@@ -1,0 +1,435 @@
+//! What was seen: observations of one or more runs, before anything is derived from them.
+//!
+//! All instants are CLOCK_MONOTONIC in nanoseconds, all durations nanoseconds.
+
+use serde::{Deserialize, Serialize};
+
+/// An instant on CLOCK_MONOTONIC or a duration, in nanoseconds.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Nanoseconds(pub u64);
+
+macro_rules! index {
+    ($(#[$doc:meta] $name:ident),* $(,)?) => {$(
+        #[$doc]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+    )*};
+}
+index! {
+    /// Index into [`Recording::runs`].
+    RunId,
+    /// Index into [`Recording::processes`].
+    ProcessId,
+    /// Index into [`Recording::binaries`].
+    BinaryId,
+    /// Index into [`Recording::callbacks`].
+    CallbackId,
+    /// Index into [`Recording::names`]: paths, serialization functions, span names.
+    NameId,
+    /// A thread as the kernel numbers it (tid in the initial pid namespace).
+    ThreadId,
+}
+
+/// One traced execution of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Program and arguments; bytes that are not UTF-8 are kept.
+    pub command: Vec<Vec<u8>>,
+    /// Working directory.
+    pub directory: Vec<u8>,
+    /// Wall clock at the start, ns since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// First exec of the command.
+    pub started: Nanoseconds,
+    /// Exit of the command, or the moment the trace ended before it.
+    pub ended: Nanoseconds,
+    /// Why the trace ended: `exit`, `loop-start`, `idle`, `duration`, `interrupt`.
+    pub ended_by: String,
+    /// `full` or `count`.
+    pub mode: String,
+    /// Exit status of the command; `None` if killed by a signal or still running.
+    pub exit_status: Option<i32>,
+    /// Signal that killed it.
+    pub signal: Option<i32>,
+    /// Free labels (`k=v`), for comparisons.
+    pub labels: Vec<(String, String)>,
+}
+
+/// An executable seen, with what was probed in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Binary {
+    /// Path.
+    pub path: Vec<u8>,
+    /// GNU build-id, hexadecimal.
+    pub build_id: Option<String>,
+    /// For example `v20.20.2`; `None` if it is not node.
+    pub node_version: Option<String>,
+    /// V8's version.
+    pub v8_version: Option<String>,
+    /// For example `x86_64`.
+    pub arch: String,
+}
+
+/// One process of the traced tree, from fork to exit; the last exec counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Of which run.
+    pub run: RunId,
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Who forked it, if that is in the tree.
+    pub parent: Option<ProcessId>,
+    /// Fork (or clone, vfork).
+    pub forked: Nanoseconds,
+    /// Every exec: instant, path, arguments (may be cut: then the last is `…`).
+    pub execs: Vec<Exec>,
+    /// `None` if it still ran when the trace ended.
+    pub exited: Option<Nanoseconds>,
+    /// Exit status, if it exited.
+    pub exit_status: Option<i32>,
+    /// Signal that killed it.
+    pub signal: Option<i32>,
+    /// CPU time in user mode.
+    pub user: Option<Nanoseconds>,
+    /// CPU time in the kernel.
+    pub system: Option<Nanoseconds>,
+    /// Peak resident set, bytes.
+    pub max_rss_bytes: Option<u64>,
+    /// Unique set size at loop start, bytes.
+    pub uss_loop_start_bytes: Option<u64>,
+    /// Unique set size at loop exit or exit, bytes.
+    pub uss_exit_bytes: Option<u64>,
+    /// Node binary whose probes were attached, if any.
+    pub node: Option<BinaryId>,
+    /// Why the record of this process is not complete, in words; `None` if complete.
+    pub incomplete: Option<String>,
+}
+
+/// One exec of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// When the new image began.
+    pub at: Nanoseconds,
+    /// What was executed.
+    pub path: Vec<u8>,
+    /// Its arguments.
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// A C++ function called from JavaScript (or the pseudo-callback of C++ → JavaScript calls).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Callback {
+    /// For example `fs`; `(add-on)` or `(unknown)` with the address as function name where it has no symbol.
+    pub binding: String,
+    /// For example `InternalModuleStat`.
+    pub function: String,
+}
+
+/// Kind of a crossing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum CrossingKind {
+    /// Ordinary call of a binding function.
+    Slow = 0,
+    /// V8 Fast API call from optimised code: counted; its time is not measured.
+    Fast = 1,
+    /// Property access: accessor or interceptor.
+    Getter = 2,
+    /// `new` of a C++ class.
+    Construct = 3,
+    /// C++ calls JavaScript.
+    ToJs = 4,
+}
+
+/// One crossing. Nesting on a thread follows from `start` and `duration`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// Enter.
+    pub start: Nanoseconds,
+    /// Enter to exit; `None` where only the entry is seen (Fast API, interceptors) or it never returned.
+    pub duration: Option<Nanoseconds>,
+    /// `duration` less nested crossings.
+    pub self_time: Option<Nanoseconds>,
+    /// Which function.
+    pub callback: CallbackId,
+    /// Kind.
+    pub kind: CrossingKind,
+    /// Crossing (JS → C++) inside which it happened, directly.
+    pub parent: Option<CallbackId>,
+    /// It was entered and never returned (`process.reallyExit`, an abort, a kill).
+    pub unfinished: bool,
+}
+
+/// Crossings that were only summed (count mode, or beyond the limit of single events for a hot callback).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrossingSum {
+    /// In which process.
+    pub process: ProcessId,
+    /// Which function.
+    pub callback: CallbackId,
+    /// Kind.
+    pub kind: CrossingKind,
+    /// The phase in which they happened: number of milestones the process had passed (0 = before the first).
+    pub phase: u8,
+    /// Number of calls.
+    pub calls: u64,
+    /// Sum of durations; 0 where times are not measured.
+    pub total: Nanoseconds,
+    /// Sum of self times.
+    pub self_time: Nanoseconds,
+    /// How many of the calls have a measured time.
+    pub timed: u64,
+}
+
+/// A milestone of a Node environment (the main one, or a worker's).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Milestone {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// `environment`, `node_start`, `v8_start`, `loop_start`, `loop_exit`, `bootstrap_complete`.
+    pub name: String,
+    /// The instant Node itself notes.
+    pub at: Nanoseconds,
+}
+
+/// A step of the start with a beginning and an end, such as `snapshot`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// Its name.
+    pub name: NameId,
+    /// Entry.
+    pub start: Nanoseconds,
+    /// `None` if only the entry is probed.
+    pub duration: Option<Nanoseconds>,
+}
+
+/// Node asked its package.json reader for a file (answered from its cache or not).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// When.
+    pub at: Nanoseconds,
+    /// Path asked for.
+    pub path: NameId,
+}
+
+/// Kind of a file operation, by what it does (several syscalls each).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum FileOperation {
+    /// stat, lstat, fstat, newfstatat, statx, access, faccessat, faccessat2.
+    Stat = 0,
+    /// open, openat, openat2, creat.
+    Open = 1,
+    /// read, pread64, readv, preadv.
+    Read = 2,
+    /// readlink, readlinkat.
+    Readlink = 3,
+    /// close.
+    Close = 4,
+}
+
+/// One file operation as the kernel saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileAccess {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// Syscall entry.
+    pub start: Nanoseconds,
+    /// Entry to exit.
+    pub duration: Nanoseconds,
+    /// What.
+    pub operation: FileOperation,
+    /// x86-64 number of the syscall.
+    pub syscall: u16,
+    /// Absolute path where it could be told; for a descriptor of unknown origin `fd:N`.
+    pub path: NameId,
+    /// The syscall's result: bytes or a descriptor, negative errno on failure.
+    pub result: i64,
+}
+
+/// One value made or read by C++.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serialization {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// Entry.
+    pub start: Nanoseconds,
+    /// Entry to return; `None` where a return probe would be unsafe.
+    pub duration: Option<Nanoseconds>,
+    /// `duration` less nested serializations.
+    pub self_time: Option<Nanoseconds>,
+    /// C++ function, for example `String::NewFromUtf8`.
+    pub function: NameId,
+    /// Bytes (characters for strings whose byte length is not known); `None` if not known.
+    pub bytes: Option<u64>,
+    /// Crossing inside which it happened, directly; `None` outside of any.
+    pub callback: Option<CallbackId>,
+    /// It happened inside another serialization call (its time is contained in that one's).
+    pub nested: bool,
+}
+
+/// Serializations that were only summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SerializationSum {
+    /// In which process.
+    pub process: ProcessId,
+    /// C++ function.
+    pub function: NameId,
+    /// Crossing inside which they happened.
+    pub callback: Option<CallbackId>,
+    /// As [`CrossingSum::phase`].
+    pub phase: u8,
+    /// Number of calls.
+    pub calls: u64,
+    /// Bytes, where known.
+    pub bytes: u64,
+    /// Time of calls that are not nested in another serialization.
+    pub total: Nanoseconds,
+    /// Self time.
+    pub self_time: Nanoseconds,
+}
+
+/// One compilation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compilation {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// Entry.
+    pub start: Nanoseconds,
+    /// Entry to return.
+    pub duration: Option<Nanoseconds>,
+    /// `duration` less nested compilations.
+    pub self_time: Option<Nanoseconds>,
+    /// Path, `node:…` for a built-in module.
+    pub path: NameId,
+    /// What was compiled.
+    pub unit: CompilationUnit,
+    /// V8 took the code from a code cache or the snapshot.
+    pub cached: bool,
+}
+
+/// What was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum CompilationUnit {
+    /// One of Node's own modules.
+    Builtin = 0,
+    /// Function around a CommonJS module.
+    Function = 1,
+    /// ES module.
+    Module = 2,
+    /// Script.
+    Script = 3,
+}
+
+/// Whether a family was recorded, and if not, why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyState {
+    /// Of which run.
+    pub run: RunId,
+    /// `phases`, `crossings`, `package-json`, `files`, `serialization`, `compile`, `processes`.
+    pub name: String,
+    /// `on`, `off` (not asked for), `partial`, `failed`.
+    pub state: String,
+    /// Why, and what to type.
+    pub reason: Option<String>,
+}
+
+/// Something that is missing from the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Of which run.
+    pub run: RunId,
+    /// Stable key, for example `records`, `paths_truncated`, `beginnings_missed`, `unmatched_exits`.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// A probe and how often it was hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeHits {
+    /// Of which run.
+    pub run: RunId,
+    /// Family it belongs to.
+    pub family: String,
+    /// Hits (entries and returns).
+    pub hits: u64,
+}
+
+/// What tracing itself cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overhead {
+    /// Of which run.
+    pub run: RunId,
+    /// Probe hits and tracepoint hits within the tree.
+    pub probe_hits: u64,
+    /// Calibrated on this machine just before or at some earlier run, ns.
+    pub ns_per_hit: f64,
+    /// Command start to first exec (load, attach), ns.
+    pub setup_ns: u64,
+    /// Attaching alone, ns.
+    pub attach_ns: u64,
+}
+
+/// Everything seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct Recording {
+    pub runs: Vec<Run>,
+    pub binaries: Vec<Binary>,
+    pub processes: Vec<Process>,
+    pub callbacks: Vec<Callback>,
+    /// Interned byte strings: paths and names. Index 0.. by [`NameId`].
+    pub names: Vec<Vec<u8>>,
+    pub milestones: Vec<Milestone>,
+    pub spans: Vec<Span>,
+    pub crossings: Vec<Crossing>,
+    pub crossing_sums: Vec<CrossingSum>,
+    pub lookups: Vec<Lookup>,
+    pub files: Vec<FileAccess>,
+    pub serializations: Vec<Serialization>,
+    pub serialization_sums: Vec<SerializationSum>,
+    pub compilations: Vec<Compilation>,
+    pub families: Vec<FamilyState>,
+    pub losses: Vec<Loss>,
+    pub probe_hits: Vec<ProbeHits>,
+    pub overheads: Vec<Overhead>,
+}
+
+impl Recording {
+    /// The bytes of a name; empty if the id is not of this recording.
+    pub fn name(&self, id: NameId) -> &[u8] {
+        self.names
+            .get(id.0 as usize)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+}
