@@ -1,3 +1,11 @@
 //! What was seen while a Node.js program started, and what follows from it.
 #![warn(missing_docs)]
+pub mod breakdown;
+mod fast;
+mod probe_cost;
+pub mod profile;
 pub mod recording;
+pub mod report;
+
+pub use recording::Recording;
+pub use report::{Profile, RunProfile};
