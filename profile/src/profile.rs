@@ -475,7 +475,7 @@ impl RunContext<'_> {
             } = operation;
             count(calls, cell.calls);
             count(failed, cell.failed);
-            *count(&mut total_ns, cell.total.0);
+            count(total_ns, cell.total.0);
             count(&mut result.bytes_read, cell.bytes);
             distinct.insert(cell.path, ());
             let empty = FileCell {
@@ -698,8 +698,8 @@ impl RunContext<'_> {
         let mut losses = BTreeMap::from([("records".to_owned(), 0u64)]);
         let of_run = self.recording.losses.iter();
         for loss in of_run.filter(|loss| loss.run == self.run) {
-            let count = losses.entry(loss.kind.clone()).or_default();
-            *count(&mut count, loss.count);
+            let lost = losses.entry(loss.kind.clone()).or_default();
+            count(lost, loss.count);
         }
         losses
     }
@@ -711,7 +711,7 @@ impl RunContext<'_> {
         let mut by_family: BTreeMap<String, u64> = BTreeMap::new();
         for probe in recording.probe_hits.iter().filter(|p| p.run == self.run) {
             let hits = by_family.entry(probe.family.clone()).or_default();
-            *count(&mut hits, probe.hits);
+            count(hits, probe.hits);
         }
         Some(OverheadProfile {
             probe_hits: of_run.probe_hits,
