@@ -1,1 +1,44 @@
-//! (in work)
+//! Everything of nodeprof that touches the kernel: the BPF programs, loading and attaching them, reading
+//! what they write, holding the start of child processes, and asking what this kernel can do.
+//!
+//! Input: an [`AttachPlan`](nodeprof_probes::plan::AttachPlan) and a process. Output: [`Record`]s.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use nodeprof_bpf::{Options, Programs};
+//! let programs = Programs::load(&Options::default())?;
+//! programs.attach_tree()?;
+//! programs.reader(|bytes| println!("{:?}", nodeprof_bpf::Record::decode(bytes)))?.consume()?;
+//! # Ok(()) }
+//! ```
+
+mod attach;
+pub mod hold;
+mod loader;
+mod records;
+
+pub use attach::{AttachPoints, Link, attach};
+pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
+pub use records::{Callee, DecodeError, ExitRecord, Header, Origin, Record};
+
+/// Constants of `programs/records.h`.
+#[allow(missing_docs, dead_code)]
+pub(crate) mod wire {
+    include!(concat!(env!("OUT_DIR"), "/constants.rs"));
+    /// A callback is an index into the plan's callbacks, not an address.
+    pub const CALLBACK_BY_INDEX: u64 = 1 << 63;
+}
+
+#[allow(
+    missing_docs,
+    dead_code,
+    unused_imports,
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::undocumented_unsafe_blocks,
+    non_camel_case_types
+)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/nodeprof.skel.rs"));
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What the probes of each family do at a hit. `now` is CLOCK_MONOTONIC in ns. */
+#ifndef NODEPROF_FAMILIES_H
+#define NODEPROF_FAMILIES_H
+
+struct cookie {
+	__u32 id; /* the cookie's id and binary: what goes into a record */
+	__u8 action, detail, register_a, register_b, flags, binary;
+};
+
+static __always_inline struct cookie split_cookie(__u64 raw)
+{
+	struct cookie c = {
+		.action = raw,
+		.detail = raw >> COOKIE_DETAIL_SHIFT,
+		.register_a = (raw >> COOKIE_REGISTER_A_SHIFT) & 15,
+		.register_b = (raw >> COOKIE_REGISTER_B_SHIFT) & 15,
+		.flags = raw >> COOKIE_FLAGS_SHIFT,
+		.binary = raw >> COOKIE_BINARY_SHIFT,
+		.id = raw >> COOKIE_BINARY_SHIFT,
+	};
+	return c;
+}
+
+/* ---- texts ---- */
+
+/* Reads `length` bytes (or up to NUL if negative) of the program's memory into a new record. */
+__noinline int write_text(struct thread *t, struct record_header *h, __u64 pointer, __s64 length)
+{
+	__s64 got;
+
+	if (!t || !h)
+		return 0;
+	if (length < TEXT_SMALL) {
+		RESERVE(record_text, r);
+		if (!r)
+			return 0;
+		r->header = *h;
+		r->duration = 0;
+		r->result = 0;
+		r->descriptor = 0;
+		if (length < 0) {
+			got = bpf_probe_read_user_str(r->text, TEXT_SMALL, (void *)pointer);
+			if (got < TEXT_SMALL) { /* else it may be longer: take the large record */
+				r->length = got > 0 ? got - 1 : 0;
+				if (got < 0) {
+					r->header.flags |= RECORD_NO_TEXT;
+					count(COUNTER_UNREADABLE, 1);
+				}
+				bpf_ringbuf_submit(r, wake_flag());
+				return 0;
+			}
+			bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+		} else {
+			__u32 n = length & 255;
+
+			if (n > TEXT_SMALL)
+				n = TEXT_SMALL;
+			r->length = n;
+			if (bpf_probe_read_user(r->text, n, (void *)pointer)) {
+				r->length = 0;
+				r->header.flags |= RECORD_NO_TEXT;
+				count(COUNTER_UNREADABLE, 1);
+			}
+			bpf_ringbuf_submit(r, wake_flag());
+			return 0;
+		}
+	}
+	{
+		RESERVE(record_text_large, r);
+		if (!r)
+			return 0;
+		r->header = *h;
+		r->duration = 0;
+		r->result = 0;
+		r->descriptor = 0;
+		if (length < 0) {
+			got = bpf_probe_read_user_str(r->text, TEXT_LARGE, (void *)pointer);
+			r->length = got > 0 ? got - 1 : 0;
+		} else {
+			__u32 n = length > TEXT_LARGE - 1 ? TEXT_LARGE - 1 : length;
+
+			n &= TEXT_LARGE - 1;
+			r->length = n;
+			got = bpf_probe_read_user(r->text, n, (void *)pointer);
+			if (length > TEXT_LARGE - 1)
+				r->header.flags |= RECORD_TRUNCATED;
+		}
+		if (got < 0) {
+			r->length = 0;
+			r->header.flags |= RECORD_NO_TEXT;
+			count(COUNTER_UNREADABLE, 1);
+		}
+		bpf_ringbuf_submit(r, wake_flag());
+	}
+	return 0;
+}
+
+/* Writes a record with the path that `source` tells to be at this probe; `a` and `b`: the registers of the cookie. */
+__noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, __u64 a, __u64 b)
+{
+	__u64 handle = 0, tagged;
+	struct v8_string s = {};
+
+	if (!t || !h)
+		return 0;
+	switch ((raw >> COOKIE_DETAIL_SHIFT) & 15) {
+	case PATH_STRING_VIEW:
+		return write_text(t, h, b, a & 0x7fffffff);
+	case PATH_C_STRING:
+		return write_text(t, h, a, -1);
+	case PATH_V8_HANDLE:
+		handle = a;
+		break;
+	case PATH_ARGUMENT:
+		/*
+		 * FunctionCallbackInfo: implicit_args, values, length. Arguments lie upwards from values since
+		 * V8 9 (reversed arguments).
+		 */
+		handle = read_word(a + 8);
+		if (handle)
+			handle += 8 * ((raw >> COOKIE_REGISTER_B_SHIFT) & 15);
+		break;
+	case PATH_COMPILER_SOURCE:
+		/* v8::ScriptCompiler::Source: source_string at 0, resource_name at 8. */
+		handle = read_word(a + 8);
+		break;
+	}
+	tagged = handle ? read_word(handle) : 0;
+	if (tagged && v8_string_data(tagged, &s)) {
+		__u64 n = s.length;
+
+		if (s.two_byte) {
+			h->flags |= RECORD_TWO_BYTE;
+			n *= 2;
+		}
+		return write_text(t, h, s.data, n & 0x7fffffff);
+	}
+	h->flags |= RECORD_NO_TEXT;
+	return write_text(t, h, 0, 0);
+}
+
+/* ---- crossings ---- */
+
+static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 a, __u64 now)
+{
+	int i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
+
+	count(COUNTER_ENTERS, 1);
+	if (i < 0)
+		return;
+	frame_at(t, i)->callback = a;
+	frame_at(t, i)->kind = c->detail == CALL_BY_MARK ? t->pending_kind : c->detail;
+}
+
+static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u64 now)
+{
+	/* `push %rbp` sites see the stack pointer 8 above the frame pointer that the exit sees. */
+	int i = pop_frame(t, FRAME_CROSSING, ctx->sp, ctx->bp + 16, now);
+
+	count(COUNTER_EXITS, 1);
+	if (i >= 0)
+		write_frame(t, i, now - frame_at(t, i)->start, 0);
+}
+
+/* A probe may lie a few instructions behind the entry, where the first one would be slow. */
+#define MAX_PROBE_DISTANCE 64
+
+static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 now)
+{
+	__u64 caller = read_word(ctx->sp);
+	__u32 binary = c->binary;
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	__u64 callback = CALLBACK_BY_INDEX | (c->id >> 8);
+	__u8 kind = c->action == ACTION_FAST_ENTRY ? CALL_FAST : CALL_GETTER;
+
+	if (!image)
+		return;
+	if (c->action == ACTION_CALLBACK_ENTRY) {
+		/* Called from inside the C++ of another callback: no crossing of its own. */
+		struct sum_key key = { .callback = callback, .pid = t->pid, .family = 2 };
+		struct sum zero = {}, *s = bpf_map_lookup_elem(&sums, &key);
+
+		if (!s) {
+			bpf_map_update_elem(&sums, &key, &zero, BPF_NOEXIST);
+			s = bpf_map_lookup_elem(&sums, &key);
+		}
+		if (s)
+			__sync_fetch_and_add(&s->calls, 1);
+		return;
+	}
+	if (c->action == ACTION_FAST_ENTRY) {
+		/* Optimised code lies outside of the binary; C++ that calls its own fast function does not cross. */
+		if (caller >= image->text_start && caller < image->text_end &&
+		    !(caller >= image->builtins_start && caller < image->builtins_end)) {
+			count(COUNTER_DIRECT_CALLS, 1);
+			return;
+		}
+	} else {
+		/* Has the accessor builtin just opened a frame for this very function? */
+		struct frame *f = frame_at(t, t->depth - 1);
+
+		if (t->depth && f->family == FRAME_CROSSING && f->kind == CALL_GETTER &&
+		    ctx->ip - f->callback < MAX_PROBE_DISTANCE)
+			return;
+	}
+	write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED);
+}
+
+/* ---- serialization ---- */
+
+static __always_inline void serialization_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 a, __u64 now)
+{
+	int i;
+	bool nested = t->top[FRAME_SERIALIZATION] != NO_FRAME;
+	__s64 value = -1;
+
+	switch (c->detail & 15) {
+	case SIZE_LENGTH_ARGUMENT:
+		value = (__s32)a;
+		break;
+	case SIZE_SIZE_ARGUMENT:
+		value = a & 0x7fffffffffffffff;
+		break;
+	case SIZE_STRING_ARGUMENT:
+		value = a ? v8_string_length(read_word(a)) : -1;
+		break;
+	case SIZE_FIELD_AT_RETURN:
+		value = a + (c->detail >> 4) * 8;
+		break;
+	}
+	i = push_frame(t, FRAME_SERIALIZATION, ctx->sp, now);
+	if (i < 0)
+		return;
+	frame_at(t, i)->id = c->id;
+	frame_at(t, i)->value = value;
+	frame_at(t, i)->flags = nested ? RECORD_NESTED : 0;
+	if (c->flags & COOKIE_HAS_RETURN)
+		return;
+	/* No return probe: the call is counted, its time is not known. */
+	if ((c->detail & 15) == SIZE_FIELD_AT_RETURN)
+		frame_at(t, i)->value = -1;
+	drop_frame(t);
+	write_frame(t, i, 0, RECORD_UNTIMED);
+}
+
+static __always_inline void serialization_return(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 now)
+{
+	/* The return probe runs after the `ret` has taken the return address off the stack. */
+	int i = pop_frame(t, FRAME_SERIALIZATION, ctx->sp - 8, ctx->sp - 8, now);
+	struct frame *f;
+
+	if (i < 0)
+		return;
+	f = frame_at(t, i);
+	switch (c->detail & 15) {
+	case SIZE_LENGTH_ARGUMENT:
+		if (f->value >= 0)
+			break; /* fallthrough: a negative length means "until NUL" */
+	case SIZE_RETURNED_STRING:
+		f->value = ctx->ax ? v8_string_length(read_word(ctx->ax)) : -1;
+		break;
+	case SIZE_RETURNED_SIZE:
+		f->value = ctx->ax & 0x7fffffffffffffff;
+		break;
+	case SIZE_FIELD_AT_RETURN:
+		f->value = read_word(f->value);
+		break;
+	}
+	write_frame(t, i, now - f->start, 0);
+}
+
+/* ---- phases ---- */
+
+static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 a, __u64 b, __u64 now)
+{
+	if (t->phase < 255)
+		t->phase++;
+	RESERVE(record_milestone, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_MILESTONE, now);
+	r->header.id = c->id;
+	r->number = a;
+	r->unused = 0;
+	r->timestamp = b;
+	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP); /* wakes the reader: `--until loop-start` and the memory reading wait for it */
+}
+
+static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 now)
+{
+	if (c->flags & COOKIE_HAS_RETURN) {
+		int i = push_frame(t, FRAME_SPAN, ctx->sp, now);
+
+		if (i >= 0)
+			frame_at(t, i)->id = c->id;
+		return;
+	}
+	RESERVE(record_span, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_SPAN, now);
+	r->header.id = c->id;
+	r->header.flags = RECORD_UNTIMED;
+	r->duration = 0;
+	bpf_ringbuf_submit(r, wake_flag());
+}
+
+/* ---- package.json and compilation ---- */
+
+static __always_inline void lookup(struct thread *t, struct cookie *c, __u64 raw, __u64 a, __u64 b, __u64 now)
+{
+	struct record_header h;
+
+	fill_header(&h, t, RECORD_LOOKUP, now);
+	h.id = c->id;
+	write_path(t, &h, raw, a, b);
+}
+
+static __always_inline void compile_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 raw, __u64 a, __u64 b, __u64 now)
+{
+	struct record_header h;
+	int i;
+
+	fill_header(&h, t, RECORD_COMPILE_ENTER, now);
+	h.id = c->id;
+	h.kind = c->detail >> 4;
+	write_path(t, &h, raw, a, b);
+	if (!(c->flags & COOKIE_HAS_RETURN))
+		return;
+	i = push_frame(t, FRAME_COMPILE, ctx->sp, now);
+	if (i >= 0) {
+		frame_at(t, i)->id = c->id;
+		frame_at(t, i)->kind = c->detail >> 4;
+	}
+}
+
+static __always_inline void code_cache_hit(struct thread *t)
+{
+	__u8 i = t->top[FRAME_COMPILE];
+
+	if (i != NO_FRAME)
+		frame_at(t, i)->flags |= RECORD_CACHED;
+}
+
+#endif

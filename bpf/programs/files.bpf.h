@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * File operations, by raw syscall tracepoints. Everything is read at the exit: by then the kernel itself
+ * has faulted in the path, which at the entry may not be readable without sleeping.
+ */
+#ifndef NODEPROF_FILES_H
+#define NODEPROF_FILES_H
+
+/* x86-64 numbers; see asm/unistd_64.h. */
+enum syscall {
+	SYS_READ = 0, SYS_OPEN = 2, SYS_CLOSE = 3, SYS_STAT = 4, SYS_FSTAT = 5, SYS_LSTAT = 6,
+	SYS_PREAD64 = 17, SYS_READV = 19, SYS_ACCESS = 21, SYS_CHDIR = 80, SYS_FCHDIR = 81, SYS_CREAT = 85,
+	SYS_READLINK = 89, SYS_OPENAT = 257, SYS_NEWFSTATAT = 262, SYS_READLINKAT = 267, SYS_FACCESSAT = 269,
+	SYS_PREADV = 295, SYS_STATX = 332, SYS_IO_URING_SETUP = 425, SYS_OPENAT2 = 437, SYS_FACCESSAT2 = 439,
+};
+
+/* Where the operands of a syscall are. */
+enum operand { OPERAND_NONE, OPERAND_DESCRIPTOR, OPERAND_PATH, OPERAND_DIRECTORY_AND_PATH };
+
+static __always_inline enum operand operand_of(long number)
+{
+	switch (number) {
+	case SYS_READ:
+	case SYS_CLOSE:
+	case SYS_FSTAT:
+	case SYS_PREAD64:
+	case SYS_READV:
+	case SYS_PREADV:
+	case SYS_FCHDIR:
+		return OPERAND_DESCRIPTOR;
+	case SYS_OPEN:
+	case SYS_STAT:
+	case SYS_LSTAT:
+	case SYS_ACCESS:
+	case SYS_CHDIR:
+	case SYS_CREAT:
+	case SYS_READLINK:
+		return OPERAND_PATH;
+	case SYS_OPENAT:
+	case SYS_NEWFSTATAT:
+	case SYS_READLINKAT:
+	case SYS_FACCESSAT:
+	case SYS_STATX:
+	case SYS_OPENAT2:
+	case SYS_FACCESSAT2:
+		return OPERAND_DIRECTORY_AND_PATH;
+	default:
+		return OPERAND_NONE;
+	}
+}
+
+SEC("raw_tp/sys_enter")
+int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	long number;
+
+	if (!t || !t->traced || !record_files)
+		return 0;
+	number = ctx->args[1];
+	if (number == SYS_IO_URING_SETUP) {
+		RESERVE(record_span, r);
+		if (r) {
+			fill_header(&r->header, t, RECORD_IO_URING, bpf_ktime_get_ns());
+			r->duration = 0;
+			bpf_ringbuf_submit(r, wake_flag());
+		}
+	}
+	if (operand_of(number) == OPERAND_NONE)
+		return 0;
+	t->syscall = number;
+	t->syscall_start = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("raw_tp/sys_exit")
+int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct pt_regs *regs;
+	__u64 now, pointer = 0;
+	__s64 got = 0;
+	__s32 descriptor = -1;
+	long number;
+
+	if (!t || t->syscall < 0)
+		return 0;
+	number = t->syscall;
+	t->syscall = -1;
+	count(COUNTER_SYSCALLS, 1);
+	now = bpf_ktime_get_ns();
+	regs = (void *)ctx->args[0];
+	switch (operand_of(number)) {
+	case OPERAND_DESCRIPTOR:
+		descriptor = BPF_CORE_READ(regs, di);
+		break;
+	case OPERAND_PATH:
+		descriptor = -100; /* AT_FDCWD */
+		pointer = BPF_CORE_READ(regs, di);
+		break;
+	default:
+		descriptor = BPF_CORE_READ(regs, di);
+		pointer = BPF_CORE_READ(regs, si);
+	}
+	if (!pointer) {
+		struct record_file_short {
+			struct record_header header;
+			__u64 duration;
+			__s64 result;
+			__s32 descriptor;
+			__u32 length;
+		} *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+
+		if (!r) {
+			count(COUNTER_RING_FULL, 1);
+			return 0;
+		}
+		fill_header(&r->header, t, RECORD_FILE, t->syscall_start);
+		r->header.id = number;
+		r->duration = now - t->syscall_start;
+		r->result = ctx->args[1];
+		r->descriptor = descriptor;
+		r->length = 0;
+		bpf_ringbuf_submit(r, wake_flag());
+		return 0;
+	}
+	RESERVE(record_text, r);
+	if (!r)
+		return 0;
+	got = bpf_probe_read_user_str(r->text, TEXT_SMALL, (void *)pointer);
+	if (got < TEXT_SMALL) {
+		fill_header(&r->header, t, RECORD_FILE, t->syscall_start);
+		r->header.id = number;
+		r->duration = now - t->syscall_start;
+		r->result = ctx->args[1];
+		r->descriptor = descriptor;
+		r->length = got > 0 ? got - 1 : 0;
+		if (got < 0)
+			r->header.flags |= RECORD_NO_TEXT;
+		bpf_ringbuf_submit(r, wake_flag());
+		return 0;
+	}
+	bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+	RESERVE(record_text_large, l);
+	if (!l)
+		return 0;
+	fill_header(&l->header, t, RECORD_FILE, t->syscall_start);
+	l->header.id = number;
+	l->duration = now - t->syscall_start;
+	l->result = ctx->args[1];
+	l->descriptor = descriptor;
+	got = bpf_probe_read_user_str(l->text, TEXT_LARGE, (void *)pointer);
+	l->length = got > 0 ? got - 1 : 0;
+	bpf_ringbuf_submit(l, wake_flag());
+	return 0;
+}
+
+#endif

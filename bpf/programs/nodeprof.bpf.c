@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * The programs. All entry probes of a process share one uprobe_multi link, all return probes another:
+ * detaching costs one RCU grace period per link, however many probes it has. The cookie of an attach
+ * point tells what to do there.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "records.h"
+#include "thread.bpf.h"
+#include "v8.bpf.h"
+#include "families.bpf.h"
+#include "processes.bpf.h"
+#include "files.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* The record types, so that their BTF is kept for the decoder. */
+struct {
+	struct record_header header;
+	struct record_call call;
+	struct record_serialization serialization;
+	struct record_milestone milestone;
+	struct record_span span;
+	struct record_compile compile;
+	struct record_text text;
+	struct record_fork fork;
+	struct record_exit exit;
+	struct sum_key sum_key;
+	struct sum sum;
+	struct image image;
+} record_types SEC(".rodata.types");
+
+SEC("uprobe.multi")
+int on_entry(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), raw = bpf_get_attach_cookie(ctx);
+	struct cookie c = split_cookie(raw);
+	struct thread *t = current_thread();
+	__u64 a, b;
+
+	if (!t)
+		return 0;
+	count(COUNTER_HITS, 1);
+	a = register_value(ctx, c.register_a);
+	b = register_value(ctx, c.register_b);
+	switch (c.action) {
+	case ACTION_CALL_ENTER:
+		call_enter(ctx, t, &c, a, now);
+		break;
+	case ACTION_CALL_EXIT:
+		call_exit(ctx, t, now);
+		break;
+	case ACTION_CALL_MARK:
+		t->pending_kind = c.detail;
+		break;
+	case ACTION_CALL_MARK_FLAG:
+		t->pending_kind = a & 1 ? CALL_CONSTRUCT : CALL_SLOW;
+		break;
+	case ACTION_FAST_ENTRY:
+	case ACTION_PROPERTY_ENTRY:
+	case ACTION_CALLBACK_ENTRY:
+		entry_only(ctx, t, &c, now);
+		break;
+	case ACTION_TO_JS: {
+		int i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
+
+		if (i >= 0) {
+			frame_at(t, i)->callback = CALLBACK_BY_INDEX;
+			frame_at(t, i)->kind = CALL_TO_JS;
+		}
+		break;
+	}
+	case ACTION_MILESTONE:
+		milestone(t, &c, a, b, now);
+		break;
+	case ACTION_SPAN:
+		span_enter(ctx, t, &c, now);
+		break;
+	case ACTION_LOOKUP:
+		lookup(t, &c, raw, a, b, now);
+		break;
+	case ACTION_SERIALIZATION:
+		serialization_enter(ctx, t, &c, a, now);
+		break;
+	case ACTION_COMPILE:
+		compile_enter(ctx, t, &c, raw, a, b, now);
+		break;
+	case ACTION_CODE_CACHE_HIT:
+		code_cache_hit(t);
+		break;
+	}
+	return 0;
+}
+
+SEC("uretprobe.multi")
+int on_return(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), raw = bpf_get_attach_cookie(ctx);
+	struct cookie c = split_cookie(raw);
+	struct thread *t = current_thread();
+	int i = -1;
+	__u64 sp = ctx->sp - 8;
+
+	if (!t)
+		return 0;
+	count(COUNTER_HITS, 1);
+	switch (c.action) {
+	case ACTION_SERIALIZATION:
+		serialization_return(ctx, t, &c, now);
+		return 0;
+	case ACTION_TO_JS:
+		i = pop_frame(t, FRAME_CROSSING, sp, sp, now);
+		break;
+	case ACTION_COMPILE:
+		i = pop_frame(t, FRAME_COMPILE, sp, sp, now);
+		break;
+	case ACTION_SPAN:
+		i = pop_frame(t, FRAME_SPAN, sp, sp, now);
+		break;
+	}
+	if (i >= 0)
+		write_frame(t, i, now - frame_at(t, i)->start, 0);
+	return 0;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What every family shares: the state of a followed thread, its shadow stack, and how records leave.
+ */
+#ifndef NODEPROF_THREAD_H
+#define NODEPROF_THREAD_H
+
+/*
+ * Frames of probed functions that are open on a thread. A require inside a require opens one or two
+ * (C++ → JavaScript, callback); 64 levels were never reached by webpack or eslint. Deeper ones are
+ * counted, not guessed. 64 keeps the state within one 4 KiB allocation, and lets a mask be the
+ * bound that the verifier asks for.
+ */
+#define MAX_DEPTH 64
+/* An exit may find frames above its own that never saw their exit (an exception, a longjmp). */
+#define MAX_ABANDONED 16
+
+enum frame_family { FRAME_CROSSING, FRAME_SERIALIZATION, FRAME_COMPILE, FRAME_SPAN, FRAME_FAMILIES };
+#define NO_FRAME 0xff
+
+struct frame {
+	__u64 start;
+	__u64 sp;       /* stack pointer at the enter: what the exit is matched by */
+	__u64 inner;    /* time in nested frames of the same family */
+	__u64 callback; /* crossing: its callback; else the crossing around it */
+	__s64 value;    /* serialization: bytes, or the register that tells them */
+	__u32 id;
+	__u8 family;
+	__u8 kind;
+	__u8 flags;
+	__u8 outer; /* index of the next outer frame of the same family */
+};
+_Static_assert(sizeof(struct frame) == 48, "the state of a thread must fit one page");
+
+struct thread {
+	__u8 depth;
+	__u8 top[FRAME_FAMILIES]; /* innermost frame of each family */
+	__u8 traced;              /* it has executed the command: before that it is nodeprof's own fork */
+	__u8 phase;               /* milestones passed */
+	__u8 pending_kind;        /* what the next call of a shared site is */
+	__s32 syscall;
+	__u32 pid, tid;
+	__u64 syscall_start;
+	struct frame frames[MAX_DEPTH];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct sum_key);
+	__type(value, struct sum);
+} sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTER_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_IMAGES);
+	__type(key, __u32);
+	__type(value, struct image);
+} images SEC(".maps");
+
+/* Calls of one callback in one process and phase that are written one by one; later ones are summed. */
+volatile const __u64 event_limit = 20000;
+/* Families whose syscalls are recorded. */
+volatile const bool record_files = true;
+
+static __always_inline void count(__u32 which, __u64 by)
+{
+	__u64 *slot = bpf_map_lookup_elem(&counters, &which);
+
+	if (slot)
+		*slot += by; /* per CPU: a preempted increment may be lost, so only for losses and cost */
+}
+
+static __always_inline struct thread *current_thread(void)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+
+	return t && t->traced ? t : 0;
+}
+
+static __always_inline void fill_header(struct record_header *h, struct thread *t, __u8 type, __u64 time)
+{
+	h->type = type;
+	h->flags = 0;
+	h->kind = 0;
+	h->phase = t->phase;
+	h->pid = t->pid;
+	h->tid = t->tid;
+	h->id = 0;
+	h->time = time;
+}
+
+static __always_inline struct frame *frame_at(struct thread *t, __u32 index)
+{
+	return &t->frames[index & (MAX_DEPTH - 1)];
+}
+
+/*
+ * A wake-up costs more than the record: the reader looks in by itself now and then, and is woken when this
+ * much waits for it. At a million records a second the rest of the buffer lasts another 100 ms.
+ */
+#define WAKE_AT (512 << 10)
+
+static __always_inline __u64 wake_flag(void)
+{
+	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) >= WAKE_AT ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+#define RESERVE(type_, variable) \
+	struct type_ *variable = bpf_ringbuf_reserve(&records, sizeof(*variable), 0); \
+	if (!variable) \
+		count(COUNTER_RING_FULL, 1)
+
+static __always_inline void reset_stack(struct thread *t)
+{
+	t->depth = 0;
+	t->top[0] = t->top[1] = t->top[2] = t->top[3] = NO_FRAME;
+	t->pending_kind = CALL_SLOW;
+}
+
+/* The callback of the innermost crossing into C++, or none. */
+static __always_inline __u64 current_callback(struct thread *t)
+{
+	__u8 i = t->top[FRAME_CROSSING];
+
+	return i == NO_FRAME ? CALLBACK_NONE : frame_at(t, i)->callback;
+}
+
+/* Adds a call to the sums; true if it shall also be written by itself. */
+__noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s64 bytes, bool timed)
+{
+	struct sum *s;
+
+	if (!key)
+		return true;
+	s = bpf_map_lookup_elem(&sums, key);
+	if (!s) {
+		struct sum zero = {};
+
+		bpf_map_update_elem(&sums, key, &zero, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(&sums, key);
+		if (!s) {
+			count(COUNTER_SUMS_FULL, 1);
+			return true; /* then at least one by one */
+		}
+	}
+	if (s->events < event_limit) {
+		__sync_fetch_and_add(&s->events, 1);
+		return true;
+	}
+	__sync_fetch_and_add(&s->calls, 1);
+	if (timed) {
+		__sync_fetch_and_add(&s->timed, 1);
+		__sync_fetch_and_add(&s->total, duration);
+		__sync_fetch_and_add(&s->own, duration - inner);
+	}
+	if (bytes > 0)
+		__sync_fetch_and_add(&s->bytes, bytes);
+	return false;
+}
+
+static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner, __u64 callback,
+				       __u64 parent, __u8 kind, __u8 flags)
+{
+	struct sum_key key = { .callback = callback, .pid = t->pid, .kind = kind, .phase = t->phase };
+
+	if (!(flags & RECORD_UNFINISHED) && !add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED)))
+		return;
+	RESERVE(record_call, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_CALL, start);
+	r->header.kind = kind;
+	r->header.flags = flags;
+	r->duration = duration;
+	r->inner = inner;
+	r->callback = callback;
+	r->parent = parent;
+	bpf_ringbuf_submit(r, wake_flag());
+}
+
+static __always_inline void write_serialization(struct thread *t, struct frame *f, __u64 duration, __u8 flags)
+{
+	struct sum_key key = { .callback = f->callback, .pid = t->pid, .id = f->id, .phase = t->phase, .family = 1 };
+
+	if (!(flags & RECORD_UNFINISHED) &&
+	    !add_to_sum(&key, flags & RECORD_NESTED ? 0 : duration, flags & RECORD_NESTED ? 0 : f->inner, f->value,
+			!(flags & RECORD_UNTIMED)))
+		return;
+	RESERVE(record_serialization, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_SERIALIZATION, f->start);
+	r->header.id = f->id;
+	r->header.flags = flags;
+	r->duration = duration;
+	r->inner = f->inner;
+	r->bytes = f->value;
+	r->parent = f->callback;
+	bpf_ringbuf_submit(r, wake_flag());
+}
+
+/* Writes the record of a frame that has ended (or never will). */
+__noinline int write_frame(struct thread *t, __u32 index, __u64 duration, __u32 flags)
+{
+	struct frame *f;
+
+	if (!t)
+		return 0;
+	f = frame_at(t, index);
+	flags |= f->flags;
+	switch (f->family) {
+	case FRAME_CROSSING: {
+		__u64 parent = CALLBACK_NONE;
+
+		if (f->outer != NO_FRAME)
+			parent = frame_at(t, f->outer)->callback;
+		write_call(t, f->start, duration, f->inner, f->callback, parent, f->kind, flags);
+		break;
+	}
+	case FRAME_SERIALIZATION:
+		write_serialization(t, f, duration, flags);
+		break;
+	case FRAME_COMPILE: {
+		RESERVE(record_compile, r);
+		if (!r)
+			break;
+		fill_header(&r->header, t, RECORD_COMPILE, f->start);
+		r->header.id = f->id;
+		r->header.flags = flags;
+		r->header.kind = f->kind;
+		r->duration = duration;
+		r->inner = f->inner;
+		bpf_ringbuf_submit(r, wake_flag());
+		break;
+	}
+	case FRAME_SPAN: {
+		RESERVE(record_span, r);
+		if (!r)
+			break;
+		fill_header(&r->header, t, RECORD_SPAN, f->start);
+		r->header.id = f->id;
+		r->header.flags = flags;
+		r->duration = duration;
+		bpf_ringbuf_submit(r, wake_flag());
+		break;
+	}
+	}
+	return 0;
+}
+
+/* Removes the innermost frame. */
+static __always_inline int drop_frame(struct thread *t)
+{
+	struct frame *f;
+
+	if (!t->depth)
+		return -1;
+	t->depth--;
+	f = frame_at(t, t->depth);
+	t->top[f->family & 3] = f->outer;
+	return t->depth;
+}
+
+/*
+ * Drops the frames that the program left without passing their exit: their stack pointers lie below the
+ * one of a frame that is alive now (the stack grows downwards).
+ */
+__noinline int drop_abandoned(struct thread *t, __u64 below, __u64 now)
+{
+	if (!t)
+		return 0;
+	for (int n = 0; n < MAX_ABANDONED; n++) {
+		int i;
+
+		if (!t->depth || frame_at(t, t->depth - 1)->sp >= below)
+			break;
+		i = drop_frame(t);
+		if (i < 0)
+			break;
+		count(COUNTER_ABANDONED, 1);
+		write_frame(t, i, now - frame_at(t, i)->start, RECORD_UNFINISHED);
+	}
+	return 0;
+}
+
+static __always_inline bool has_abandoned(struct thread *t, __u64 below)
+{
+	return t->depth && frame_at(t, t->depth - 1)->sp < below;
+}
+
+/* Opens a frame and returns its index; negative if the shadow stack is full. */
+__noinline int push_frame(struct thread *t, __u32 family, __u64 sp, __u64 now)
+{
+	struct frame *f;
+	__u8 i;
+
+	if (!t)
+		return -1;
+	if (has_abandoned(t, sp + 1))
+		drop_abandoned(t, sp + 1, now);
+	i = t->depth;
+	if (i >= MAX_DEPTH) {
+		count(COUNTER_DEPTH, 1);
+		return -1;
+	}
+	f = frame_at(t, i);
+	f->start = now;
+	f->sp = sp;
+	f->inner = 0;
+	f->value = -1;
+	f->family = family;
+	f->kind = 0;
+	f->flags = 0;
+	f->id = 0;
+	f->outer = t->top[family & 3];
+	f->callback = current_callback(t);
+	t->top[family & 3] = i;
+	t->depth = i + 1;
+	return i;
+}
+
+/*
+ * Closes the frame of an exit: the innermost one, whose stack pointer must lie within [lowest, highest] and
+ * whose family must be right. Returns its index (it stays readable until the next push); negative, and
+ * counted, if the enter was not seen.
+ */
+__noinline int pop_frame(struct thread *t, __u32 family, __u64 lowest, __u64 highest, __u64 now)
+{
+	struct frame *f;
+
+	if (!t)
+		return -1;
+	if (has_abandoned(t, lowest))
+		drop_abandoned(t, lowest, now);
+	f = frame_at(t, t->depth - 1);
+	if (!t->depth || f->sp > highest || f->family != family) {
+		count(COUNTER_UNMATCHED_EXIT, 1);
+		return -1;
+	}
+	if (f->outer != NO_FRAME)
+		frame_at(t, f->outer)->inner += now - f->start;
+	return drop_frame(t);
+}
+
+/* A plain `switch` is merged by the compiler into a load from a computed context pointer, which the verifier refuses. */
+#define LOAD_REGISTER(field) \
+	asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(v) : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, field)))
+
+static __noinline __u64 register_value(struct pt_regs *ctx, __u32 number)
+{
+	__u64 v = 0;
+
+	switch (number & 15) {
+	case 0: LOAD_REGISTER(ax); break;
+	case 1: LOAD_REGISTER(cx); break;
+	case 2: LOAD_REGISTER(dx); break;
+	case 3: LOAD_REGISTER(bx); break;
+	case 4: LOAD_REGISTER(sp); break;
+	case 5: LOAD_REGISTER(bp); break;
+	case 6: LOAD_REGISTER(si); break;
+	case 7: LOAD_REGISTER(di); break;
+	case 8: LOAD_REGISTER(r8); break;
+	case 9: LOAD_REGISTER(r9); break;
+	case 10: LOAD_REGISTER(r10); break;
+	case 11: LOAD_REGISTER(r11); break;
+	case 12: LOAD_REGISTER(r12); break;
+	case 13: LOAD_REGISTER(r13); break;
+	case 14: LOAD_REGISTER(r14); break;
+	default: LOAD_REGISTER(r15); break;
+	}
+	return v;
+}
+
+static __always_inline __u64 read_word(__u64 address)
+{
+	__u64 v = 0;
+
+	if (bpf_probe_read_user(&v, sizeof(v), (void *)address))
+		return 0;
+	return v;
+}
+
+#endif

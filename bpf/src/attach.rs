@@ -1,0 +1,269 @@
+//! From a plan to uprobe links.
+
+use std::{
+    ffi::CString,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use libbpf_rs::libbpf_sys;
+use nodeprof_probes::plan::{
+    AttachPlan, CallKind, CompileUnit, Family, PathSource, Register, Role, SizeSource,
+};
+
+use crate::wire;
+
+/// File offsets and cookies of all probes of one binary, ready for the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct AttachPoints {
+    entry_offsets: Vec<libc::c_ulong>,
+    entry_cookies: Vec<u64>,
+    return_offsets: Vec<libc::c_ulong>,
+    return_cookies: Vec<u64>,
+}
+
+impl AttachPoints {
+    /// Takes the attachable probes of the wished families. `binary` is the index that records will carry.
+    pub fn new(plan: &AttachPlan, binary: u8, wished: impl Fn(Family) -> bool) -> Self {
+        let mut points = AttachPoints::default();
+        for (id, probe) in plan.probes.iter().enumerate() {
+            let Some(offset) = probe
+                .offset
+                .filter(|_| probe.is_attachable() && wished(probe.family))
+            else {
+                continue;
+            };
+            let mut cookie = Cookie::of(&probe.role, id as u32);
+            if probe.with_return {
+                cookie.flags = wire::COOKIE_HAS_RETURN as u8;
+            }
+            let raw = cookie.pack(binary);
+            points.entry_offsets.push(offset.0);
+            points.entry_cookies.push(raw);
+            if probe.with_return {
+                points.return_offsets.push(offset.0);
+                points.return_cookies.push(raw);
+            }
+        }
+        points
+    }
+
+    /// Number of breakpoints.
+    pub fn len(&self) -> usize {
+        self.entry_offsets.len()
+    }
+
+    /// Whether there is nothing to attach.
+    pub fn is_empty(&self) -> bool {
+        self.entry_offsets.is_empty()
+    }
+}
+
+#[derive(Default)]
+struct Cookie {
+    action: u32,
+    detail: u8,
+    register_a: u8,
+    register_b: u8,
+    flags: u8,
+    id: u32,
+}
+
+impl Cookie {
+    fn pack(&self, binary: u8) -> u64 {
+        u64::from(self.action)
+            | u64::from(self.detail) << wire::COOKIE_DETAIL_SHIFT
+            | u64::from(self.register_a & 15) << wire::COOKIE_REGISTER_A_SHIFT
+            | u64::from(self.register_b & 15) << wire::COOKIE_REGISTER_B_SHIFT
+            | u64::from(self.flags) << wire::COOKIE_FLAGS_SHIFT
+            | u64::from(binary) << wire::COOKIE_BINARY_SHIFT
+            | u64::from(self.id & 0xff_ffff) << wire::COOKIE_ID_SHIFT
+    }
+
+    fn of(role: &Role, probe: u32) -> Cookie {
+        let mut c = Cookie {
+            id: probe,
+            ..Cookie::default()
+        };
+        match role {
+            Role::CallEnter { kind, callback } => {
+                c.action = wire::ACTION_CALL_ENTER;
+                c.detail = call_kind(*kind);
+                c.register_a = *callback as u8;
+            }
+            Role::CallExit { .. } => c.action = wire::ACTION_CALL_EXIT,
+            Role::CallMark {
+                construct: Some(construct),
+                ..
+            } => {
+                c.action = wire::ACTION_CALL_MARK;
+                c.detail = call_kind(if *construct {
+                    CallKind::Construct
+                } else {
+                    CallKind::Slow
+                });
+            }
+            Role::CallMark {
+                construct: None,
+                flag,
+            } => {
+                c.action = wire::ACTION_CALL_MARK_FLAG;
+                c.register_a = flag.unwrap_or(Register::Rcx) as u8;
+            }
+            Role::FastEntry { callback } => {
+                c.action = wire::ACTION_FAST_ENTRY;
+                c.id = *callback;
+            }
+            Role::PropertyEntry { callback } => {
+                c.action = wire::ACTION_PROPERTY_ENTRY;
+                c.id = *callback;
+            }
+            Role::CallbackEntry { callback } => {
+                c.action = wire::ACTION_CALLBACK_ENTRY;
+                c.id = *callback;
+            }
+            Role::ToJs => c.action = wire::ACTION_TO_JS,
+            Role::Milestone { number, timestamp } => {
+                c.action = wire::ACTION_MILESTONE;
+                c.register_a = *number as u8;
+                c.register_b = *timestamp as u8;
+            }
+            Role::Span { .. } => c.action = wire::ACTION_SPAN,
+            Role::Lookup { path } => {
+                c.action = wire::ACTION_LOOKUP;
+                c.path(*path);
+            }
+            Role::Serialization { size, .. } => {
+                c.action = wire::ACTION_SERIALIZATION;
+                c.size(*size);
+            }
+            Role::Compile { path, unit } => {
+                c.action = wire::ACTION_COMPILE;
+                c.path(*path);
+                c.detail |= compile_unit(*unit) << 4;
+            }
+            Role::CodeCacheHit => c.action = wire::ACTION_CODE_CACHE_HIT,
+        }
+        c
+    }
+
+    fn path(&mut self, source: PathSource) {
+        let (detail, a, b) = match source {
+            PathSource::None => (wire::PATH_NONE, Register::Rax, 0),
+            PathSource::StringView { length, pointer } => {
+                (wire::PATH_STRING_VIEW, length, pointer as u8)
+            }
+            PathSource::CString(r) => (wire::PATH_C_STRING, r, 0),
+            PathSource::V8Handle(r) => (wire::PATH_V8_HANDLE, r, 0),
+            PathSource::CallbackArgument { info, index } => (wire::PATH_ARGUMENT, info, index),
+            PathSource::CompilerSource(r) => (wire::PATH_COMPILER_SOURCE, r, 0),
+        };
+        self.detail = detail as u8;
+        self.register_a = a as u8;
+        self.register_b = b;
+    }
+
+    fn size(&mut self, source: SizeSource) {
+        let (detail, register) = match source {
+            SizeSource::Unknown => (wire::SIZE_UNKNOWN, Register::Rax),
+            SizeSource::LengthArgument(r) => (wire::SIZE_LENGTH_ARGUMENT, r),
+            SizeSource::SizeArgument(r) => (wire::SIZE_SIZE_ARGUMENT, r),
+            SizeSource::ReturnedString => (wire::SIZE_RETURNED_STRING, Register::Rax),
+            SizeSource::StringArgument(r) => (wire::SIZE_STRING_ARGUMENT, r),
+            SizeSource::ReturnedSize => (wire::SIZE_RETURNED_SIZE, Register::Rax),
+            SizeSource::FieldAtReturn { object, offset } => {
+                // The upper half of the detail is the offset in words.
+                self.detail = (offset / 8) << 4;
+                (wire::SIZE_FIELD_AT_RETURN, object)
+            }
+        };
+        self.detail |= detail as u8;
+        self.register_a = register as u8;
+    }
+}
+
+fn call_kind(kind: CallKind) -> u8 {
+    (match kind {
+        CallKind::Slow => wire::CALL_SLOW,
+        CallKind::Getter => wire::CALL_GETTER,
+        CallKind::Construct => wire::CALL_CONSTRUCT,
+        CallKind::ByMark => wire::CALL_BY_MARK,
+    }) as u8
+}
+
+/// The number of a compile unit on the wire.
+pub(crate) fn compile_unit(unit: CompileUnit) -> u8 {
+    match unit {
+        CompileUnit::Builtin => 0,
+        CompileUnit::Function => 1,
+        CompileUnit::Module => 2,
+        CompileUnit::Script => 3,
+    }
+}
+
+/// An attached set of probes; dropping it detaches, which takes the kernel some 40 ms.
+#[derive(Debug)]
+pub struct Link(#[allow(dead_code)] Vec<OwnedFd>);
+
+/// Attaches the points to one process's memory.
+///
+/// `entry` and `exit` are the program descriptors of [`Programs`](crate::Programs). Only the process `pid`
+/// (all its threads) pays for the breakpoints. A link made between fork and exec covers the new image.
+///
+/// # Errors
+/// The kernel's: `EPERM` without CAP_PERFMON, `ESRCH` if the process is gone, `EINVAL` before Linux 6.6.
+pub fn attach(
+    entry: RawFd,
+    exit: RawFd,
+    path: &Path,
+    pid: u32,
+    points: &AttachPoints,
+) -> io::Result<Link> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut links = Vec::new();
+    let sets = [
+        (
+            entry,
+            &points.entry_offsets,
+            &points.entry_cookies,
+            libbpf_sys::BPF_TRACE_UPROBE_MULTI,
+            0,
+        ),
+        (
+            exit,
+            &points.return_offsets,
+            &points.return_cookies,
+            libbpf_sys::BPF_TRACE_UPROBE_MULTI,
+            RETURN_FLAG,
+        ),
+    ];
+    // Return probes first: an entry that finds no return probe yet would open a frame that never closes.
+    for (program, offsets, cookies, kind, flags) in sets.into_iter().rev() {
+        if offsets.is_empty() {
+            continue;
+        }
+        let mut options = libbpf_sys::bpf_link_create_opts {
+            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+            ..Default::default()
+        };
+        options.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
+        options.__bindgen_anon_1.uprobe_multi.offsets = offsets.as_ptr();
+        options.__bindgen_anon_1.uprobe_multi.cookies = cookies.as_ptr();
+        options.__bindgen_anon_1.uprobe_multi.cnt = offsets.len() as u32;
+        options.__bindgen_anon_1.uprobe_multi.flags = flags;
+        options.__bindgen_anon_1.uprobe_multi.pid = pid;
+        // SAFETY: `options` and everything it points to live until the call returns; the kernel copies.
+        let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, kind, &options) };
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(-fd));
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        links.push(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    Ok(Link(links))
+}
+
+/// `BPF_F_UPROBE_MULTI_RETURN` of linux/bpf.h.
+const RETURN_FLAG: u32 = 1;

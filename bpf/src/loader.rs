@@ -1,0 +1,365 @@
+//! Loading the programs, following a process tree, reading the ring buffer and the sums.
+//! All use of libbpf's loader is in this file, so that it can be exchanged here alone.
+
+use std::{
+    io,
+    mem::{MaybeUninit, offset_of},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    time::Duration,
+};
+
+use libbpf_rs::{
+    Link, MapCore, MapFlags, RingBufferBuilder,
+    skel::{OpenSkel, SkelBuilder},
+};
+
+use crate::{Callee, Origin, skeleton, wire};
+
+/// What to load.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Calls of one callback (in one process and phase) that are written one by one; later ones are summed.
+    pub event_limit: u64,
+    /// Record file operations by syscall tracepoints.
+    pub files: bool,
+    /// Size of the ring buffer in bytes: a power of two, at least a page.
+    pub ring_bytes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // 20,000 calls of one callback are far beyond any start-up; a hot loop of millions would only
+        // make the recording large. 8 MiB last 100 ms at a million records a second.
+        Options {
+            event_limit: 20_000,
+            files: true,
+            ring_bytes: 8 << 20,
+        }
+    }
+}
+
+/// Why the programs could not be loaded: found, needed, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The kernel refused for want of privilege.
+    #[error(
+        "this user may not load BPF programs; needed: root, or CAP_BPF and CAP_PERFMON; type: sudo nodeprof …"
+    )]
+    NotPermitted,
+    /// The kernel has no type information.
+    #[error(
+        "this kernel has no /sys/kernel/btf/vmlinux; needed: a kernel built with CONFIG_DEBUG_INFO_BTF (every current distribution's is); see: nodeprof doctor"
+    )]
+    NoBtf,
+    /// Anything else libbpf says.
+    #[error(
+        "the kernel refused nodeprof's BPF programs ({0}); needed: Linux 6.6 or later; see: nodeprof doctor"
+    )]
+    Refused(String),
+}
+
+impl LoadError {
+    fn new(error: &libbpf_rs::Error) -> Self {
+        let errno = io::Error::last_os_error().raw_os_error();
+        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return LoadError::NoBtf;
+        }
+        let text = error.to_string();
+        match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied if !effective_root() => LoadError::NotPermitted,
+            _ if errno == Some(libc::EPERM) && !effective_root() => LoadError::NotPermitted,
+            _ => LoadError::Refused(text),
+        }
+    }
+}
+
+fn effective_root() -> bool {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Which figures a [`Sum`] belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumFamily {
+    /// Crossings beyond the event limit.
+    Crossings,
+    /// Serializations beyond the event limit.
+    Serialization,
+    /// Entries of binding callbacks (verification).
+    CallbackEntries,
+}
+
+/// Calls that were not written one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    /// What was counted.
+    pub family: SumFamily,
+    /// In which process.
+    pub pid: u32,
+    /// As in [`Record`](crate::Record).
+    pub kind: u8,
+    /// Milestones passed.
+    pub phase: u8,
+    /// The callback (for serialization: around it).
+    pub callee: Option<Callee>,
+    /// The probe, for serialization.
+    pub origin: Origin,
+    /// Calls.
+    pub calls: u64,
+    /// Of these: with a measured time.
+    pub timed: u64,
+    /// Sum of durations, ns.
+    pub total: u64,
+    /// Sum of self times, ns.
+    pub own: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What the programs counted about themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub hits: u64,
+    pub syscalls: u64,
+    pub ring_full: u64,
+    pub unmatched_exits: u64,
+    pub abandoned: u64,
+    pub too_deep: u64,
+    pub sums_full: u64,
+    pub no_state: u64,
+    pub direct_calls: u64,
+    pub unreadable: u64,
+    pub enters: u64,
+    pub exits: u64,
+}
+
+/// The loaded programs and their maps.
+pub struct Programs {
+    skel: skeleton::NodeprofSkel<'static>,
+    links: std::cell::RefCell<Vec<Link>>,
+}
+
+impl Programs {
+    /// Loads and verifies the programs (some 15 ms); nothing is attached yet.
+    ///
+    /// # Errors
+    /// [`LoadError`], by privilege, missing type information or the kernel's own words.
+    pub fn load(options: &Options) -> Result<Programs, LoadError> {
+        // libbpf prints its own words on stderr; the program under trace owns that.
+        libbpf_rs::set_print(None);
+        // The skeleton borrows its storage. A process loads once or a few times: a leak of 100 bytes.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = skeleton::NodeprofSkelBuilder::default()
+            .open(storage)
+            .map_err(|e| LoadError::new(&e))?;
+        if let Some(rodata) = open.maps.rodata_data.as_mut() {
+            rodata.event_limit = options.event_limit;
+            rodata.record_files = options.files;
+        }
+        open.maps
+            .records
+            .set_max_entries(options.ring_bytes)
+            .map_err(|e| LoadError::new(&e))?;
+        let skel = open.load().map_err(|e| LoadError::new(&e))?;
+        Ok(Programs {
+            skel,
+            links: Default::default(),
+        })
+    }
+
+    /// Attaches the tracepoints: fork, exec, exit and, if wished, the syscalls.
+    ///
+    /// # Errors
+    /// The kernel's words.
+    pub fn attach_tree(&self, files: bool) -> Result<(), LoadError> {
+        let progs = &self.skel.progs;
+        let mut links = self.links.borrow_mut();
+        for program in [&progs.on_fork, &progs.on_exec, &progs.on_exit] {
+            links.push(program.attach().map_err(|e| LoadError::new(&e))?);
+        }
+        if files {
+            for program in [&progs.on_syscall_enter, &progs.on_syscall_exit] {
+                links.push(program.attach().map_err(|e| LoadError::new(&e))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches the tracepoints.
+    pub fn detach_tree(&self) {
+        self.links.borrow_mut().clear();
+    }
+
+    /// Descriptor of the program for entry probes.
+    pub fn entry(&self) -> RawFd {
+        self.skel.progs.on_entry.as_fd().as_raw_fd()
+    }
+
+    /// Descriptor of the program for return probes.
+    pub fn exit(&self) -> RawFd {
+        self.skel.progs.on_return.as_fd().as_raw_fd()
+    }
+
+    /// Follows a process (its main thread) and everything it will start. Recording begins at its next exec.
+    ///
+    /// # Errors
+    /// The kernel's, for example `ENOENT` if the process is gone.
+    pub fn follow(&self, pid: u32) -> io::Result<()> {
+        // SAFETY: pidfd_open takes two integers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let mut value = vec![0u8; size_of::<skeleton::types::thread>()];
+        let top = offset_of!(skeleton::types::thread, top);
+        value[top..top + 4].fill(0xff); // no open frame in any family
+        for (offset, word) in [
+            (offset_of!(skeleton::types::thread, syscall), u32::MAX), // none under way
+            (offset_of!(skeleton::types::thread, pid), pid),
+            (offset_of!(skeleton::types::thread, tid), pid),
+        ] {
+            value[offset..offset + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        self.skel
+            .maps
+            .threads
+            .update(&fd.as_raw_fd().to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(|e| io::Error::other(e.to_string()))
+    }
+
+    /// Descriptor of the map of followed threads, for [`is_followed`](crate::hold::is_followed).
+    pub fn threads(&self) -> RawFd {
+        self.skel.maps.threads.as_fd().as_raw_fd()
+    }
+
+    /// Descriptor of the map of address ranges by binary.
+    pub fn images(&self) -> RawFd {
+        self.skel.maps.images.as_fd().as_raw_fd()
+    }
+
+    /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
+    pub fn ring(&self) -> BorrowedFd<'_> {
+        self.skel.maps.records.as_fd()
+    }
+
+    /// A reader of the ring buffer that hands each record's bytes to `each`.
+    ///
+    /// # Errors
+    /// If the buffer cannot be mapped.
+    pub fn reader<'a>(&'a self, mut each: impl FnMut(&[u8]) + 'a) -> io::Result<Reader<'a>> {
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.skel.maps.records, move |bytes| {
+                each(bytes);
+                0
+            })
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        Ok(Reader(
+            builder
+                .build()
+                .map_err(|e| io::Error::other(e.to_string()))?,
+        ))
+    }
+
+    /// The sums so far.
+    pub fn sums(&self) -> Vec<Sum> {
+        let map = &self.skel.maps.sums;
+        map.keys()
+            .filter_map(|key| {
+                let value = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
+                let (k, v) = (
+                    plain::<skeleton::types::sum_key>(&key)?,
+                    plain::<skeleton::types::sum>(&value)?,
+                );
+                Some(Sum {
+                    family: match k.family {
+                        0 => SumFamily::Crossings,
+                        1 => SumFamily::Serialization,
+                        _ => SumFamily::CallbackEntries,
+                    },
+                    pid: k.pid,
+                    kind: k.kind,
+                    phase: k.phase,
+                    callee: match k.callback {
+                        0 => None,
+                        c if c & wire::CALLBACK_BY_INDEX != 0 => Some(Callee::Index(c as u32)),
+                        c => Some(Callee::Address(c)),
+                    },
+                    origin: Origin {
+                        binary: k.id as u8,
+                        probe: k.id >> 8,
+                    },
+                    calls: v.calls,
+                    timed: v.timed,
+                    total: v.total,
+                    own: v.own,
+                    bytes: v.bytes,
+                })
+            })
+            .filter(|s| s.calls > 0)
+            .collect()
+    }
+
+    /// What the programs counted about themselves.
+    pub fn counters(&self) -> Counters {
+        let get = |which: u32| {
+            let values = self
+                .skel
+                .maps
+                .counters
+                .lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY);
+            let values = values.ok().flatten().unwrap_or_default();
+            values.iter().filter_map(|v| plain::<u64>(v)).sum()
+        };
+        Counters {
+            hits: get(wire::COUNTER_HITS),
+            syscalls: get(wire::COUNTER_SYSCALLS),
+            ring_full: get(wire::COUNTER_RING_FULL),
+            unmatched_exits: get(wire::COUNTER_UNMATCHED_EXIT),
+            abandoned: get(wire::COUNTER_ABANDONED),
+            too_deep: get(wire::COUNTER_DEPTH),
+            sums_full: get(wire::COUNTER_SUMS_FULL),
+            no_state: get(wire::COUNTER_NO_STATE),
+            direct_calls: get(wire::COUNTER_DIRECT_CALLS),
+            unreadable: get(wire::COUNTER_UNREADABLE),
+            enters: get(wire::COUNTER_ENTERS),
+            exits: get(wire::COUNTER_EXITS),
+        }
+    }
+}
+
+/// See [`Programs::reader`].
+pub struct Reader<'a>(libbpf_rs::RingBuffer<'a>);
+
+impl Reader<'_> {
+    /// Hands over all that waits now.
+    ///
+    /// # Errors
+    /// libbpf's.
+    pub fn consume(&self) -> io::Result<()> {
+        self.0
+            .consume()
+            .map_err(|e| io::Error::other(e.to_string()))
+    }
+
+    /// Waits up to `timeout` for a wake-up, then hands over what waits.
+    ///
+    /// # Errors
+    /// libbpf's; an interrupting signal is none.
+    pub fn poll(&self, timeout: Duration) -> io::Result<()> {
+        match self.0.poll(timeout) {
+            Err(e) if e.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                Err(io::Error::other(e.to_string()))
+            }
+            _ => self.consume(),
+        }
+    }
+}
+
+fn plain<T: Copy>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: the length is checked; only called with structs of integers.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
