@@ -75,6 +75,28 @@ pub enum Register {
     R15 = 15,
 }
 
+impl Register {
+    /// Every register, in the order of its number.
+    pub const ALL: [Self; 16] = [
+        Self::Rax,
+        Self::Rcx,
+        Self::Rdx,
+        Self::Rbx,
+        Self::Rsp,
+        Self::Rbp,
+        Self::Rsi,
+        Self::Rdi,
+        Self::R8,
+        Self::R9,
+        Self::R10,
+        Self::R11,
+        Self::R12,
+        Self::R13,
+        Self::R14,
+        Self::R15,
+    ];
+}
+
 /// Where the path of a lookup or of a compilation is found at function entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -130,7 +152,7 @@ pub enum SizeSource {
 
 /// What happens at a probe: the contract between this crate and the BPF programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "role")]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Just before V8 calls a callback through a pointer; every path to that call passes here.
     CallEnter {
@@ -253,7 +275,6 @@ pub struct Probe {
     /// Which family needs it.
     pub family: Family,
     /// What a hit means.
-    #[serde(flatten)]
     pub role: Role,
     /// Whether it can be attached.
     pub state: ProbeState,

@@ -1,0 +1,254 @@
+//! Plans kept by build-id, so that a second trace of the same node does not read its symbols again.
+//!
+//! A file is `magic, layout, length, CRC-32 of the rest, plan in postcard`. Anything unexpected about it, from a flipped bit
+//! to a foreign owner, means: build anew, and say why. A cache can never be the reason that a trace fails.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::elf::{self, Outline};
+use crate::error::PlanError;
+use crate::plan::{AttachPlan, BuildId, PLAN_SCHEMA, Role};
+use crate::resolve;
+
+const MAGIC: &[u8; 8] = b"npplan\x00\x01";
+
+/// Magic, layout, length, checksum.
+const PREFIX: usize = 8 + 4 + 8 + 4;
+
+/// Plans take some 400 KB.
+const LARGEST_PLAN: u64 = 64 << 20;
+
+/// Changes with this crate's code and catalogue: see build.rs.
+const FINGERPRINT: &str = env!("NODEPROF_PLAN_FINGERPRINT");
+
+/// What the cache did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheOutcome {
+    /// The plan came from the cache; no symbol was read.
+    Hit,
+    /// There was none yet; it was built and kept.
+    Built,
+    /// The kept one could not be used, for this reason; it was built and replaced.
+    Rebuilt(String),
+    /// It was built and could not be kept, for this reason.
+    NotCached(String),
+}
+
+/// `$XDG_CACHE_HOME/nodeprof/plans` or `~/.cache/nodeprof/plans`; `None` without a home.
+pub fn default_cache_folder() -> Option<PathBuf> {
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = from("XDG_CACHE_HOME").or_else(|| from("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("nodeprof").join("plans"))
+}
+
+impl AttachPlan {
+    /// Takes the plan of the binary at `path` from the folder `cache` (by default [`default_cache_folder`]), or builds it
+    /// and keeps it there.
+    ///
+    /// # Errors
+    /// Only what [`AttachPlan::for_binary`] gives; an unusable cache is told in the [`CacheOutcome`].
+    pub fn load_or_build(
+        path: &Path,
+        cache: Option<&Path>,
+    ) -> Result<(Self, CacheOutcome), PlanError> {
+        let data = elf::map(path)?;
+        let outline = Outline::parse(path, &data)?;
+        let Some(build_id) = outline.build_id() else {
+            let reason = "the binary has no build-id".to_owned();
+            return Ok((
+                resolve::resolve(path, &data)?,
+                CacheOutcome::NotCached(reason),
+            ));
+        };
+        let Some(folder) = cache.map(Path::to_owned).or_else(default_cache_folder) else {
+            let reason = "neither XDG_CACHE_HOME nor HOME is set".to_owned();
+            return Ok((
+                resolve::resolve(path, &data)?,
+                CacheOutcome::NotCached(reason),
+            ));
+        };
+        let layout = outline.layout();
+        let file = folder.join(file_name(&build_id));
+        let damaged = match load(&file, layout, &build_id, data.len() as u64) {
+            Ok(Some(mut plan)) => {
+                path.clone_into(&mut plan.binary.path);
+                return Ok((plan, CacheOutcome::Hit));
+            }
+            Ok(None) => None,
+            Err(reason) => Some(reason),
+        };
+        let plan = resolve::resolve(path, &data)?;
+        let outcome = match store(&plan, &folder, &file, layout) {
+            Ok(()) => damaged.map_or(CacheOutcome::Built, CacheOutcome::Rebuilt),
+            Err(error) => CacheOutcome::NotCached(format!("{}: {error}", folder.display())),
+        };
+        Ok((plan, outcome))
+    }
+}
+
+fn file_name(build_id: &BuildId) -> String {
+    format!("{}-{FINGERPRINT}.plan", build_id.0)
+}
+
+/// `None` if there is no such file, the reason if it cannot be used.
+fn load(
+    file: &Path,
+    layout: u32,
+    build_id: &BuildId,
+    binary_size: u64,
+) -> Result<Option<AttachPlan>, String> {
+    let mut opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let metadata = opened.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() || metadata.len() > LARGEST_PLAN {
+        return Err("it is no plan file".to_owned());
+    }
+    if !is_trusted(&metadata) {
+        return Err("others than you and root can write it".to_owned());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
+    opened
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    let plan = decode(&bytes, layout)?;
+    if plan.schema != PLAN_SCHEMA || plan.binary.build_id.as_ref() != Some(build_id) {
+        return Err("it is the plan of another binary".to_owned());
+    }
+    if !is_consistent(&plan, binary_size) {
+        return Err("it contradicts itself".to_owned());
+    }
+    Ok(Some(plan))
+}
+
+fn decode(bytes: &[u8], layout: u32) -> Result<AttachPlan, String> {
+    let damaged = || "it is damaged".to_owned();
+    let (prefix, body) = bytes.split_at_checked(PREFIX).ok_or_else(damaged)?;
+    let expected = prefix_of(body, layout);
+    if prefix.get(..8) != expected.get(..8) {
+        return Err("it is no plan file".to_owned());
+    }
+    if prefix.get(8..12) != expected.get(8..12) {
+        return Err("the binary's segments lie elsewhere".to_owned());
+    }
+    if prefix != expected {
+        return Err(damaged());
+    }
+    postcard::from_bytes(body).map_err(|_| damaged())
+}
+
+fn prefix_of(body: &[u8], layout: u32) -> [u8; PREFIX] {
+    let mut prefix = [0; PREFIX];
+    let parts = MAGIC
+        .iter()
+        .copied()
+        .chain(layout.to_le_bytes())
+        .chain((body.len() as u64).to_le_bytes())
+        .chain(crc32fast::hash(body).to_le_bytes());
+    for (place, byte) in prefix.iter_mut().zip(parts) {
+        *place = byte;
+    }
+    prefix
+}
+
+/// A plan decides where root writes breakpoints: it must come from root or from the invoking user.
+fn is_trusted(metadata: &fs::Metadata) -> bool {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let owner = metadata.uid();
+    let trusted = owner == me || owner == 0 || invoking_user().is_some_and(|(uid, _)| uid == owner);
+    trusted && metadata.mode() & 0o022 == 0
+}
+
+/// Offsets inside the executable segments, indices inside the tables.
+fn is_consistent(plan: &AttachPlan, binary_size: u64) -> bool {
+    let segments = plan.segments.iter().all(|s| {
+        s.offset
+            .0
+            .checked_add(s.size)
+            .is_some_and(|end| end <= binary_size)
+    });
+    let probes = plan.probes.iter().all(|probe| {
+        let place = probe.offset.is_none_or(|offset| {
+            plan.segments
+                .iter()
+                .any(|s| offset.0 >= s.offset.0 && offset.0 - s.offset.0 < s.size)
+        });
+        let index = match probe.role {
+            Role::FastEntry { callback }
+            | Role::PropertyEntry { callback }
+            | Role::CallbackEntry { callback } => (callback as usize) < plan.callbacks.len(),
+            _ => true,
+        };
+        place && index
+    });
+    let sorted = plan.callbacks.is_sorted_by_key(|callback| callback.address);
+    segments && probes && sorted
+}
+
+fn store(plan: &AttachPlan, folder: &Path, file: &Path, layout: u32) -> std::io::Result<()> {
+    make_folder(folder)?;
+    let body = postcard::to_stdvec(plan).map_err(std::io::Error::other)?;
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".plan")
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(folder)?;
+    temporary.write_all(&prefix_of(&body, layout))?;
+    temporary.write_all(&body)?;
+    give_to_invoking_user(temporary.path());
+    temporary.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Creates the folder and its missing parents, as the cache specification wants them, for the user who will own them.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        make_folder(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => {
+            give_to_invoking_user(folder);
+            Ok(())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Under sudo: what is written into a user's cache must belong to that user.
+fn give_to_invoking_user(path: &Path) {
+    let Some((uid, gid)) = invoking_user() else {
+        return;
+    };
+    // Root's own cache stays root's: only a folder of that user passes its owner on.
+    let in_users_folder = path
+        .parent()
+        .and_then(|folder| fs::metadata(folder).ok())
+        .is_some_and(|folder| folder.uid() == uid);
+    if in_users_folder {
+        // A plan that stays root's is merely rebuilt by the user: no error.
+        let _ = std::os::unix::fs::lchown(path, Some(uid), Some(gid));
+    }
+}
+
+/// User and group of the one who called sudo; only root is told by it.
+fn invoking_user() -> Option<(u32, u32)> {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return None;
+    }
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    Some((number("SUDO_UID")?, number("SUDO_GID")?))
+}

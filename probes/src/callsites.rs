@@ -1,0 +1,462 @@
+//! Where V8 calls a callback: the instructions just before and just after the call.
+//!
+//! A return probe on a callback crashes node (V8 reads the return address that it replaces), so a call is timed with
+//! two plain probes inside its caller. Both stand on instructions that the kernel emulates: `jne`, not the `call` itself,
+//! which would be single-stepped at thirty times the price.
+//!
+//! The sites are found by what they mean, not by a pattern of bytes: the *enter* site is the last emulated instruction that
+//! every path to the call passes, at which a register already holds the callback; the *exit* site is the first emulated
+//! instruction that every path from the call to the function's end passes, and nothing else does. So the branch that
+//! V8 takes under `--cpu-prof`, where a thunk calls the callback, is counted as well.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{
+    Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register as Iced,
+};
+
+use crate::decode;
+use crate::plan::Register;
+
+/// The largest function with a call site has some 700 instructions.
+const MOST_INSTRUCTIONS: usize = 4096;
+
+/// How to know the call of the callback from other calls through a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callee {
+    /// In a builtin: its address came as an argument or from an object; helpers are loaded from the isolate (`r13`).
+    NotFromIsolate,
+    /// In C++: it is held in a callee-saved register; virtual calls of the tracing controller go through others.
+    CalleeSaved,
+}
+
+/// Enter and exit of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallSites {
+    /// Before the call.
+    pub(crate) enter: u64,
+    /// Holds the callback's address at `enter`.
+    pub(crate) callback: Register,
+    /// After the call.
+    pub(crate) exit: u64,
+}
+
+/// Why no sites were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSites {
+    /// No call through a register that can be the callback's.
+    NoCall,
+    /// Several calls could be the callback's.
+    Ambiguous,
+    /// No emulated instruction stands on every path to the call.
+    NoEnter,
+    /// No emulated instruction stands on every path from the call.
+    NoExit,
+    /// The function is larger than any of V8's with such a call.
+    TooLarge,
+}
+
+impl NoSites {
+    /// For the plan's `reason`.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::NoCall => "no call through a register in this function",
+            Self::Ambiguous => "several calls in this function could be the callback's",
+            Self::NoEnter => "no cheap instruction stands on every path to the call",
+            Self::NoExit => "no cheap instruction stands on every path from the call",
+            Self::TooLarge => "the function is larger than expected",
+        }
+    }
+}
+
+/// Finds the sites in the function whose `code` lies at `address`; `never_returns` knows functions such as `abort`.
+pub(crate) fn find(
+    code: &[u8],
+    address: u64,
+    callee: Callee,
+    never_returns: &dyn Fn(u64) -> bool,
+) -> Result<CallSites, NoSites> {
+    let graph = Graph::new(code, address, never_returns)?;
+    let states = graph.values();
+    let (call, origin) = graph.callback_call(&states, callee)?;
+
+    // The thunk that V8 calls instead while it profiles returns to the same place.
+    let after = graph.after(call).ok_or(NoSites::NoExit)?;
+    let mut calls = vec![call];
+    for other in graph.register_calls() {
+        if other != call
+            && let Some(back) = graph.after(other)
+            && graph.reach(&[back], &[call, other])[after]
+        {
+            calls.push(other);
+        }
+    }
+    let backs: Vec<usize> = calls.iter().filter_map(|c| graph.after(*c)).collect();
+
+    let enter = graph
+        .enter(&states, &calls, &origin)
+        .ok_or(NoSites::NoEnter)?;
+    let exit = graph.exit(&calls, &backs).ok_or(NoSites::NoExit)?;
+    Ok(CallSites {
+        enter: graph.nodes[enter.0].instruction.ip(),
+        callback: enter.1,
+        exit: graph.nodes[exit].instruction.ip(),
+    })
+}
+
+struct Node {
+    instruction: Instruction,
+    emulated: bool,
+    next: Vec<usize>,
+    /// Leaves the function: a return or a jump elsewhere.
+    leaves: bool,
+}
+
+struct Graph {
+    nodes: Vec<Node>,
+}
+
+/// Where a value can come from: 0–15 a register at function entry, else 16 + the index of the instruction that made it.
+type Origins = Vec<u32>;
+
+/// What the registers, and the stack slots addressed by `rbp`, hold before an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values {
+    registers: [Origins; 16],
+    slots: BTreeMap<u64, Origins>,
+}
+
+impl Values {
+    /// Joins what another path brings; tells whether that changed anything.
+    fn join(&mut self, other: &Self) -> bool {
+        let mut changed = false;
+        for (mine, theirs) in self.registers.iter_mut().zip(&other.registers) {
+            changed |= union(mine, theirs);
+        }
+        let before = self.slots.len();
+        self.slots.retain(|slot, _| other.slots.contains_key(slot));
+        changed |= before != self.slots.len();
+        for (slot, mine) in &mut self.slots {
+            if let Some(theirs) = other.slots.get(slot) {
+                changed |= union(mine, theirs);
+            }
+        }
+        changed
+    }
+}
+
+impl Values {
+    /// A register that holds the value with these origins.
+    fn holder(&self, origin: &Origins) -> Option<Register> {
+        Register::ALL
+            .into_iter()
+            .find(|register| self.registers[*register as usize] == *origin)
+    }
+}
+
+fn union(mine: &mut Origins, theirs: &Origins) -> bool {
+    let mut changed = false;
+    for origin in theirs {
+        if let Err(place) = mine.binary_search(origin) {
+            mine.insert(place, *origin);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// A call leaves these as the System V ABI has it.
+const CALLER_SAVED: [Register; 9] = [
+    Register::Rax,
+    Register::Rcx,
+    Register::Rdx,
+    Register::Rsi,
+    Register::Rdi,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
+/// Those that hold a value over a call; `rbp` is the frame pointer.
+const CALLEE_SAVED: [Register; 5] = [
+    Register::Rbx,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+impl Graph {
+    fn new(
+        code: &[u8],
+        address: u64,
+        never_returns: &dyn Fn(u64) -> bool,
+    ) -> Result<Self, NoSites> {
+        let instructions: Vec<Instruction> = decode::decode(code, address)
+            .take(MOST_INSTRUCTIONS + 1)
+            .collect();
+        if instructions.len() > MOST_INSTRUCTIONS {
+            return Err(NoSites::TooLarge);
+        }
+        let place = |ip: u64| instructions.binary_search_by_key(&ip, Instruction::ip).ok();
+        let nodes = instructions
+            .iter()
+            .enumerate()
+            .map(|(index, instruction)| {
+                let mut next = Vec::with_capacity(2);
+                let mut leaves = matches!(
+                    instruction.flow_control(),
+                    FlowControl::Return | FlowControl::IndirectBranch
+                );
+                let ends = instruction.flow_control() == FlowControl::Call
+                    && instruction.is_call_near()
+                    && never_returns(instruction.near_branch_target());
+                if decode::falls_through(instruction) && !ends && index + 1 < instructions.len() {
+                    next.push(index + 1);
+                }
+                if let Some(target) = decode::jump_target(instruction) {
+                    match place(target) {
+                        Some(target) => next.push(target),
+                        None => leaves = true,
+                    }
+                }
+                let start = usize::try_from(instruction.ip() - address).unwrap_or(usize::MAX);
+                Node {
+                    emulated: decode::is_emulated(
+                        instruction,
+                        code.get(start..).unwrap_or_default(),
+                    ),
+                    instruction: *instruction,
+                    next,
+                    leaves,
+                }
+            })
+            .collect();
+        Ok(Self { nodes })
+    }
+
+    /// Index of the instruction that a call returns to.
+    fn after(&self, call: usize) -> Option<usize> {
+        self.nodes.get(call)?.next.first().copied()
+    }
+
+    fn register_calls(&self) -> impl Iterator<Item = usize> + '_ {
+        self.nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.instruction.code() == Code::Call_rm64)
+            .filter(|(_, node)| node.instruction.op0_kind() == OpKind::Register)
+            .map(|(index, _)| index)
+    }
+
+    /// Which instructions are reached from `from` (themselves included) without passing one of `barred`.
+    fn reach(&self, from: &[usize], barred: &[usize]) -> Vec<bool> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut stack: Vec<usize> = from.to_vec();
+        while let Some(index) = stack.pop() {
+            if barred.contains(&index) || std::mem::replace(&mut seen[index], true) {
+                continue;
+            }
+            stack.extend(&self.nodes[index].next);
+        }
+        seen
+    }
+
+    fn leaves_among(&self, reached: &[bool]) -> bool {
+        self.nodes
+            .iter()
+            .zip(reached)
+            .any(|(node, reached)| *reached && node.leaves)
+    }
+
+    /// What each register can hold before each instruction; `None` for unreachable ones.
+    fn values(&self) -> Vec<Option<Values>> {
+        let mut states: Vec<Option<Values>> = vec![None; self.nodes.len()];
+        if self.nodes.is_empty() {
+            return states;
+        }
+        states[0] = Some(Values {
+            registers: std::array::from_fn(|register| vec![register as u32]),
+            slots: BTreeMap::new(),
+        });
+        let mut factory = InstructionInfoFactory::new();
+        let mut work = vec![0];
+        while let Some(index) = work.pop() {
+            let Some(state) = states[index].clone() else {
+                continue;
+            };
+            let out = self.step(index, state, &mut factory);
+            for next in &self.nodes[index].next {
+                let changed = match &mut states[*next] {
+                    Some(known) => known.join(&out),
+                    unknown => {
+                        *unknown = Some(out.clone());
+                        true
+                    }
+                };
+                if changed {
+                    work.push(*next);
+                }
+            }
+        }
+        states
+    }
+
+    fn step(
+        &self,
+        index: usize,
+        mut state: Values,
+        factory: &mut InstructionInfoFactory,
+    ) -> Values {
+        let instruction = &self.nodes[index].instruction;
+        let made = 16 + index as u32;
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::Call | FlowControl::IndirectCall
+        ) {
+            for register in CALLER_SAVED {
+                state.registers[register as usize] = vec![made];
+            }
+            return state;
+        }
+        if let Some((to, from)) = decode::register_copy(instruction) {
+            state.registers[to as usize] = state.registers[from as usize].clone();
+            return state;
+        }
+        let slot = (instruction.memory_base() == Iced::RBP
+            && instruction.memory_index() == Iced::None)
+            .then(|| instruction.memory_displacement64());
+        if let Some(slot) = slot {
+            match instruction.code() {
+                Code::Mov_r64_rm64 => {
+                    if let Some(to) = decode::register(instruction.op0_register()) {
+                        let value = state.slots.get(&slot).cloned();
+                        state.registers[to as usize] = value.unwrap_or_else(|| vec![made]);
+                        return state;
+                    }
+                }
+                Code::Mov_rm64_r64 => {
+                    if let Some(from) = decode::register(instruction.op1_register()) {
+                        state
+                            .slots
+                            .insert(slot, state.registers[from as usize].clone());
+                        return state;
+                    }
+                }
+                Code::Lea_r64_m | Code::Cmp_rm64_r64 | Code::Cmp_r64_rm64 => {}
+                // Writes of another width: whatever they touch is forgotten.
+                _ => state.slots.retain(|known, _| known.abs_diff(slot) >= 64),
+            }
+        }
+        for used in factory.info(instruction).used_registers() {
+            let writes = matches!(
+                used.access(),
+                OpAccess::Write
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadWrite
+                    | OpAccess::ReadCondWrite
+            );
+            if writes && let Some(register) = decode::register(used.register().full_register()) {
+                state.registers[register as usize] = vec![made];
+            }
+        }
+        state
+    }
+
+    /// The call of the callback and where its address comes from.
+    fn callback_call(
+        &self,
+        states: &[Option<Values>],
+        callee: Callee,
+    ) -> Result<(usize, Origins), NoSites> {
+        let mut found: Vec<(usize, Origins, bool)> = Vec::new();
+        for call in self.register_calls() {
+            let (Some(state), Some(register)) = (
+                &states[call],
+                decode::register(self.nodes[call].instruction.op0_register()),
+            ) else {
+                continue;
+            };
+            let mut origin = state.registers[register as usize].clone();
+            if callee == Callee::NotFromIsolate {
+                origin.retain(|origin| !self.is_isolate_load(*origin));
+            }
+            if !origin.is_empty() {
+                found.push((call, origin, CALLEE_SAVED.contains(&register)));
+            }
+        }
+        if callee == Callee::CalleeSaved && found.iter().any(|(.., saved)| *saved) {
+            found.retain(|(.., saved)| *saved);
+        }
+        match found.len() {
+            0 => Err(NoSites::NoCall),
+            1 => found
+                .pop()
+                .map(|(call, origin, _)| (call, origin))
+                .ok_or(NoSites::NoCall),
+            _ => Err(NoSites::Ambiguous),
+        }
+    }
+
+    /// Whether the value was loaded from the isolate, as the addresses of V8's own helpers are.
+    fn is_isolate_load(&self, origin: u32) -> bool {
+        let Some(index) = (origin as usize).checked_sub(16) else {
+            return false;
+        };
+        let instruction = &self.nodes[index].instruction;
+        instruction.code() == Code::Mov_r64_rm64 && instruction.memory_base() == Iced::R13
+    }
+
+    fn enter(
+        &self,
+        states: &[Option<Values>],
+        calls: &[usize],
+        origin: &Origins,
+    ) -> Option<(usize, Register)> {
+        let mut candidates = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if !node.emulated || calls.contains(&index) {
+                continue;
+            }
+            let Some(holder) = states[index]
+                .as_ref()
+                .and_then(|state| state.holder(origin))
+            else {
+                continue;
+            };
+            let around = self.reach(&[0], &[index]);
+            let on_every_path = calls.iter().all(|call| !around[*call]);
+            let leads_to_call = !self.leaves_among(&self.reach(&node.next, calls));
+            if on_every_path && leads_to_call {
+                // Of two that stand on every path, the later one is not reached around the earlier one.
+                candidates.push((index, holder, around));
+            }
+        }
+        let indices: Vec<usize> = candidates.iter().map(|(index, ..)| *index).collect();
+        candidates
+            .into_iter()
+            .max_by_key(|(_, _, around)| indices.iter().filter(|other| around[**other]).count())
+            .map(|(index, holder, _)| (index, holder))
+    }
+
+    fn exit(&self, calls: &[usize], backs: &[usize]) -> Option<usize> {
+        let without_call = self.reach(&[0], calls);
+        let mut candidates = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if !node.emulated || without_call[index] || calls.contains(&index) {
+                continue;
+            }
+            let around = self.reach(backs, &[index]);
+            let reached = self.reach(backs, &[])[index];
+            if reached && !self.leaves_among(&around) {
+                candidates.push((index, around));
+            }
+        }
+        let indices: Vec<usize> = candidates.iter().map(|(index, _)| *index).collect();
+        candidates
+            .into_iter()
+            .min_by_key(|(_, around)| indices.iter().filter(|other| around[**other]).count())
+            .map(|(index, _)| index)
+    }
+}

@@ -1,0 +1,474 @@
+//! The binary: segments, functions, build-id. Every figure in the file may lie, so every sum is checked.
+
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::Mmap;
+use object::Endianness;
+use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+
+use crate::error::PlanError;
+use crate::plan::{Address, AddressRange, BuildId, FileOffset, Segment};
+
+/// Mangled `node::Start(int, char**)`: every build of node has it, nothing else does.
+pub(crate) const NODE_START: &[u8] = b"_ZN4node5StartEiPPc";
+
+/// The largest function of a node binary is an interpreter of regular expressions, about 60 KiB; a symbol
+/// that claims more than this is not believed.
+const LARGEST_FUNCTION: u64 = 1 << 20;
+
+type Header = FileHeader64<Endianness>;
+
+/// A file mapped into memory.
+pub(crate) fn map(path: &Path) -> Result<Mmap, PlanError> {
+    let unreadable = |source| PlanError::NotFound {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    // An empty file cannot be mapped, and mapping a folder or a device makes no sense.
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() || metadata.len() < 4 {
+        return Err(PlanError::NotElf {
+            path: path.to_owned(),
+            found: if metadata.is_file() {
+                format!("a file of {} bytes", metadata.len())
+            } else {
+                "something that is not a regular file".to_owned()
+            },
+        });
+    }
+    // SAFETY: the mapping is private and only read. A program that truncates the file meanwhile would end us
+    // with SIGBUS; installers replace binaries by rename, and the kernel refuses to write a running one.
+    unsafe { Mmap::map(&file) }.map_err(unreadable)
+}
+
+/// ELF header and program headers: all that a cached plan needs.
+pub(crate) struct Outline<'d> {
+    data: &'d [u8],
+    header: &'d Header,
+    endian: Endianness,
+    programs: &'d [ProgramHeader64<Endianness>],
+}
+
+impl<'d> Outline<'d> {
+    /// Reads the headers; refuses what is not a 64-bit x86 ELF program.
+    pub(crate) fn parse(path: &Path, data: &'d [u8]) -> Result<Self, PlanError> {
+        if !data.starts_with(b"\x7fELF") {
+            return Err(PlanError::NotElf {
+                path: path.to_owned(),
+                found: describe_magic(data),
+            });
+        }
+        let wrong_class = data.get(4) != Some(&elf::ELFCLASS64.0);
+        let wrong_order = data.get(5) != Some(&elf::ELFDATA2LSB.0);
+        if wrong_class || wrong_order {
+            return Err(PlanError::WrongArchitecture {
+                path: path.to_owned(),
+                found: if wrong_class {
+                    "a 32-bit ELF file".to_owned()
+                } else {
+                    "a big-endian ELF file".to_owned()
+                },
+            });
+        }
+        let malformed = |what: &str| PlanError::Malformed {
+            path: path.to_owned(),
+            what: what.to_owned(),
+        };
+        let header = Header::parse(data).map_err(|_| malformed("its ELF header is cut off"))?;
+        let endian = header
+            .endian()
+            .map_err(|_| malformed("its ELF header contradicts itself"))?;
+        let machine = header.e_machine(endian);
+        if machine != elf::EM_X86_64 {
+            return Err(PlanError::WrongArchitecture {
+                path: path.to_owned(),
+                found: format!("a binary for {}", machine_name(machine)),
+            });
+        }
+        let programs = header
+            .program_headers(endian, data)
+            .map_err(|_| malformed("its program headers lie outside the file"))?;
+        Ok(Self {
+            data,
+            header,
+            endian,
+            programs,
+        })
+    }
+
+    /// Position-independent: the kernel or the loader adds a bias to every address.
+    pub(crate) fn pie(&self) -> bool {
+        self.header.e_type(self.endian) == elf::ET_DYN
+    }
+
+    /// The GNU build-id note, if the linker wrote one.
+    pub(crate) fn build_id(&self) -> Option<BuildId> {
+        self.programs.iter().find_map(|program| {
+            let mut notes = program.notes(self.endian, self.data).ok()??;
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU
+                    && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
+                    && !note.desc().is_empty()
+                {
+                    let hex = note.desc().iter().map(|b| format!("{b:02x}")).collect();
+                    return Some(BuildId(hex));
+                }
+            }
+            None
+        })
+    }
+
+    /// Tells apart two files of the same build-id whose segments lie elsewhere (stripped, patched, packed anew).
+    pub(crate) fn layout(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(object::bytes_of(self.header).get(..40).unwrap_or_default());
+        hasher.update(object::bytes_of_slice(self.programs));
+        hasher.finalize()
+    }
+
+    /// The executable PT_LOADs, ascending.
+    pub(crate) fn segments(&self) -> Vec<Segment> {
+        let mut segments: Vec<Segment> = self
+            .programs
+            .iter()
+            .filter(|p| {
+                p.p_type(self.endian) == elf::PT_LOAD && p.p_flags(self.endian).0 & elf::PF_X.0 != 0
+            })
+            .filter_map(|p| {
+                let offset = p.p_offset(self.endian);
+                let left = (self.data.len() as u64).checked_sub(offset)?;
+                let size = p.p_filesz(self.endian).min(left);
+                let address = p.p_vaddr(self.endian);
+                address.checked_add(size)?;
+                (size > 0).then_some(Segment {
+                    address: Address(address),
+                    offset: FileOffset(offset),
+                    size,
+                })
+            })
+            .collect();
+        segments.sort_by_key(|segment| segment.address);
+        segments
+    }
+
+    /// The file bytes of the read-only data that is neither code nor symbols: where strings are.
+    pub(crate) fn read_only_data(&self) -> impl Iterator<Item = &'d [u8]> {
+        let (data, endian) = (self.data, self.endian);
+        self.programs
+            .iter()
+            .filter(move |p| {
+                let flags = p.p_flags(endian).0;
+                p.p_type(endian) == elf::PT_LOAD && flags & (elf::PF_X.0 | elf::PF_W.0) == 0
+            })
+            .filter_map(move |p| p.data(endian, data).ok())
+    }
+
+    /// Whether the dynamic symbol table *defines* `name`: a look-up in `.gnu.hash`, which reads a few cache lines.
+    pub(crate) fn exports(&self, name: &[u8]) -> bool {
+        self.lookup_exported(name).unwrap_or(false)
+    }
+
+    fn lookup_exported(&self, name: &[u8]) -> Option<bool> {
+        let (mut hash, mut symbols, mut strings) = (None, None, None);
+        for program in self.programs {
+            if let Ok(Some(entries)) = program.dynamic(self.endian, self.data) {
+                for entry in entries {
+                    use object::read::elf::Dyn;
+                    let value = entry.d_val(self.endian);
+                    match entry.d_tag(self.endian) {
+                        elf::DT_GNU_HASH => hash = Some(value),
+                        elf::DT_SYMTAB => symbols = Some(value),
+                        elf::DT_STRTAB => strings = Some(value),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let (hash, symbols, strings) = (hash?, symbols?, strings?);
+        let u32_at = |address: u64| -> Option<u32> {
+            Some(u32::from_le_bytes(
+                self.bytes_at(address, 4)?.try_into().ok()?,
+            ))
+        };
+        let u64_at = |address: u64| -> Option<u64> {
+            Some(u64::from_le_bytes(
+                self.bytes_at(address, 8)?.try_into().ok()?,
+            ))
+        };
+        let wanted = elf::gnu_hash(name);
+        let bucket_count = u32_at(hash)?;
+        let symbol_base = u32_at(hash.checked_add(4)?)?;
+        let bloom_count = u32_at(hash.checked_add(8)?)?;
+        let bloom_shift = u32_at(hash.checked_add(12)?)?;
+        if bucket_count == 0 || bloom_count == 0 {
+            return Some(false);
+        }
+        let blooms = hash.checked_add(16)?;
+        let bloom_index = u64::from(wanted / 64 % bloom_count);
+        let word = u64_at(blooms.checked_add(bloom_index.checked_mul(8)?)?)?;
+        let bits = (1u64 << (wanted % 64)) | (1u64 << (wanted.checked_shr(bloom_shift)? % 64));
+        if word & bits != bits {
+            return Some(false);
+        }
+        let buckets = blooms.checked_add(u64::from(bloom_count).checked_mul(8)?)?;
+        let chains = buckets.checked_add(u64::from(bucket_count).checked_mul(4)?)?;
+        let bucket = u64::from(wanted % bucket_count);
+        let mut index = u32_at(buckets.checked_add(bucket * 4)?)?;
+        if index < symbol_base {
+            return Some(false);
+        }
+        // A chain ends at an odd hash; a lying table could go on for ever.
+        for _ in 0..4096 {
+            let link = u32_at(chains.checked_add(u64::from(index - symbol_base) * 4)?)?;
+            if link | 1 == wanted | 1 {
+                let symbol = symbols.checked_add(u64::from(index).checked_mul(24)?)?;
+                let text = strings.checked_add(u64::from(u32_at(symbol)?))?;
+                let found = self.bytes_at(text, name.len() as u64 + 1)?;
+                if found.split_last() == Some((&0, name)) {
+                    return Some(true);
+                }
+            }
+            if link & 1 == 1 {
+                break;
+            }
+            index = index.checked_add(1)?;
+        }
+        Some(false)
+    }
+
+    /// Whether the dynamic symbol table *imports* node::Start: a launcher in front of libnode.
+    fn imports_node_start(&self) -> bool {
+        let Ok(sections) = self.header.sections(self.endian, self.data) else {
+            return false;
+        };
+        let Ok(symbols) = sections.symbols(self.endian, self.data, elf::SHT_DYNSYM) else {
+            return false;
+        };
+        symbols.iter().any(|symbol| {
+            symbol.is_undefined(self.endian)
+                && symbol
+                    .name(self.endian, symbols.strings())
+                    .is_ok_and(|name| name == NODE_START)
+        })
+    }
+
+    /// Whether `.symtab` names node::Start; only for binaries whose dynamic symbols do not tell.
+    pub(crate) fn symtab_has_node_start(&self) -> bool {
+        let Ok(sections) = self.header.sections(self.endian, self.data) else {
+            return false;
+        };
+        sections.iter().any(|section| {
+            section.sh_type(self.endian) == elf::SHT_STRTAB
+                && section
+                    .data(self.endian, self.data)
+                    .is_ok_and(|names| memchr::memmem::find(names, NODE_START).is_some())
+        })
+    }
+
+    /// `length` bytes of the file that will be mapped at `address`.
+    fn bytes_at(&self, address: u64, length: u64) -> Option<&'d [u8]> {
+        self.programs
+            .iter()
+            .filter(|p| p.p_type(self.endian) == elf::PT_LOAD)
+            .find_map(|p| {
+                let inside = address.checked_sub(p.p_vaddr(self.endian))?;
+                let end = inside.checked_add(length)?;
+                if end > p.p_filesz(self.endian) {
+                    return None;
+                }
+                let start = p.p_offset(self.endian).checked_add(inside)?;
+                let stop = start.checked_add(length)?;
+                self.data
+                    .get(usize::try_from(start).ok()?..usize::try_from(stop).ok()?)
+            })
+    }
+}
+
+/// A function by its symbol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function<'d> {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// Mangled.
+    pub(crate) name: &'d [u8],
+}
+
+/// A node binary with its functions.
+pub(crate) struct Binary<'d> {
+    pub(crate) outline: Outline<'d>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) text: AddressRange,
+    /// By ascending address; several symbols may share one.
+    pub(crate) functions: Vec<Function<'d>>,
+}
+
+impl<'d> Binary<'d> {
+    /// Reads the symbol table.
+    pub(crate) fn parse(path: &Path, data: &'d [u8]) -> Result<Self, PlanError> {
+        let outline = Outline::parse(path, data)?;
+        let endian = outline.endian;
+        let malformed = |what: &str| PlanError::Malformed {
+            path: path.to_owned(),
+            what: what.to_owned(),
+        };
+        let segments = outline.segments();
+        let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
+            return Err(malformed("it has no executable segment"));
+        };
+        let text = AddressRange {
+            start: first.address,
+            end: Address(last.address.0.saturating_add(last.size)),
+        };
+        let sections = outline
+            .header
+            .sections(endian, data)
+            .map_err(|_| malformed("its section headers lie outside the file"))?;
+        let symbols = sections
+            .symbols(endian, data, elf::SHT_SYMTAB)
+            .map_err(|_| malformed("its symbol table lies outside the file"))?;
+        if symbols.is_empty() {
+            return Err(if outline.exports(NODE_START) {
+                PlanError::Stripped {
+                    path: path.to_owned(),
+                }
+            } else if outline.imports_node_start() {
+                PlanError::SharedLibrary {
+                    path: path.to_owned(),
+                }
+            } else {
+                PlanError::NotNode {
+                    path: path.to_owned(),
+                }
+            });
+        }
+        let mut functions = Vec::with_capacity(symbols.len() / 2);
+        let mut has_start = false;
+        for symbol in symbols.iter() {
+            if symbol.st_type() != elf::STT_FUNC || symbol.is_undefined(endian) {
+                continue;
+            }
+            let address = symbol.st_value(endian);
+            if !segments
+                .iter()
+                .any(|s| address >= s.address.0 && address - s.address.0 < s.size)
+            {
+                continue;
+            }
+            let Ok(name) = symbol.name(endian, symbols.strings()) else {
+                continue;
+            };
+            has_start |= name == NODE_START;
+            functions.push(Function {
+                address,
+                size: symbol.st_size(endian),
+                name,
+            });
+        }
+        if !has_start {
+            return Err(if outline.imports_node_start() {
+                PlanError::SharedLibrary {
+                    path: path.to_owned(),
+                }
+            } else {
+                PlanError::NotNode {
+                    path: path.to_owned(),
+                }
+            });
+        }
+        functions.sort_unstable_by(|a, b| {
+            (a.address, std::cmp::Reverse(a.size), a.name).cmp(&(
+                b.address,
+                std::cmp::Reverse(b.size),
+                b.name,
+            ))
+        });
+        Ok(Self {
+            outline,
+            segments,
+            text,
+            functions,
+        })
+    }
+
+    /// Where in the file the byte at `address` is.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<FileOffset> {
+        self.segments.iter().find_map(|segment| {
+            let inside = address.checked_sub(segment.address.0)?;
+            (inside < segment.size)
+                .then(|| segment.offset.0.checked_add(inside).map(FileOffset))
+                .flatten()
+        })
+    }
+
+    /// The code of the function that starts at `address`; empty if the file does not hold it.
+    pub(crate) fn code(&self, address: u64) -> &'d [u8] {
+        let from = self.functions.partition_point(|f| f.address < address);
+        let size = match self.functions.get(from) {
+            Some(function) if function.address == address && function.size > 0 => function.size,
+            _ => {
+                let next = self.functions.partition_point(|f| f.address <= address);
+                self.functions
+                    .get(next)
+                    .map_or(LARGEST_FUNCTION, |f| f.address - address)
+            }
+        };
+        self.bytes(address, size.min(LARGEST_FUNCTION))
+    }
+
+    /// Up to `size` bytes of code from `address` on.
+    pub(crate) fn bytes(&self, address: u64, size: u64) -> &'d [u8] {
+        self.segments
+            .iter()
+            .find_map(|segment| {
+                let inside = address.checked_sub(segment.address.0)?;
+                let left = segment.size.checked_sub(inside).filter(|left| *left > 0)?;
+                let start = usize::try_from(segment.offset.0.checked_add(inside)?).ok()?;
+                let stop = start.checked_add(usize::try_from(size.min(left)).ok()?)?;
+                self.outline.data.get(start..stop)
+            })
+            .unwrap_or_default()
+    }
+
+    /// The function symbol that starts at `address`, the largest if several do.
+    pub(crate) fn function_at(&self, address: u64) -> Option<&Function<'d>> {
+        let index = self.functions.partition_point(|f| f.address < address);
+        self.functions.get(index).filter(|f| f.address == address)
+    }
+
+    /// The function whose code `address` lies in.
+    pub(crate) fn function_around(&self, address: u64) -> Option<&Function<'d>> {
+        let after = self.functions.partition_point(|f| f.address <= address);
+        let start = self.functions.get(after.checked_sub(1)?)?.address;
+        let function = self.function_at(start)?;
+        (address - start < function.size.max(1)).then_some(function)
+    }
+}
+
+fn describe_magic(data: &[u8]) -> String {
+    if data.starts_with(b"#!") {
+        let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line.get(..line.len().min(60)).unwrap_or_default());
+        return format!("a script (`{line}`)");
+    }
+    match data {
+        [0xcf, 0xfa, 0xed, 0xfe, ..] => "a macOS program".to_owned(),
+        [b'M', b'Z', ..] => "a Windows program".to_owned(),
+        [b'P', b'K', ..] => "a zip archive".to_owned(),
+        [0x1f, 0x8b, ..] => "a gzip archive".to_owned(),
+        _ => "a file of another kind".to_owned(),
+    }
+}
+
+fn machine_name(machine: elf::Machine) -> String {
+    match machine {
+        elf::EM_AARCH64 => "arm64 (aarch64)".to_owned(),
+        elf::EM_PPC64 => "ppc64".to_owned(),
+        elf::EM_S390 => "s390x".to_owned(),
+        elf::EM_RISCV => "riscv64".to_owned(),
+        elf::EM_386 => "32-bit x86".to_owned(),
+        other => format!("ELF machine {}", other.0),
+    }
+}

@@ -1,0 +1,331 @@
+//! From C++ symbols to the names a user knows: `node::fs::InternalModuleStat(…)` → binding `fs`, function `InternalModuleStat`.
+
+use crate::plan::CallbackSort;
+
+/// A mangled name without the suffixes GCC adds to clones (`.part.0`, `.constprop.0`, `.cold`).
+pub(crate) fn split_clone(mangled: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'.', mangled) {
+        Some(dot) if dot > 0 => mangled.split_at(dot),
+        _ => (mangled, &[]),
+    }
+}
+
+/// Demangled as `c++filt` writes it; `None` if it is no C++ name.
+pub(crate) fn demangle(mangled: &[u8]) -> Option<String> {
+    let options = cpp_demangle::ParseOptions::default().recursion_limit(256);
+    let symbol = cpp_demangle::Symbol::new_with_options(mangled, &options).ok()?;
+    symbol.demangle().ok()
+}
+
+/// The signature of a binding callback.
+const FUNCTION_ARGUMENTS: &str = "(v8::FunctionCallbackInfo<v8::Value> const&)";
+
+/// Functions that take a callback's argument but that V8 never calls: helpers of callbacks and of V8.
+const HELPERS: [&str; 6] = [
+    "::GetCurrent(",
+    "ConsoleCallArguments",
+    "CheckTypes",
+    "InvokeFunctionCallback",
+    "error_and_abort_args",
+    "::Validate",
+];
+
+/// Whether the demangled function is one that JavaScript calls, by its signature.
+pub(crate) fn sort_of(demangled: &str) -> Option<CallbackSort> {
+    if HELPERS.iter().any(|helper| demangled.contains(helper)) {
+        return None;
+    }
+    if let Some(head) = demangled.strip_suffix(FUNCTION_ARGUMENTS) {
+        // Only templates have a return type in their name; `int StreamBase::WriteString<…>` is called by a callback.
+        let (returns, _) = split_return_type(head);
+        return matches!(returns, "" | "void").then_some(CallbackSort::Function);
+    }
+    let (head, arguments) = split_arguments(demangled)?;
+    let last = arguments.rsplit(", ").next().unwrap_or_default();
+    if last.starts_with("v8::PropertyCallbackInfo<") && last.ends_with("> const&") {
+        return Some(CallbackSort::Property);
+    }
+    let (_, path) = split_return_type(head);
+    let name = components(path).last().copied().unwrap_or_default();
+    if name.starts_with("SetFast") || path.contains("CFunction") {
+        return None;
+    }
+    let after_fast = name
+        .strip_prefix("Fast")
+        .and_then(|rest| rest.chars().next());
+    let fast = path.starts_with("node::") && after_fast.is_some_and(|c| c.is_ascii_uppercase())
+        || name.starts_with("Is") && name.ends_with("FastApi")
+        || arguments.ends_with("v8::FastApiCallbackOptions&");
+    fast.then_some(CallbackSort::Fast)
+}
+
+/// Binding and function of a demangled callback.
+pub(crate) fn binding_and_function(demangled: &str) -> (String, String) {
+    let head = split_arguments(demangled).map_or(demangled, |(head, _)| head);
+    let (_, path) = split_return_type(head);
+    let parts: Vec<&str> = components(path)
+        .into_iter()
+        .filter(|part| *part != "(anonymous namespace)")
+        .collect();
+    let shown = |parts: &[&str]| {
+        let names: Vec<String> = parts.iter().map(|part| shorten(part)).collect();
+        names.join("::")
+    };
+    match parts.as_slice() {
+        ["node", function] => ("node".to_owned(), shorten(function)),
+        // A namespace of node is a binding; so is `Buffer`, a namespace with a capital letter.
+        ["node", first, rest @ ..] => (snake_case(first), shown(rest)),
+        ["v8impl", rest @ ..] if !rest.is_empty() => ("napi".to_owned(), shown(rest)),
+        ["v8", "internal", rest @ ..] | ["v8", rest @ ..] if !rest.is_empty() => {
+            ("v8".to_owned(), shown(rest))
+        }
+        [first, rest @ ..] if !rest.is_empty() => (snake_case(first), shown(rest)),
+        other => ("node".to_owned(), shown(other)),
+    }
+}
+
+/// Splits `name(arguments)` (a `const` behind it is dropped) at the parenthesis that belongs to the arguments.
+pub(crate) fn split_arguments(demangled: &str) -> Option<(&str, &str)> {
+    let end = demangled.rfind(')')?;
+    let mut depth = 0u32;
+    for (index, byte) in demangled.as_bytes().iter().enumerate().take(end + 1).rev() {
+        match byte {
+            b')' => depth += 1,
+            b'(' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some((demangled.get(..index)?, demangled.get(index + 1..end)?));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Splits `void node::f<int>` at the last space outside brackets.
+fn split_return_type(head: &str) -> (&str, &str) {
+    let mut depth = 0i32;
+    let mut split = None;
+    for (index, byte) in head.bytes().enumerate() {
+        match byte {
+            b'<' | b'(' => depth += 1,
+            b'>' | b')' => depth -= 1,
+            b' ' if depth == 0 => split = Some(index),
+            _ => {}
+        }
+    }
+    match split {
+        Some(space) => (
+            head.get(..space).unwrap_or_default(),
+            head.get(space + 1..).unwrap_or_default(),
+        ),
+        None => ("", head),
+    }
+}
+
+/// Splits at the `::` outside brackets.
+fn components(path: &str) -> Vec<&str> {
+    split_outside_brackets(path, "::")
+}
+
+fn split_outside_brackets<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
+    let mut parts = Vec::new();
+    let mut depth = 0i32;
+    let mut from = 0;
+    let mut skip_to = 0;
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            b'<' | b'(' => depth += 1,
+            b'>' | b')' => depth -= 1,
+            _ if depth == 0 && index >= skip_to => {
+                if text
+                    .get(index..)
+                    .is_some_and(|rest| rest.starts_with(separator))
+                {
+                    parts.push(text.get(from..index).unwrap_or_default());
+                    from = index + separator.len();
+                    skip_to = from;
+                }
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(from..).unwrap_or_default());
+    parts
+}
+
+/// The last part of a template's arguments that says what it is: `WasiFunction<…, &node::wasi::WASI::FdRead, …>` → `WasiFunction<FdRead>`.
+fn shorten(part: &str) -> String {
+    let Some((name, arguments)) = part
+        .split_once('<')
+        .and_then(|(name, rest)| Some((name, rest.trim_end().strip_suffix('>')?)))
+    else {
+        return part.to_owned();
+    };
+    let arguments = split_outside_brackets(arguments, ", ");
+    let functions: Vec<&str> = arguments
+        .iter()
+        .copied()
+        .filter(|argument| argument.trim_start_matches('(').starts_with('&'))
+        .collect();
+    let kept = if functions.is_empty() {
+        &arguments
+    } else {
+        &functions
+    };
+    let kept: Vec<String> = kept
+        .iter()
+        .map(|argument| short_argument(argument))
+        .collect();
+    format!("{name}<{}>", kept.join(", "))
+}
+
+/// `enum encoding` of node.h.
+const ENCODINGS: [&str; 8] = [
+    "ascii",
+    "utf8",
+    "base64",
+    "ucs2",
+    "latin1",
+    "hex",
+    "buffer",
+    "base64url",
+];
+
+fn short_argument(argument: &str) -> String {
+    if let Some(number) = argument.strip_prefix("(node::encoding)") {
+        let encoding = number.parse().ok().and_then(|n: usize| ENCODINGS.get(n));
+        return encoding.map_or_else(|| number.to_owned(), |name| (*name).to_owned());
+    }
+    let argument = argument.trim_start_matches(['(', '&']);
+    let (path, _) = match split_arguments(argument) {
+        Some((head, _)) if !head.is_empty() && !head.ends_with(':') => (head, ()),
+        _ => (argument, ()),
+    };
+    let last = components(path.trim_end_matches(')'))
+        .last()
+        .copied()
+        .unwrap_or(path);
+    shorten(last)
+}
+
+/// `TCPWrap` → `tcp_wrap`, `ContextifyScript` → `contextify_script`, `fs` → `fs`.
+fn snake_case(name: &str) -> String {
+    let name = name.split('<').next().unwrap_or(name);
+    let letters: Vec<char> = name.chars().collect();
+    let mut out = String::with_capacity(name.len() + 4);
+    for (index, letter) in letters.iter().enumerate() {
+        if letter.is_ascii_uppercase() {
+            let before = index.checked_sub(1).and_then(|i| letters.get(i));
+            let after = letters.get(index + 1);
+            let word_starts = before.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+                || before.is_some_and(|b| b.is_ascii_uppercase())
+                    && after.is_some_and(|a| a.is_ascii_lowercase());
+            if word_starts {
+                out.push('_');
+            }
+            out.push(letter.to_ascii_lowercase());
+        } else {
+            out.push(*letter);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(demangled: &str) -> (String, String) {
+        binding_and_function(demangled)
+    }
+
+    fn is(demangled: &str, binding: &str, function: &str) {
+        assert_eq!(named(demangled), (binding.to_owned(), function.to_owned()));
+    }
+
+    #[test]
+    fn a_callback_is_named_by_its_namespace_or_class() {
+        const INFO: &str = "(v8::FunctionCallbackInfo<v8::Value> const&)";
+        is(
+            &format!("node::fs::InternalModuleStat{INFO}"),
+            "fs",
+            "InternalModuleStat",
+        );
+        is(&format!("node::TCPWrap::New{INFO}"), "tcp_wrap", "New");
+        is(
+            &format!("node::contextify::ContextifyScript::New{INFO}"),
+            "contextify",
+            "ContextifyScript::New",
+        );
+        is(
+            &format!("v8impl::(anonymous namespace)::FunctionCallbackWrapper::Invoke{INFO}"),
+            "napi",
+            "FunctionCallbackWrapper::Invoke",
+        );
+        is(
+            &format!("v8::internal::GCExtension::GC{INFO}"),
+            "v8",
+            "GCExtension::GC",
+        );
+        is(
+            &format!("node::GetParentProcessId{INFO}"),
+            "node",
+            "GetParentProcessId",
+        );
+        is(
+            &format!(
+                "void node::Buffer::(anonymous namespace)::StringSlice<(node::encoding)7>{INFO}"
+            ),
+            "buffer",
+            "StringSlice<base64url>",
+        );
+    }
+
+    #[test]
+    fn templates_are_named_by_the_function_they_wrap() {
+        is(
+            "node::wasi::WASI::WasiFunction<unsigned int (*)(node::wasi::WASI&, node::wasi::WasmMemory), \
+             &node::wasi::WASI::SchedYield, unsigned int>::FastCallback(v8::Local<v8::Object>, v8::FastApiCallbackOptions&)",
+            "wasi",
+            "WASI::WasiFunction<SchedYield>::FastCallback",
+        );
+        is(
+            "void node::StreamBase::JSMethod<&(node::StreamBase::ReadStartJS(v8::FunctionCallbackInfo<v8::Value> const&))>\
+             (v8::FunctionCallbackInfo<v8::Value> const&)",
+            "stream_base",
+            "JSMethod<ReadStartJS>",
+        );
+    }
+
+    #[test]
+    fn callbacks_are_told_from_their_helpers() {
+        const INFO: &str = "(v8::FunctionCallbackInfo<v8::Value> const&)";
+        assert_eq!(
+            sort_of(&format!("node::fs::Open{INFO}")),
+            Some(CallbackSort::Function)
+        );
+        assert_eq!(
+            sort_of(&format!("node::Environment::GetCurrent{INFO}")),
+            None
+        );
+        assert_eq!(
+            sort_of(&format!(
+                "int node::StreamBase::WriteString<(node::encoding)0>{INFO}"
+            )),
+            None
+        );
+        assert_eq!(
+            sort_of("node::process::BindingData::FastHrtime(v8::Local<v8::Value>)"),
+            Some(CallbackSort::Fast)
+        );
+        assert_eq!(sort_of("node::SetFastMethod(v8::Local<v8::Context>)"), None);
+        assert_eq!(
+            sort_of(
+                "node::EnvGetter(v8::Local<v8::Name>, v8::PropertyCallbackInfo<v8::Value> const&)"
+            ),
+            Some(CallbackSort::Property)
+        );
+    }
+}

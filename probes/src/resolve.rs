@@ -1,0 +1,659 @@
+//! Binary + catalogue → plan.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use iced_x86::{Code, InstructionInfoFactory, OpAccess, Register as Iced};
+
+use crate::callsites::{self, Callee};
+use crate::catalogue::{self, CallSiteEntry, CodeKind, Pattern, ProbeEntry, ReturnWish};
+use crate::decode;
+use crate::elf::{self, Binary, Function};
+use crate::error::PlanError;
+use crate::names;
+use crate::plan::{
+    Address, AddressRange, AttachPlan, BinaryIdentity, Callback, CallbackSort, Family, PLAN_SCHEMA,
+    PathSource, Probe, ProbeState, Register, Role, SizeSource,
+};
+use crate::safety::{self, ReturnsToV8};
+use crate::versions;
+
+/// Functions that do not return: code behind a call of one is not reached from it.
+const NEVER_RETURN: [&[u8]; 9] = [
+    b"V8_Fatal",
+    b"_Z8V8_FatalPKcz",
+    b"_Z8V8_FatalPKciS0_z",
+    b"abort",
+    b"_ZN4node6AssertERKNS_13AssertionInfoE",
+    b"_ZN4node5AbortEv",
+    b"_ZSt9terminatev",
+    b"__stack_chk_fail",
+    b"_ZN2v84base5FatalEPKcz",
+];
+
+/// How far behind a function's first instruction a probe may stand: a prologue is shorter.
+const FURTHEST_ENTRY: usize = 12;
+
+/// In every name of a function that JavaScript calls.
+const CALLBACK_NEEDLES: [&str; 4] = [
+    "20FunctionCallbackInfo",
+    "20PropertyCallbackInfo",
+    "22FastApiCallbackOptions",
+    "FastApi",
+];
+
+pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError> {
+    let binary = Binary::parse(path, data)?;
+    let catalogue = catalogue::load()?;
+    let named = NamedFunctions::find(&binary, &catalogue)?;
+    let (callbacks, callback_names) = callbacks(&named);
+    let roots = callbacks
+        .iter()
+        .map(|callback| callback.address.0)
+        .chain(named.called_by_builtins.iter().copied());
+    let returns = ReturnsToV8::new(&binary, roots);
+
+    let resolver = Resolver {
+        binary: &binary,
+        named: &named,
+        returns: &returns,
+    };
+    let mut probes = Vec::new();
+    for family in &catalogue {
+        for site in &family.call_site {
+            resolver.call_site(family.family, site, &mut probes);
+        }
+        for entry in &family.probe {
+            resolver.probe(family.family, entry, &mut probes);
+        }
+    }
+    for (index, callback) in callbacks.iter().enumerate() {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let name = callback_names[&callback.address];
+        let (family, role) = match callback.sort {
+            CallbackSort::Function => (Family::Verify, Role::CallbackEntry { callback: index }),
+            CallbackSort::Property => (Family::Crossings, Role::PropertyEntry { callback: index }),
+            CallbackSort::Fast => (Family::Crossings, Role::FastEntry { callback: index }),
+        };
+        probes.push(resolver.at_entry(family, name, callback.address.0, role, ReturnWish::No));
+    }
+
+    let milestones = resolver.milestones();
+    let strings = versions::find(&binary);
+    let plan = AttachPlan {
+        schema: PLAN_SCHEMA,
+        binary: BinaryIdentity {
+            path: path.to_owned(),
+            build_id: binary.outline.build_id(),
+            arch: "x86_64".to_owned(),
+            node_version: strings.node,
+            v8_version: strings.v8,
+            pie: binary.outline.pie(),
+        },
+        text: binary.text,
+        builtins: named.builtins,
+        segments: binary.segments.clone(),
+        probes,
+        callbacks,
+        milestones,
+    };
+    Ok(plan)
+}
+
+/// A function of interest with its demangled name.
+struct Named<'d> {
+    function: Function<'d>,
+    /// Demangled, without the suffix of a clone.
+    name: String,
+    /// `constprop` of `….constprop.0`; empty if the function is no clone.
+    clone: &'d str,
+}
+
+/// What the catalogue and the signatures pick from a binary's functions.
+struct NamedFunctions<'d> {
+    functions: Vec<Named<'d>>,
+    /// C++ functions that builtins call through an exit frame (`Builtin_…`, `Runtime_…`): V8 reads their return addresses too.
+    called_by_builtins: Vec<u64>,
+    builtins: AddressRange,
+}
+
+impl<'d> NamedFunctions<'d> {
+    /// Demangling a hundred thousand names would take a second: only those that can matter are.
+    fn find(
+        binary: &Binary<'d>,
+        catalogue: &[catalogue::FamilyCatalogue],
+    ) -> Result<Self, PlanError> {
+        let patterns = catalogue.iter().flat_map(|family| {
+            let probes = family.probe.iter().flat_map(|probe| {
+                [
+                    Some(&probe.symbol),
+                    probe.unless.as_ref(),
+                    probe.only_with.as_ref(),
+                ]
+                .into_iter()
+                .flatten()
+            });
+            probes.chain(family.call_site.iter().map(|site| &site.symbol))
+        });
+        let mut needles: Vec<String> = patterns.map(Pattern::needle).collect();
+        needles.extend(CALLBACK_NEEDLES.map(str::to_owned));
+        needles.sort();
+        needles.dedup();
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .build(&needles)
+            .map_err(|error| PlanError::Catalogue {
+                file: "(all)",
+                what: error.to_string(),
+            })?;
+
+        let mut functions = Vec::new();
+        let mut called_by_builtins = Vec::new();
+        let (mut first, mut last) = (u64::MAX, 0);
+        for function in &binary.functions {
+            if let Some(rest) = function.name.strip_prefix(b"Builtins_") {
+                first = first.min(function.address);
+                last = last.max(function.address.saturating_add(function.size));
+                if finder.is_match(function.name) && !rest.is_empty() {
+                    functions.push(Named {
+                        function: *function,
+                        name: String::from_utf8_lossy(function.name).into_owned(),
+                        clone: "",
+                    });
+                }
+                continue;
+            }
+            let (mangled, suffix) = names::split_clone(function.name);
+            if mangled.ends_with(b"EiPmPNS0_7IsolateE") && mangled.starts_with(b"_ZN2v88internal") {
+                called_by_builtins.push(function.address);
+                continue;
+            }
+            let clone = clone_kind(suffix);
+            if clone == "cold" || !(finder.is_match(mangled) || is_fast_name(mangled)) {
+                continue;
+            }
+            if let Some(name) = names::demangle(mangled) {
+                functions.push(Named {
+                    function: *function,
+                    name,
+                    clone,
+                });
+            }
+        }
+        let builtins = AddressRange {
+            start: Address(first.min(last)),
+            end: Address(last),
+        };
+        Ok(Self {
+            functions,
+            called_by_builtins,
+            builtins,
+        })
+    }
+
+    /// Functions that a pattern means, one per address.
+    fn matching<'s>(&'s self, pattern: &Pattern, clones: &[String]) -> Vec<&'s Named<'d>> {
+        let mut found: Vec<&Named<'d>> = Vec::new();
+        for named in &self.functions {
+            let wanted = named.clone.is_empty() || clones.iter().any(|kind| kind == named.clone);
+            if wanted
+                && pattern.matches(&named.name)
+                && found
+                    .iter()
+                    .all(|other| other.function.address != named.function.address)
+            {
+                found.push(named);
+            }
+        }
+        found
+    }
+}
+
+/// `.part.0.constprop.1` → `part`; nothing if there is no suffix.
+fn clone_kind(suffix: &[u8]) -> &str {
+    let text = std::str::from_utf8(suffix).unwrap_or(".unreadable");
+    if text.contains(".cold") {
+        return "cold";
+    }
+    text.trim_start_matches('.')
+        .split('.')
+        .next()
+        .unwrap_or_default()
+}
+
+/// Names of Fast API functions share no type with each other, only `Fast` at the start of an identifier.
+fn is_fast_name(mangled: &[u8]) -> bool {
+    mangled.starts_with(b"_ZN4node")
+        && memchr::memmem::find_iter(mangled, b"Fast").any(|at| {
+            let before = at.checked_sub(1).and_then(|i| mangled.get(i));
+            let after = mangled.get(at + 4);
+            before.is_some_and(u8::is_ascii_digit) && after.is_some_and(u8::is_ascii_uppercase)
+        })
+}
+
+/// The functions that JavaScript calls, by ascending address, and the symbol of each.
+fn callbacks<'n>(named: &'n NamedFunctions<'_>) -> (Vec<Callback>, HashMap<Address, &'n str>) {
+    let mut by_address: BTreeMap<u64, (&'n str, CallbackSort)> = BTreeMap::new();
+    for function in &named.functions {
+        if !function.clone.is_empty() {
+            continue;
+        }
+        if let Some(sort) = names::sort_of(&function.name) {
+            by_address
+                .entry(function.function.address)
+                .or_insert((&function.name, sort));
+        }
+    }
+    let mut symbols = HashMap::new();
+    let callbacks = by_address
+        .into_iter()
+        .map(|(address, (name, sort))| {
+            let (binding, function) = names::binding_and_function(name);
+            symbols.insert(Address(address), name);
+            Callback {
+                address: Address(address),
+                binding,
+                function,
+                sort,
+            }
+        })
+        .collect();
+    (callbacks, symbols)
+}
+
+struct Resolver<'a, 'd> {
+    binary: &'a Binary<'d>,
+    named: &'a NamedFunctions<'d>,
+    returns: &'a ReturnsToV8,
+}
+
+impl Resolver<'_, '_> {
+    fn call_site(&self, family: Family, entry: &CallSiteEntry, probes: &mut Vec<Probe>) {
+        let roles = |callback: Register| {
+            [
+                Role::CallEnter {
+                    kind: entry.kind,
+                    callback,
+                },
+                Role::CallExit { kind: entry.kind },
+            ]
+        };
+        let without = |symbol: &str, state, reason: &str, probes: &mut Vec<Probe>| {
+            for role in roles(Register::Rdx) {
+                probes.push(unattached(symbol, family, role, state, reason));
+            }
+        };
+        let found = self.named.matching(&entry.symbol, &entry.clones);
+        if found.is_empty() {
+            without(
+                &entry.symbol.0,
+                ProbeState::Absent,
+                NO_SUCH_FUNCTION,
+                probes,
+            );
+        }
+        for named in found {
+            let address = named.function.address;
+            let callee = match entry.code {
+                CodeKind::Builtin => Callee::NotFromIsolate,
+                CodeKind::Cpp => Callee::CalleeSaved,
+            };
+            let never_returns = |target| {
+                self.binary
+                    .function_at(target)
+                    .is_some_and(|function| NEVER_RETURN.contains(&function.name))
+            };
+            match callsites::find(self.binary.code(address), address, callee, &never_returns) {
+                Ok(sites) => {
+                    let [enter, exit] = roles(sites.callback);
+                    for (role, at) in [(enter, sites.enter), (exit, sites.exit)] {
+                        probes.push(self.attached(family, &named.name, role, at, None));
+                    }
+                }
+                Err(callsites::NoSites::NoCall) if entry.optional => without(
+                    &named.name,
+                    ProbeState::Absent,
+                    "this build calls the callback in another function, which is probed",
+                    probes,
+                ),
+                Err(why) => without(&named.name, ProbeState::Unsafe, why.reason(), probes),
+            }
+        }
+    }
+
+    fn probe(&self, family: Family, entry: &ProbeEntry, probes: &mut Vec<Probe>) {
+        let exists = |pattern: &Pattern| !self.named.matching(pattern, &[]).is_empty();
+        let absent = |reason: &str| {
+            unattached(
+                &entry.symbol.0,
+                family,
+                entry.role.clone(),
+                ProbeState::Absent,
+                reason,
+            )
+        };
+        if let Some(other) = &entry.unless
+            && exists(other)
+        {
+            probes.push(absent(&format!("not needed: this version has {}", other.0)));
+            return;
+        }
+        if let Some(other) = &entry.only_with
+            && !exists(other)
+        {
+            probes.push(absent(&format!(
+                "not needed: this version has no {}",
+                other.0
+            )));
+            return;
+        }
+        let found = self.named.matching(&entry.symbol, &entry.clones);
+        if found.is_empty() {
+            probes.push(absent(NO_SUCH_FUNCTION));
+        }
+        for named in found {
+            if let Some(inner) = &entry.unless_it_calls
+                && self.calls(named.function.address, inner)
+            {
+                let reason = format!("not needed: it calls {}, which is probed", inner.0);
+                probes.push(unattached(
+                    &named.name,
+                    family,
+                    entry.role.clone(),
+                    ProbeState::Absent,
+                    &reason,
+                ));
+                continue;
+            }
+            probes.push(self.at_entry(
+                family,
+                &named.name,
+                named.function.address,
+                entry.role.clone(),
+                entry.return_probe,
+            ));
+        }
+    }
+
+    /// Whether the function at `address` calls or jumps to one that the pattern means.
+    fn calls(&self, address: u64, pattern: &Pattern) -> bool {
+        let inner: Vec<u64> = self
+            .named
+            .matching(pattern, &[])
+            .into_iter()
+            .map(|named| named.function.address)
+            .filter(|inner| *inner != address)
+            .collect();
+        decode::decode(self.binary.code(address), address).any(|instruction| {
+            let target = if instruction.code() == Code::Call_rel32_64 {
+                Some(instruction.near_branch_target())
+            } else {
+                decode::jump_target(&instruction)
+            };
+            target.is_some_and(|target| inner.contains(&target))
+        })
+    }
+
+    /// A probe at a function's entry, and at its return if that is wished and safe.
+    fn at_entry(
+        &self,
+        family: Family,
+        symbol: &str,
+        address: u64,
+        mut role: Role,
+        wish: ReturnWish,
+    ) -> Probe {
+        let mut reason = None;
+        let mut with_return = wish == ReturnWish::CalledByCpp;
+        if with_return {
+            if let Some(from) = self.returns.reached_from(address) {
+                with_return = false;
+                let from = self.shown(from);
+                reason = Some(format!(
+                    "no return probe: {from} jumps here, so V8 reads its return address"
+                ));
+            } else if self.returns.incomplete() {
+                with_return = false;
+                reason =
+                    Some("no return probe: the binary is too large to prove it safe".to_owned());
+            }
+            if !with_return {
+                forget_what_needs_a_return(&mut role);
+            }
+        }
+        let mut probe = self.attached(family, symbol, role, address, reason);
+        probe.with_return = with_return && probe.is_attachable();
+        if probe.state == ProbeState::SlowInstruction && !with_return {
+            let needed = needed_registers(&probe.role);
+            if let Some(later) = self.later_entry(address, &needed) {
+                let moved = format!("probed at +{}: a cheaper instruction", later - address);
+                probe.address = Some(Address(later));
+                probe.offset = self.binary.offset_of(later);
+                probe.state = ProbeState::Resolved;
+                probe.reason = Some(moved);
+            }
+        }
+        probe
+    }
+
+    /// An emulated instruction in the first straight piece of a function, before which neither the stack pointer nor a
+    /// needed register changes: as good as the entry for a probe that reads both.
+    fn later_entry(&self, address: u64, needed: &[Register]) -> Option<u64> {
+        let code = self.binary.code(address);
+        let mut factory = InstructionInfoFactory::new();
+        for instruction in decode::decode(code, address).take(FURTHEST_ENTRY) {
+            let start = usize::try_from(instruction.ip() - address).ok()?;
+            if decode::is_emulated(&instruction, code.get(start..)?) {
+                return Some(instruction.ip());
+            }
+            if instruction.flow_control() != iced_x86::FlowControl::Next {
+                return None;
+            }
+            let info = factory.info(&instruction);
+            let spoils = info.used_registers().iter().any(|used| {
+                let register = used.register().full_register();
+                let writes = !matches!(
+                    used.access(),
+                    OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+                );
+                register == Iced::RSP
+                    || writes && decode::register(register).is_some_and(|r| needed.contains(&r))
+            });
+            if spoils {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// A probe on the instruction at `address`.
+    fn attached(
+        &self,
+        family: Family,
+        symbol: &str,
+        role: Role,
+        address: u64,
+        reason: Option<String>,
+    ) -> Probe {
+        let Some(offset) = self.binary.offset_of(address) else {
+            return unattached(
+                symbol,
+                family,
+                role,
+                ProbeState::Unsafe,
+                "its address lies outside the file's code",
+            );
+        };
+        let code = self.binary.bytes(address, 16);
+        let Some(first) = decode::decode(code, address).next() else {
+            return unattached(
+                symbol,
+                family,
+                role,
+                ProbeState::Unsafe,
+                "there is no valid instruction at its address",
+            );
+        };
+        let (state, reason) = if decode::is_emulated(&first, code) {
+            (ProbeState::Resolved, reason)
+        } else {
+            let slow = format!(
+                "the kernel single-steps its first instruction (`{:?}`)",
+                first.mnemonic()
+            );
+            let slow = slow.to_lowercase();
+            let both = reason.map_or(slow.clone(), |reason| format!("{reason}; {slow}"));
+            (ProbeState::SlowInstruction, Some(both))
+        };
+        Probe {
+            symbol: symbol.to_owned(),
+            family,
+            role,
+            state,
+            reason,
+            address: Some(Address(address)),
+            offset: Some(offset),
+            with_return: false,
+        }
+    }
+
+    /// A short name of a function for a sentence.
+    fn shown(&self, address: u64) -> String {
+        let Some(function) = self.binary.function_at(address) else {
+            return format!("{address:#x}");
+        };
+        let name = names::demangle(names::split_clone(function.name).0)
+            .unwrap_or_else(|| String::from_utf8_lossy(function.name).into_owned());
+        names::split_arguments(&name).map_or(name.clone(), |(head, _)| head.to_owned())
+    }
+
+    /// Milestone numbers → names. The enum grew at its front: the event loop's function marks `loopStart` and `loopExit`,
+    /// the fourth and fifth of the names below, and so tells the number of the first.
+    fn milestones(&self) -> Vec<(u32, String)> {
+        const NAMES: [&str; 6] = [
+            "environment",
+            "nodeStart",
+            "v8Start",
+            "loopStart",
+            "loopExit",
+            "bootstrapComplete",
+        ];
+        const LOOP_START: u32 = 3;
+        let address_of = |prefix: &str| {
+            self.named
+                .functions
+                .iter()
+                .find(|named| named.clone.is_empty() && named.name.starts_with(prefix))
+                .map(|named| named.function.address)
+        };
+        let Some(mark) = address_of("node::performance::PerformanceState::Mark(") else {
+            return Vec::new();
+        };
+        let first = ["node::SpinEventLoopInternal(", "node::SpinEventLoop("]
+            .into_iter()
+            .filter_map(address_of)
+            .find_map(|function| {
+                let code = self.binary.code(function);
+                let mut numbers = safety::second_arguments(code, function, mark);
+                numbers.sort_unstable();
+                numbers.dedup();
+                match numbers.as_slice() {
+                    [start, exit] if *exit == start + 1 => start.checked_sub(LOOP_START),
+                    _ => None,
+                }
+            });
+        match first {
+            Some(first) => (first..).zip(NAMES.map(str::to_owned)).collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
+const NO_SUCH_FUNCTION: &str = "this version of node has no such function";
+
+fn unattached(symbol: &str, family: Family, role: Role, state: ProbeState, reason: &str) -> Probe {
+    Probe {
+        symbol: symbol.to_owned(),
+        family,
+        role,
+        state,
+        reason: Some(reason.to_owned()),
+        address: None,
+        offset: None,
+        with_return: false,
+    }
+}
+
+/// Without a return probe what is read at return stays unknown.
+fn forget_what_needs_a_return(role: &mut Role) {
+    if let Role::Serialization { size, .. } = role
+        && matches!(
+            size,
+            SizeSource::ReturnedString
+                | SizeSource::ReturnedSize
+                | SizeSource::FieldAtReturn { .. }
+        )
+    {
+        *size = SizeSource::Unknown;
+    }
+}
+
+/// Registers that the probe reads.
+fn needed_registers(role: &Role) -> Vec<Register> {
+    let path = |path: &PathSource| match path {
+        PathSource::StringView { length, pointer } => vec![*length, *pointer],
+        PathSource::CString(register)
+        | PathSource::V8Handle(register)
+        | PathSource::CompilerSource(register)
+        | PathSource::CallbackArgument { info: register, .. } => vec![*register],
+        PathSource::None => Vec::new(),
+    };
+    match role {
+        Role::Milestone { number, timestamp } => vec![*number, *timestamp],
+        Role::Lookup { path: source } | Role::Compile { path: source, .. } => path(source),
+        Role::Serialization { size, .. } => match size {
+            SizeSource::LengthArgument(register)
+            | SizeSource::SizeArgument(register)
+            | SizeSource::StringArgument(register)
+            | SizeSource::FieldAtReturn {
+                object: register, ..
+            } => vec![*register],
+            SizeSource::ReturnedString | SizeSource::ReturnedSize | SizeSource::Unknown => {
+                Vec::new()
+            }
+        },
+        Role::CallMark { flag, .. } => flag.iter().copied().collect(),
+        Role::CallEnter { callback, .. } => vec![*callback],
+        Role::CallExit { .. }
+        | Role::FastEntry { .. }
+        | Role::PropertyEntry { .. }
+        | Role::CallbackEntry { .. }
+        | Role::ToJs
+        | Role::Span { .. }
+        | Role::CodeCacheHit => Vec::new(),
+    }
+}
+
+impl AttachPlan {
+    /// Reads the binary at `path` and says what can be probed in it.
+    ///
+    /// Takes some 200 ms for an official build; see [`AttachPlan::load_or_build`] for the way that keeps the answer.
+    ///
+    /// # Errors
+    /// [`PlanError`] says why this file cannot be planned for. A single function that is missing is no error: its
+    /// probe is in the plan, with the reason.
+    pub fn for_binary(path: &Path) -> Result<Self, PlanError> {
+        let data = elf::map(path)?;
+        resolve(path, &data)
+    }
+
+    /// The callback that starts exactly at `address`.
+    pub fn callback_at(&self, address: Address) -> Option<&Callback> {
+        let index = self
+            .callbacks
+            .binary_search_by_key(&address, |callback| callback.address)
+            .ok()?;
+        self.callbacks.get(index)
+    }
+}
