@@ -1,0 +1,69 @@
+# nodeprof: build, try, test, measure. `make` alone lists what there is.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+BIN := target/release/nodeprof
+# What the trace and the tests run; node_modules/.package-lock.json is npm's own note of what it installed.
+EXPRESS := examples/express/node_modules/.package-lock.json
+ESM := examples/esm/node_modules/.package-lock.json
+BENCH_SUBJECTS := bench/subjects/node_modules/.package-lock.json
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build trace test node-builds bench lint fmt install uninstall clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## install what the build needs and this machine lacks
+	@scripts/setup build
+
+build: setup ## build the release binaries
+	cargo build --release --workspace
+
+trace: build $(EXPRESS) ## build, then trace the start of a real program
+	@echo "$(BIN) trace -- node examples/express/app.js"
+	@# By its path: sudo may know no node, or another one.
+	@scripts/as-root $(BIN) trace -- "$$(command -v node)" examples/express/app.js
+
+test: ## run all tests, also the privileged ones
+	@scripts/setup build test
+	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM)
+	@scripts/run-tests
+
+node-builds: ## fetch the official Node.js builds that the tests probe
+	@scripts/fetch-node-builds
+
+bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tools, write docs/benchmarks.md
+	@scripts/as-root bench/run --write docs/benchmarks.md
+	@scripts/as-root bench/report --write docs/benchmarks.md
+
+lint: ## check form: rustfmt, clippy, clang-format, lock files
+	@scripts/setup build lint
+	@scripts/lint
+
+fmt: ## format all Rust and C
+	@scripts/setup lint
+	cargo fmt --all
+	git ls-files -z --cached --others --exclude-standard -- 'bpf/programs/*.c' 'bpf/programs/*.h' | xargs -0 -r clang-format -i
+
+# The binary is not rebuilt if it is there: `make build`, then `sudo make install` builds nothing as root.
+install: | $(BIN) ## install into PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nodeprof
+	@if [ -x target/release/nodeprofd ]; then install -m 755 target/release/nodeprofd $(DESTDIR)$(PREFIX)/bin/nodeprofd; fi
+
+uninstall: ## remove what install installed
+	rm -f $(DESTDIR)$(PREFIX)/bin/nodeprof $(DESTDIR)$(PREFIX)/bin/nodeprofd
+
+$(BIN):
+	@$(MAKE) --no-print-directory build
+
+clean: ## remove what was built; fetched Node.js builds stay
+	cargo clean
+	rm -rf examples/*/node_modules bench/subjects/node_modules
+
+%/node_modules/.package-lock.json: %/package-lock.json %/package.json
+	@echo "npm ci in $*"
+	@cd $* && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
