@@ -6,6 +6,8 @@ mod probe_cost;
 pub mod profile;
 pub mod recording;
 pub mod report;
+pub mod store;
 
 pub use recording::Recording;
 pub use report::{Profile, RunProfile};
+pub use store::{Malformed, SaveOptions, StoreError};

@@ -272,7 +272,7 @@ impl RunContext<'_> {
                 FileOperation::Stat => count(&mut phase.stats, cell.calls),
                 FileOperation::Open => count(&mut phase.opens, cell.calls),
                 FileOperation::Read => count(&mut phase.reads, cell.calls),
-                FileOperation::Readlink | FileOperation::Close => {}
+                FileOperation::Readlink | FileOperation::Close | FileOperation::Access => {}
             }
             count(&mut phase.files_ns, cell.total.0);
         });
@@ -432,7 +432,7 @@ impl RunContext<'_> {
                     count(&mut result.reads, cell.calls);
                     count(&mut file.reads, cell.calls);
                 }
-                FileOperation::Readlink | FileOperation::Close => {}
+                FileOperation::Readlink | FileOperation::Close | FileOperation::Access => {}
             }
             count(&mut result.bytes, cell.bytes);
             count(&mut file.bytes, cell.bytes);
@@ -467,6 +467,7 @@ impl RunContext<'_> {
                 FileOperation::Read => &mut result.read,
                 FileOperation::Readlink => &mut result.readlink,
                 FileOperation::Close => &mut result.close,
+                FileOperation::Access => &mut result.access,
             };
             let FileOperationProfile {
                 calls,

@@ -287,6 +287,8 @@ pub struct Files {
     pub read: FileOperationProfile,
     /// readlink, readlinkat.
     pub readlink: FileOperationProfile,
+    /// access, faccessat, faccessat2.
+    pub access: FileOperationProfile,
     /// close.
     pub close: FileOperationProfile,
     /// Bytes read.
