@@ -1,1 +1,11 @@
-//! The recorder.
+//! The recorder: runs a command, follows its whole process tree, and gives back a
+//! [`Recording`](nodeprof_profile::recording::Recording) of it. (The service that records every Node start
+//! on a host is to live in this crate, too.)
+//!
+//! ```no_run
+//! use nodeprofd::recorder::{TraceOptions, trace};
+//! let traced = trace(&TraceOptions::new(vec!["node".into(), "app.js".into()]))?;
+//! println!("{} crossings", traced.recording.crossings.len());
+//! # Ok::<(), nodeprofd::recorder::TraceError>(())
+//! ```
+pub mod recorder;

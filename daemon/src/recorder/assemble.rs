@@ -1,0 +1,654 @@
+//! From kernel records to a recording: who is who, what is where.
+
+use std::{
+    collections::HashMap,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily};
+use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
+use nodeprof_profile::recording::{
+    Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind, CrossingSum, Exec,
+    FileAccess, FileOperation, Lookup, Milestone, NameId, Nanoseconds, Process, ProcessId, Recording, RunId,
+    Serialization, SerializationSum, Span, ThreadId,
+};
+
+/// A node binary whose probes are attached.
+struct Image {
+    plan: AttachPlan,
+    binary: BinaryId,
+}
+
+/// Events that the recorder acts on while records come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A process passed a milestone of its main environment.
+    Milestone {
+        /// Process.
+        pid: u32,
+        /// `loop_start` …
+        name: String,
+        /// When.
+        at: u64,
+    },
+    /// A process executed something.
+    Exec {
+        /// Process.
+        pid: u32,
+        /// What.
+        path: PathBuf,
+    },
+}
+
+/// Builds one run of a recording.
+pub struct Assembler {
+    /// What was assembled so far.
+    pub recording: Recording,
+    run: RunId,
+    root: u32,
+    processes: HashMap<u32, ProcessId>,
+    images: HashMap<u8, Image>,
+    image_of: HashMap<u32, u8>,
+    names: HashMap<Vec<u8>, NameId>,
+    callbacks: HashMap<Callback, CallbackId>,
+    callees: HashMap<(u8, Callee), CallbackId>,
+    /// Path of each open descriptor, where it is known.
+    descriptors: HashMap<(ProcessId, i32), NameId>,
+    directories: HashMap<ProcessId, Vec<u8>>,
+    /// Compilations under way: (thread, start) → path and origin.
+    compiling: HashMap<(u32, u64), (NameId, Origin, u32)>,
+    cpu: HashMap<ProcessId, Cpu>,
+    notices: Vec<Notice>,
+    losses: HashMap<&'static str, u64>,
+    last: u64,
+}
+
+/// CPU time of the threads of a process that have ended, ns.
+#[derive(Clone, Copy, Default)]
+struct Cpu {
+    user: u64,
+    system: u64,
+    runtime: u64,
+}
+
+/// AT_FDCWD of fcntl.h.
+const CURRENT_DIRECTORY: i32 = -100;
+/// Binary index of processes that run no known node.
+const NO_IMAGE: u8 = u8::MAX;
+
+impl Assembler {
+    /// For a run whose first process is `root` and that starts in `directory`.
+    pub fn new(recording: Recording, run: RunId, root: u32, directory: &Path) -> Assembler {
+        let mut this = Assembler {
+            names: recording.names.iter().enumerate().map(|(i, n)| (n.clone(), NameId(i as u32))).collect(),
+            callbacks: recording.callbacks.iter().enumerate().map(|(i, c)| (c.clone(), CallbackId(i as u32))).collect(),
+            recording,
+            run,
+            root,
+            processes: HashMap::new(),
+            images: HashMap::new(),
+            image_of: HashMap::new(),
+            callees: HashMap::new(),
+            descriptors: HashMap::new(),
+            directories: HashMap::new(),
+            compiling: HashMap::new(),
+            cpu: HashMap::new(),
+            notices: Vec::new(),
+            losses: HashMap::new(),
+            last: 0,
+        };
+        let process = this.process(root, 0);
+        this.directories.insert(process, directory.as_os_str().as_bytes().to_vec());
+        this
+    }
+
+    /// Registers the binary behind an index of the records.
+    pub fn add_image(&mut self, index: u8, plan: AttachPlan) {
+        let binary = Binary {
+            path: plan.binary.path.as_os_str().as_bytes().to_vec(),
+            build_id: plan.binary.build_id.as_ref().map(|b| b.0.clone()),
+            node_version: plan.binary.node_version.clone(),
+            v8_version: plan.binary.v8_version.clone(),
+            arch: plan.binary.arch.clone(),
+        };
+        let known = self.recording.binaries.iter().position(|b| *b == binary);
+        let binary = known.unwrap_or_else(|| {
+            self.recording.binaries.push(binary);
+            self.recording.binaries.len() - 1
+        });
+        self.images.insert(index, Image { plan, binary: BinaryId(binary as u32) });
+    }
+
+    /// Whether the binary behind an index is registered.
+    pub fn has_image(&self, index: u8) -> bool {
+        self.images.contains_key(&index)
+    }
+
+    /// The plans of all binaries that were attached.
+    pub fn plans(&self) -> impl Iterator<Item = &AttachPlan> {
+        self.images.values().map(|i| &i.plan)
+    }
+
+    /// Notes that probes of a binary are attached to a process.
+    pub fn attached(&mut self, pid: u32, index: u8) {
+        self.image_of.insert(pid, index);
+        let process = self.process(pid, 0);
+        if let Some(image) = self.images.get(&index) {
+            self.recording.processes[process.0 as usize].node = Some(image.binary);
+        }
+    }
+
+    /// Notes that a process's record has a hole.
+    pub fn incomplete(&mut self, pid: u32, reason: String) {
+        let process = self.process(pid, 0);
+        self.recording.processes[process.0 as usize].incomplete.get_or_insert(reason);
+        self.lose("beginnings_missed", 1);
+    }
+
+    /// Counts a loss.
+    pub fn lose(&mut self, kind: &'static str, count: u64) {
+        *self.losses.entry(kind).or_default() += count;
+    }
+
+    /// Instant of the newest record, ns; 0 before the first.
+    pub fn last_record(&self) -> u64 {
+        self.last
+    }
+
+    /// Losses so far, by kind.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.losses.iter().map(|(k, n)| (*k, *n))
+    }
+
+    /// What happened since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Process of a pid, if it was seen.
+    pub fn find_process(&mut self, pid: u32) -> Option<&mut Process> {
+        let id = *self.processes.get(&pid)?;
+        self.recording.processes.get_mut(id.0 as usize)
+    }
+
+    fn process(&mut self, pid: u32, at: u64) -> ProcessId {
+        if let Some(&id) = self.processes.get(&pid) {
+            return id;
+        }
+        let id = ProcessId(self.recording.processes.len() as u32);
+        self.recording.processes.push(Process { run: self.run, pid, forked: Nanoseconds(at), ..Process::default() });
+        self.processes.insert(pid, id);
+        id
+    }
+
+    fn name(&mut self, bytes: &[u8]) -> NameId {
+        if let Some(&id) = self.names.get(bytes) {
+            return id;
+        }
+        let id = NameId(self.recording.names.len() as u32);
+        self.recording.names.push(bytes.to_vec());
+        self.names.insert(bytes.to_vec(), id);
+        id
+    }
+
+    fn callback(&mut self, pid: u32, kind: CrossingKind, callee: Option<Callee>) -> CallbackId {
+        if kind == CrossingKind::ToJs {
+            return self.intern_callback("(javascript)".into(), "Execution::Invoke".into());
+        }
+        let index = self.image_of.get(&pid).copied().unwrap_or(NO_IMAGE);
+        let Some(callee) = callee else {
+            return self.intern_callback("(unknown)".into(), "(none)".into());
+        };
+        if let Some(&id) = self.callees.get(&(index, callee)) {
+            return id;
+        }
+        let plan = self.images.get(&index).map(|i| &i.plan);
+        let (binding, function) = match (callee, plan) {
+            (Callee::Index(i), Some(plan)) => match plan.callbacks.get(i as usize) {
+                Some(c) => (c.binding.clone(), c.function.clone()),
+                None => ("(unknown)".into(), format!("#{i}")),
+            },
+            (Callee::Address(a), Some(plan)) => match plan.callback_at(Address(a)) {
+                Some(c) => (c.binding.clone(), c.function.clone()),
+                None => outside(pid, a),
+            },
+            (Callee::Index(i), None) => ("(unknown)".into(), format!("#{i}")),
+            (Callee::Address(a), None) => outside(pid, a),
+        };
+        let id = self.intern_callback(binding, function);
+        self.callees.insert((index, callee), id);
+        id
+    }
+
+    fn parent(&mut self, pid: u32, callee: Option<Callee>) -> Option<CallbackId> {
+        let callee = callee?;
+        // The pseudo-callback of C++ → JavaScript has the index 0 of no plan's callbacks in this position.
+        let kind = if callee == Callee::Index(0) { CrossingKind::ToJs } else { CrossingKind::Slow };
+        Some(self.callback(pid, kind, Some(callee)))
+    }
+
+    fn intern_callback(&mut self, binding: String, function: String) -> CallbackId {
+        let callback = Callback { binding, function };
+        if let Some(&id) = self.callbacks.get(&callback) {
+            return id;
+        }
+        let id = CallbackId(self.recording.callbacks.len() as u32);
+        self.recording.callbacks.push(callback.clone());
+        self.callbacks.insert(callback, id);
+        id
+    }
+
+    fn role(&self, origin: Origin) -> Option<&Role> {
+        let plan = &self.images.get(&origin.binary)?.plan;
+        plan.probes.get(origin.probe as usize).map(|p| &p.role)
+    }
+
+    /// Takes the bytes of one record.
+    pub fn take(&mut self, bytes: &[u8]) {
+        match Record::decode(bytes) {
+            Ok(record) => self.add(record),
+            Err(_) => self.lose("undecodable_records", 1),
+        }
+    }
+
+    fn add(&mut self, record: Record) {
+        match record {
+            Record::Call { header, kind, duration, inner, callee, parent, unfinished } => {
+                let (process, thread, start) = self.at(header);
+                let kind = crossing_kind(kind);
+                let callback = self.callback(header.pid, kind, callee);
+                let parent = self.parent(header.pid, parent);
+                self.recording.crossings.push(Crossing {
+                    process,
+                    thread,
+                    start,
+                    duration: duration.map(Nanoseconds),
+                    self_time: duration.map(|d| Nanoseconds(d.saturating_sub(inner))),
+                    callback,
+                    kind,
+                    parent,
+                    unfinished,
+                });
+            }
+            Record::Serialization { header, origin, duration, inner, bytes, parent, nested } => {
+                let (process, thread, start) = self.at(header);
+                let function = self.function(origin);
+                let callback = self.parent(header.pid, parent);
+                self.recording.serializations.push(Serialization {
+                    process,
+                    thread,
+                    start,
+                    duration: duration.map(Nanoseconds),
+                    self_time: duration.map(|d| Nanoseconds(d.saturating_sub(inner))),
+                    function,
+                    bytes,
+                    callback,
+                    nested,
+                });
+            }
+            Record::Milestone { header, origin, number, timestamp } => {
+                let (process, thread, _) = self.at(header);
+                let plan = self.images.get(&origin.binary).map(|i| &i.plan);
+                let name = plan.and_then(|p| p.milestones.iter().find(|m| m.0 == number)).map(|m| snake_case(&m.1));
+                let name = name.unwrap_or_else(|| format!("milestone_{number}"));
+                if header.pid == header.tid {
+                    self.notices.push(Notice::Milestone { pid: header.pid, name: name.clone(), at: timestamp });
+                }
+                self.recording.milestones.push(Milestone { process, thread, name, at: Nanoseconds(timestamp) });
+            }
+            Record::Span { header, origin, duration } => {
+                let (process, thread, start) = self.at(header);
+                let name = match self.role(origin) {
+                    Some(Role::Span { name }) => name.clone(),
+                    _ => "(unknown)".into(),
+                };
+                let name = self.name(name.as_bytes());
+                self.recording.spans.push(Span { process, thread, name, start, duration: duration.map(Nanoseconds) });
+            }
+            Record::Lookup { header, path, .. } => {
+                let (process, thread, at) = self.at(header);
+                let path = self.text_or_unreadable(path);
+                self.recording.lookups.push(Lookup { process, thread, at, path });
+            }
+            Record::CompileEnter { header, origin, path } => {
+                let _ = self.at(header);
+                let (unit, returns) = self.compile_probe(origin);
+                let mut path = path.unwrap_or_else(|| b"(unnamed)".to_vec());
+                if unit == CompilationUnit::Builtin && !path.starts_with(b"node:") {
+                    path.splice(..0, *b"node:");
+                }
+                let path = self.name(&path);
+                self.compiling.insert((header.tid, header.time), (path, origin, header.pid));
+                if !returns {
+                    self.end_compilation(header, None, 0, false);
+                }
+            }
+            Record::Compile { header, duration, inner, cached, .. } => self.end_compilation(header, duration, inner, cached),
+            Record::File { header, syscall, duration, result, descriptor, path } => {
+                self.file(header, syscall, duration, result, descriptor, path);
+            }
+            Record::Fork { header, child_pid, child_tid: _ } if child_pid != header.pid => {
+                let (parent, _, at) = self.at(header);
+                // A pid that comes again is a new process.
+                self.processes.remove(&child_pid);
+                self.image_of.remove(&child_pid);
+                let child = self.process(child_pid, at.0);
+                self.recording.processes[child.0 as usize].parent = Some(parent);
+                let inherited: Vec<_> =
+                    self.descriptors.iter().filter(|(k, _)| k.0 == parent).map(|(k, v)| (k.1, *v)).collect();
+                self.descriptors.extend(inherited.into_iter().map(|(fd, path)| ((child, fd), path)));
+                if let Some(directory) = self.directories.get(&parent).cloned() {
+                    self.directories.insert(child, directory);
+                }
+            }
+            Record::Fork { header, .. } => {
+                let _ = self.at(header);
+            }
+            Record::Exec { header, path, mut arguments, truncated } => {
+                let (process, _, at) = self.at(header);
+                if truncated {
+                    arguments.push("…".into());
+                }
+                let absolute = self.absolute(process, CURRENT_DIRECTORY, &path);
+                self.notices.push(Notice::Exec {
+                    pid: header.pid,
+                    path: PathBuf::from(std::ffi::OsStr::from_bytes(&absolute)),
+                });
+                let entry = &mut self.recording.processes[process.0 as usize];
+                if entry.forked.0 == 0 {
+                    entry.forked = at;
+                }
+                entry.execs.push(Exec { at, path: absolute, arguments });
+            }
+            Record::Exit { header, exit } => {
+                let (process, _, at) = self.at(header);
+                let cpu = self.cpu.entry(process).or_default();
+                cpu.user += exit.user;
+                cpu.system += exit.system;
+                cpu.runtime += exit.runtime;
+                let (user, system) = split_runtime(*cpu);
+                if exit.last {
+                    let entry = &mut self.recording.processes[process.0 as usize];
+                    entry.exited = Some(at);
+                    entry.user = Some(Nanoseconds(user));
+                    entry.system = Some(Nanoseconds(system));
+                    entry.max_rss_bytes = Some(exit.max_rss_pages * page_size());
+                    let signal = exit.exit_code & 0x7f;
+                    entry.signal = (signal != 0).then_some(signal);
+                    entry.exit_status = (signal == 0).then_some((exit.exit_code >> 8) & 0xff);
+                }
+            }
+            Record::IoUring { header } => {
+                let _ = self.at(header);
+                self.lose("io_uring_setups", 1);
+            }
+        }
+    }
+
+    fn at(&mut self, header: Header) -> (ProcessId, ThreadId, Nanoseconds) {
+        self.last = self.last.max(header.time);
+        (self.process(header.pid, header.time), ThreadId(header.tid), Nanoseconds(header.time))
+    }
+
+    fn function(&mut self, origin: Origin) -> NameId {
+        let name = match self.role(origin) {
+            Some(Role::Serialization { function, .. }) => function.clone(),
+            _ => "(unknown)".into(),
+        };
+        self.name(name.as_bytes())
+    }
+
+    fn text_or_unreadable(&mut self, path: Option<Vec<u8>>) -> NameId {
+        match path {
+            Some(path) => self.name(&path),
+            None => {
+                self.lose("paths_unreadable", 1);
+                self.name(b"(unreadable)")
+            }
+        }
+    }
+
+    fn compile_probe(&self, origin: Origin) -> (CompilationUnit, bool) {
+        let probe = self.images.get(&origin.binary).and_then(|i| i.plan.probes.get(origin.probe as usize));
+        let unit = match probe.map(|p| &p.role) {
+            Some(Role::Compile { unit: CompileUnit::Builtin, .. }) => CompilationUnit::Builtin,
+            Some(Role::Compile { unit: CompileUnit::Function, .. }) => CompilationUnit::Function,
+            Some(Role::Compile { unit: CompileUnit::Module, .. }) => CompilationUnit::Module,
+            _ => CompilationUnit::Script,
+        };
+        (unit, probe.is_some_and(|p| p.with_return))
+    }
+
+    fn end_compilation(&mut self, header: Header, duration: Option<u64>, inner: u64, mut cached: bool) {
+        let (process, thread, start) = self.at(header);
+        let Some((path, origin, _)) = self.compiling.remove(&(header.tid, header.time)) else {
+            self.lose("compilations_unmatched", 1);
+            return;
+        };
+        let (unit, _) = self.compile_probe(origin);
+        let mut inner = inner;
+        // Node's loader of built-in modules calls V8's compiler for the same module: one compilation, not two.
+        if let Some(last) = self.recording.compilations.last()
+            && unit == CompilationUnit::Builtin
+            && (last.process, last.thread, last.path) == (process, thread, path)
+            && last.start >= start
+        {
+            cached |= last.cached;
+            inner = inner.saturating_sub(last.duration.unwrap_or_default().0);
+            self.recording.compilations.pop();
+        }
+        self.recording.compilations.push(Compilation {
+            process,
+            thread,
+            start,
+            duration: duration.map(Nanoseconds),
+            self_time: duration.map(|d| Nanoseconds(d.saturating_sub(inner))),
+            path,
+            unit,
+            cached,
+        });
+    }
+
+    fn file(&mut self, header: Header, syscall: u32, duration: u64, result: i64, descriptor: i32, path: Option<Vec<u8>>) {
+        let (process, thread, start) = self.at(header);
+        let path = match path.filter(|p| !p.is_empty()) {
+            Some(path) => {
+                let path = self.absolute(process, descriptor, &path);
+                self.name(&path)
+            }
+            None => match self.descriptors.get(&(process, descriptor)) {
+                Some(&known) => known,
+                None => self.name(format!("fd:{descriptor}").as_bytes()),
+            },
+        };
+        let operation = match syscall {
+            0 | 17 | 19 | 295 => FileOperation::Read,
+            2 | 85 | 257 | 437 => FileOperation::Open,
+            3 => FileOperation::Close,
+            4 | 5 | 6 | 262 | 332 => FileOperation::Stat,
+            21 | 269 | 439 => FileOperation::Access,
+            89 | 267 => FileOperation::Readlink,
+            _ => {
+                // chdir, fchdir: no file operation, but paths depend on it.
+                if result == 0 {
+                    let directory = self.recording.name(path).to_vec();
+                    self.directories.insert(process, directory);
+                }
+                return;
+            }
+        };
+        match operation {
+            FileOperation::Open if result >= 0 => {
+                self.descriptors.insert((process, result as i32), path);
+            }
+            FileOperation::Close if result == 0 => {
+                self.descriptors.remove(&(process, descriptor));
+            }
+            _ => {}
+        }
+        self.recording.files.push(FileAccess {
+            process,
+            thread,
+            start,
+            duration: Nanoseconds(duration),
+            operation,
+            syscall: syscall as u16,
+            path,
+            result,
+        });
+    }
+
+    /// The path as an absolute one, where the directory it starts from is known.
+    fn absolute(&self, process: ProcessId, directory: i32, path: &[u8]) -> Vec<u8> {
+        if path.starts_with(b"/") {
+            return path.to_vec();
+        }
+        let base = match directory {
+            CURRENT_DIRECTORY => self.directories.get(&process).map(Vec::as_slice),
+            fd => self.descriptors.get(&(process, fd)).map(|&n| self.recording.name(n)),
+        };
+        let Some(base) = base else { return path.to_vec() };
+        let mut whole = base.to_vec();
+        let mut rest = path;
+        while let Some(tail) = rest.strip_prefix(b"./") {
+            rest = tail;
+        }
+        if !whole.ends_with(b"/") {
+            whole.push(b'/');
+        }
+        whole.extend_from_slice(rest);
+        whole
+    }
+
+    /// Takes the sums of calls that were not written one by one.
+    pub fn add_sums(&mut self, sums: &[Sum]) {
+        for sum in sums {
+            let process = self.process(sum.pid, 0);
+            match sum.family {
+                SumFamily::Crossings => {
+                    let kind = crossing_kind(sum.kind);
+                    let callback = self.callback(sum.pid, kind, sum.callee);
+                    self.recording.crossing_sums.push(CrossingSum {
+                        process,
+                        callback,
+                        kind,
+                        phase: sum.phase,
+                        calls: sum.calls,
+                        total: Nanoseconds(sum.total),
+                        self_time: Nanoseconds(sum.own),
+                        timed: sum.timed,
+                    });
+                }
+                SumFamily::Serialization => {
+                    let function = self.function(sum.origin);
+                    let callback = self.parent(sum.pid, sum.callee);
+                    self.recording.serialization_sums.push(SerializationSum {
+                        process,
+                        function,
+                        callback,
+                        phase: sum.phase,
+                        calls: sum.calls,
+                        bytes: sum.bytes,
+                        total: Nanoseconds(sum.total),
+                        self_time: Nanoseconds(sum.own),
+                    });
+                }
+                SumFamily::CallbackEntries => {}
+            }
+        }
+    }
+
+    /// Ends what is still under way when the trace ends.
+    pub fn finish(&mut self) {
+        let open: Vec<_> = self.compiling.keys().copied().collect();
+        for (tid, time) in open {
+            let pid = self.compiling.get(&(tid, time)).map_or(self.root, |c| c.2);
+            self.end_compilation(Header { pid, tid, phase: 0, time }, None, 0, false);
+        }
+    }
+}
+
+/// A callback that is no function of the node binary: of a native add-on, or unknown.
+fn outside(pid: u32, address: u64) -> (String, String) {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    for line in maps.lines() {
+        let mut fields = line.split_whitespace();
+        let Some((range, file)) = fields.next().zip(fields.nth(4)) else { continue };
+        let Some((start, end)) = range.split_once('-') else { continue };
+        let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16)) else { continue };
+        if (start..end).contains(&address) {
+            let name = file.rsplit('/').next().unwrap_or(file);
+            return (format!("(add-on) {name}"), format!("{:#x}", address - start));
+        }
+    }
+    ("(unknown)".into(), format!("{address:#x}"))
+}
+
+fn crossing_kind(kind: u8) -> CrossingKind {
+    match kind {
+        1 => CrossingKind::Fast,
+        2 => CrossingKind::Getter,
+        3 => CrossingKind::Construct,
+        4 => CrossingKind::ToJs,
+        _ => CrossingKind::Slow,
+    }
+}
+
+/// User and system time: the kernel counts them by ticks and their sum exactly; scaled as `getrusage` does.
+fn split_runtime(cpu: Cpu) -> (u64, u64) {
+    let ticks = cpu.user + cpu.system;
+    if ticks == 0 {
+        return (cpu.runtime, 0);
+    }
+    let system = (u128::from(cpu.runtime) * u128::from(cpu.system) / u128::from(ticks)) as u64;
+    (cpu.runtime - system.min(cpu.runtime), system)
+}
+
+fn page_size() -> u64 {
+    // SAFETY: no preconditions.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_system_time_add_up_to_the_exact_run_time() {
+        let (user, system) = split_runtime(Cpu { user: 3, system: 1, runtime: 1001 });
+        assert_eq!(user + system, 1001);
+        assert_eq!(system, 250);
+        assert_eq!(split_runtime(Cpu { user: 0, system: 0, runtime: 7 }), (7, 0));
+    }
+
+    #[test]
+    fn milestone_names_are_those_of_the_report() {
+        assert_eq!(snake_case("bootstrapComplete"), "bootstrap_complete");
+        assert_eq!(snake_case("node_start"), "node_start");
+    }
+
+    #[test]
+    fn a_relative_path_is_taken_from_its_directory() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        let root = ProcessId(0);
+        assert_eq!(a.absolute(root, CURRENT_DIRECTORY, b"./x.js"), b"/app/x.js");
+        let dir = a.name(b"/lib");
+        a.descriptors.insert((root, 5), dir);
+        assert_eq!(a.absolute(root, 5, b"y"), b"/lib/y");
+        assert_eq!(a.absolute(root, 6, b"y"), b"y");
+        assert_eq!(a.absolute(root, 5, b"/z"), b"/z");
+    }
+}

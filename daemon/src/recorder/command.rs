@@ -1,0 +1,284 @@
+//! The traced command: finding it, guessing which node will run, and starting it held and unprivileged.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ffi::{CString, OsStr, OsString},
+    fs,
+    io::{self, Read},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use nodeprof_probes::is_node_binary;
+
+/// Why a command cannot be executed; the numbers are those of `timeout(1)` and the shells.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// Exit status 127.
+    #[error("{name}: not found in {}; needed: a program; type its path, or check PATH", place(.name))]
+    NotFound {
+        /// As typed.
+        name: String,
+    },
+    /// Exit status 126.
+    #[error("{path}: cannot be executed ({reason}); needed: an executable file; for a script without the executable bit type: node {path}")]
+    NotExecutable {
+        /// What was found.
+        path: String,
+        /// The kernel's words.
+        reason: String,
+    },
+}
+
+fn place(name: &str) -> &'static str {
+    if name.contains('/') { "the file system" } else { "PATH" }
+}
+
+/// Finds a program as `execvp` does.
+///
+/// # Errors
+/// [`CommandError`].
+pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
+    let shown = || name.to_string_lossy().into_owned();
+    let mut denied = None;
+    let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(name)]
+    } else {
+        let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        env::split_paths(&path).map(|dir| dir.join(name)).collect()
+    };
+    for candidate in candidates {
+        let Ok(meta) = fs::metadata(&candidate) else { continue };
+        let Ok(c) = CString::new(candidate.as_os_str().as_bytes()) else { continue };
+        // SAFETY: the path is NUL-terminated.
+        let executable = unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0;
+        if meta.is_file() && executable {
+            return Ok(candidate);
+        }
+        denied.get_or_insert((candidate, meta.is_dir()));
+    }
+    match denied {
+        Some((path, is_dir)) => Err(CommandError::NotExecutable {
+            path: path.to_string_lossy().into_owned(),
+            reason: if is_dir { "it is a directory" } else { "permission denied" }.into(),
+        }),
+        None => Err(CommandError::NotFound { name: shown() }),
+    }
+}
+
+/// The node binary that executing `program` will lead to, through `#!` lines and `env`, if it can be told.
+pub fn guess_node(program: &Path) -> Option<PathBuf> {
+    let mut current = program.to_path_buf();
+    // Linux itself follows at most four interpreters (BINPRM_MAX_RECURSION).
+    for _ in 0..4 {
+        let mut head = [0u8; 256];
+        let count = fs::File::open(&current).and_then(|mut f| f.read(&mut head)).ok()?;
+        let head = &head[..count];
+        if !head.starts_with(b"#!") {
+            return is_node_binary(&current).then_some(current);
+        }
+        let line = head[2..].split(|&b| b == b'\n').next()?;
+        let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty());
+        let interpreter = words.next()?;
+        current = if interpreter.ends_with(b"/env") {
+            let name = words.find(|w| !w.starts_with(b"-") && !w.contains(&b'='))?;
+            find_program(OsStr::from_bytes(name)).ok()?
+        } else {
+            PathBuf::from(OsStr::from_bytes(interpreter))
+        };
+    }
+    None
+}
+
+/// Node binaries that processes of the tree may execute: those on PATH, those installed beside the guessed
+/// one (version managers lay versions out as `<versions>/<version>/…/bin/node`), and those named on the
+/// command line.
+pub fn candidates(guess: Option<&Path>, arguments: &[OsString]) -> Vec<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut add = |path: PathBuf| {
+        if let Ok(real) = fs::canonicalize(&path)
+            && is_node_binary(&real)
+        {
+            found.insert(real);
+        }
+    };
+    for dir in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
+        add(dir.join("node"));
+        add(dir.join("nodejs"));
+    }
+    arguments.iter().filter(|a| a.as_bytes().contains(&b'/')).for_each(|a| add(PathBuf::from(a)));
+    if let Some(guess) = guess.and_then(|g| fs::canonicalize(g).ok()) {
+        // …/<version>/bin/node and …/<version>/installation/bin/node
+        for up in [2, 3] {
+            let Some(versions) = guess.ancestors().nth(up + 1) else { continue };
+            let Some(tail) = guess.ancestors().nth(up).and_then(|v| guess.strip_prefix(v).ok()) else { continue };
+            // The root of the file system is no folder of versions.
+            if versions.parent().is_none() || tail.components().count() < 2 {
+                continue;
+            }
+            for entry in fs::read_dir(versions).into_iter().flatten().flatten().take(64) {
+                add(entry.path().join(tail));
+            }
+        }
+        add(guess);
+    }
+    found.into_iter().collect()
+}
+
+/// Who the traced program runs as: the user that typed `sudo`, or nobody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invoker {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    name: CString,
+    home: Option<OsString>,
+}
+
+impl Invoker {
+    /// The user behind sudo, if there is one.
+    pub fn behind_sudo() -> Option<Invoker> {
+        // SAFETY: no preconditions.
+        if unsafe { libc::geteuid() } != 0 {
+            return None;
+        }
+        let number = |key: &str| env::var(key).ok()?.parse::<u32>().ok();
+        let (uid, gid) = (number("SUDO_UID")?, number("SUDO_GID")?);
+        if uid == 0 {
+            return None;
+        }
+        let name = CString::new(env::var_os("SUDO_USER")?.as_bytes()).ok()?;
+        // SAFETY: the name is NUL-terminated; the result is copied before any other call.
+        let home = unsafe {
+            let entry = libc::getpwnam(name.as_ptr());
+            (!entry.is_null()).then(|| OsString::from_vec(std::ffi::CStr::from_ptr((*entry).pw_dir).to_bytes().to_vec()))
+        };
+        Some(Invoker { uid, gid, name, home })
+    }
+
+    /// Gives a file to the user.
+    pub fn own(&self, path: &Path) {
+        let _ = std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid));
+    }
+}
+
+/// A child that waits before its exec.
+pub struct HeldChild {
+    /// Process id.
+    pub pid: u32,
+    go: OwnedFd,
+    failed: OwnedFd,
+}
+
+/// Forks a child that executes `program` when told to.
+///
+/// The child has the signal mask `mask`, default SIGPIPE (Rust ignores it), and the identity of `invoker`.
+///
+/// # Errors
+/// If pipe or process cannot be made.
+pub fn fork_held(program: &Path, arguments: &[OsString], invoker: Option<&Invoker>, mask: &libc::sigset_t) -> io::Result<HeldChild> {
+    let path = CString::new(program.as_os_str().as_bytes())?;
+    let argv: Vec<CString> = arguments.iter().map(|a| CString::new(a.as_bytes())).collect::<Result<_, _>>()?;
+    let mut argv_pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
+    argv_pointers.push(std::ptr::null());
+    let environment = environment(invoker)?;
+    let mut environment_pointers: Vec<*const libc::c_char> = environment.iter().map(|e| e.as_ptr()).collect();
+    environment_pointers.push(std::ptr::null());
+    let (go_read, go) = pipe()?;
+    let (failed, failed_write) = pipe()?;
+    // SAFETY: until exec the child only makes async-signal-safe calls (initgroups reads files; the parent is
+    // single-threaded here, so the allocator is not locked).
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: all pointers are NUL-terminated and live; the child leaves by exec or _exit.
+            unsafe {
+                libc::close(go.as_raw_fd());
+                let mut byte = 0u8;
+                if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+                    libc::_exit(125); // the tracer is gone before the start
+                }
+                if let Some(user) = invoker
+                    && (libc::initgroups(user.name.as_ptr(), user.gid) != 0
+                        || libc::setgid(user.gid) != 0
+                        || libc::setuid(user.uid) != 0)
+                {
+                    report_failure(&failed_write);
+                }
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+                libc::execve(path.as_ptr(), argv_pointers.as_ptr(), environment_pointers.as_ptr());
+                if io::Error::last_os_error().raw_os_error() == Some(libc::ENOEXEC) {
+                    // A script without a `#!` line: as execvp does.
+                    let mut shell = vec![c"/bin/sh".as_ptr(), path.as_ptr()];
+                    shell.extend_from_slice(argv_pointers.get(1..).unwrap_or_default());
+                    libc::execve(c"/bin/sh".as_ptr(), shell.as_ptr(), environment_pointers.as_ptr());
+                }
+                report_failure(&failed_write);
+            }
+        }
+        pid => Ok(HeldChild { pid: pid as u32, go, failed }),
+    }
+}
+
+/// Tells the parent why exec failed, and leaves.
+fn report_failure(to: &OwnedFd) -> ! {
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
+    // SAFETY: four bytes; then the process ends.
+    unsafe {
+        libc::write(to.as_raw_fd(), errno.as_ptr().cast(), errno.len());
+        libc::_exit(126)
+    }
+}
+
+impl HeldChild {
+    /// Lets it execute; waits until it has.
+    ///
+    /// # Errors
+    /// The error of its exec.
+    pub fn go(self) -> io::Result<()> {
+        // SAFETY: one byte from a live buffer.
+        unsafe { libc::write(self.go.as_raw_fd(), b"g".as_ptr().cast(), 1) };
+        let mut errno = [0u8; 4];
+        // The write end closes on exec: then nothing comes.
+        // SAFETY: four bytes into a live buffer.
+        let got = unsafe { libc::read(self.failed.as_raw_fd(), errno.as_mut_ptr().cast(), 4) };
+        if got == 4 { Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))) } else { Ok(()) }
+    }
+}
+
+fn environment(invoker: Option<&Invoker>) -> io::Result<Vec<CString>> {
+    let mut variables: Vec<(OsString, OsString)> = env::vars_os().collect();
+    if let Some(user) = invoker {
+        let name = OsString::from_vec(user.name.to_bytes().to_vec());
+        let mut set = vec![("USER", name.clone()), ("LOGNAME", name)];
+        if let Some(home) = &user.home {
+            set.push(("HOME", home.clone()));
+        }
+        for (key, value) in set {
+            variables.retain(|(k, _)| k != key);
+            variables.push((key.into(), value));
+        }
+    }
+    let join = |(mut key, value): (OsString, OsString)| {
+        key.push("=");
+        key.push(value);
+        CString::new(key.into_vec()).map_err(io::Error::from)
+    };
+    variables.into_iter().map(join).collect()
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0 as RawFd; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: two new descriptors that nobody else owns.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}

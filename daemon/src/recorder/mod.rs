@@ -1,0 +1,671 @@
+//! Runs a command and records it.
+//!
+//! The order of things, and why:
+//! 1. the command is found and its child process forked, held before its exec (while nodeprof is still
+//!    single-threaded and small);
+//! 2. the BPF programs are loaded while another thread reads the attach plan;
+//! 3. the holder process is forked: it attaches the probes to the child and holds the execs of its descendants;
+//! 4. the child executes; records are read as they come;
+//! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, nobody waits.
+
+mod assemble;
+mod calibrate;
+mod command;
+mod memory;
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::{ffi::OsStrExt, process::ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use nodeprof_bpf::{
+    Counters, LoadError, Options, Programs, SumFamily,
+    hold::{Event, Holder, HolderOptions},
+};
+use nodeprof_probes::plan::{AttachPlan, Family, ProbeState, Role};
+use nodeprof_profile::recording::{FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId};
+
+pub use assemble::{Assembler, Notice};
+pub use command::{CommandError, Invoker, find_program, guess_node};
+
+/// When to stop tracing. The program itself always goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The command's own process ends.
+    Exit,
+    /// The main node process enters its event loop.
+    LoopStart,
+    /// Nothing was recorded for a while after the loop started.
+    Idle,
+    /// This long after the exec.
+    After(Duration),
+}
+
+/// Without any record for this long after the start of the loop, a program counts as idle.
+pub const IDLE: Duration = Duration::from_millis(200);
+
+/// What is kept of each call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every call by itself, with its time (hot callbacks are summed beyond a limit).
+    Full,
+    /// Counts only: no return probes on serialization, nothing written one by one.
+    Count,
+}
+
+/// Settings of a trace.
+#[derive(Clone, Debug)]
+pub struct TraceOptions {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// When to stop.
+    pub until: Until,
+    /// What to keep.
+    pub mode: Mode,
+    /// Families to record, by the names of [`FAMILIES`].
+    pub families: Vec<String>,
+    /// Also count the entries of every binding callback, as a check of the crossings.
+    pub verify: bool,
+    /// Folder of resolved plans; `None`: no cache.
+    pub cache: Option<PathBuf>,
+    /// Further node binaries that children may execute.
+    pub nodes: Vec<PathBuf>,
+}
+
+/// All families, in the order of the report.
+pub const FAMILIES: [&str; 7] = ["phases", "crossings", "package-json", "files", "serialization", "compile", "processes"];
+
+impl TraceOptions {
+    /// Everything, until the program ends.
+    pub fn new(command: Vec<OsString>) -> TraceOptions {
+        TraceOptions {
+            command,
+            until: Until::Exit,
+            mode: Mode::Full,
+            families: FAMILIES.iter().map(ToString::to_string).collect(),
+            verify: false,
+            cache: nodeprof_probes::default_cache_folder(),
+            nodes: Vec::new(),
+        }
+    }
+
+    fn wants(&self, family: &str) -> bool {
+        self.families.iter().any(|f| f == family)
+    }
+
+    fn probe_families(&self) -> Vec<Family> {
+        let all = [
+            ("phases", Family::Phases),
+            ("crossings", Family::Crossings),
+            ("package-json", Family::PackageJson),
+            ("serialization", Family::Serialization),
+            ("compile", Family::Compile),
+        ];
+        let mut wanted: Vec<Family> = all.iter().filter(|(name, _)| self.wants(name)).map(|f| f.1).collect();
+        if self.verify {
+            wanted.push(Family::Verify);
+        }
+        wanted
+    }
+}
+
+/// Why a trace could not begin. The traced program has not run.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The command cannot be executed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The kernel side.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Something else of the system.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> TraceError {
+    move |error| TraceError::System { what, error }
+}
+
+/// Entries of one callback against its crossings, from a verified trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// Hits of entry probes on all binding callbacks.
+    pub entries: u64,
+    /// Slow calls and constructions seen at V8's call sites.
+    pub crossings: u64,
+}
+
+/// A finished trace.
+pub struct Traced {
+    /// What was seen.
+    pub recording: Recording,
+    /// If the program still runs (`until`), wait for it with this.
+    pub child: Child,
+    /// If asked for.
+    pub verification: Option<Verification>,
+}
+
+/// The traced command's process.
+pub struct Child {
+    pid: u32,
+    descriptor: OwnedFd,
+    status: Option<ExitStatus>,
+    signals: Signals,
+}
+
+impl Child {
+    /// Its exit status, if it has ended.
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    /// Waits for its end, passing signals on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.status {
+                return Ok(status);
+            }
+            wait_readable(&[self.descriptor.as_raw_fd(), self.signals.0.as_raw_fd()], None)?;
+            self.signals.pass_on(self.pid);
+            self.reap()?;
+        }
+    }
+
+    fn reap(&mut self) -> io::Result<()> {
+        let mut status = 0;
+        // SAFETY: our own child; `status` lives through the call.
+        match unsafe { libc::waitpid(self.pid as i32, &mut status, libc::WNOHANG) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(()),
+            _ => {
+                self.status = Some(ExitStatus::from_raw(status));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Signals that are taken as events instead of ending nodeprof.
+struct Signals(OwnedFd);
+
+const SIGNALS: [i32; 7] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+
+impl Signals {
+    /// Blocks them and returns the old mask, for the child.
+    fn block() -> io::Result<(Signals, libc::sigset_t)> {
+        // SAFETY: plain system calls on live sets.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            let mut old: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in SIGNALS {
+                libc::sigaddset(&mut set, signal);
+            }
+            if libc::sigprocmask(libc::SIG_BLOCK, &set, &mut old) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok((Signals(OwnedFd::from_raw_fd(fd)), old))
+        }
+    }
+
+    /// Passes on what another process sent to nodeprof; what the terminal sends reaches the program by itself.
+    /// Returns whether an interrupt or a request to end was among them.
+    fn pass_on(&self, pid: u32) -> bool {
+        let mut asked_to_end = false;
+        loop {
+            // SAFETY: a struct of integers.
+            let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+            // SAFETY: room for one struct.
+            let got = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info)) };
+            if got < 0 || got as usize != size_of_val(&info) {
+                return asked_to_end;
+            }
+            let signal = info.ssi_signo as i32;
+            asked_to_end |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT);
+            if info.ssi_code <= 0 && info.ssi_pid != pid {
+                // SAFETY: our own child, not yet reaped.
+                unsafe { libc::kill(pid as i32, signal) };
+            }
+        }
+    }
+}
+
+/// Waits until a descriptor is readable or the time is over.
+fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
+    let mut fds: Vec<libc::pollfd> =
+        descriptors.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let timeout = timeout.map_or(-1, |t| t.as_millis().min(i32::MAX as u128) as i32);
+    // SAFETY: as many pollfds as given.
+    let outcome = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+    let error = io::Error::last_os_error();
+    if outcome < 0 && error.kind() != io::ErrorKind::Interrupted { Err(error) } else { Ok(()) }
+}
+
+/// CLOCK_MONOTONIC, ns: the clock of `bpf_ktime_get_ns`.
+fn now() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Runs the command of `options` and records it.
+///
+/// # Errors
+/// [`TraceError`]; then the command has not run.
+pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
+    let begun = Instant::now();
+    let name = options.command.first().cloned().unwrap_or_default();
+    let program = find_program(&name)?;
+    let guess = guess_node(&program);
+    let directory = std::env::current_dir().unwrap_or_default();
+    let invoker = Invoker::behind_sudo();
+
+    let (signals, mask) = Signals::block().map_err(system("blocking signals"))?;
+    let held = command::fork_held(&program, &options.command, invoker.as_ref(), &mask)
+        .map_err(system("starting a process"))?;
+    let pid = held.pid;
+    let descriptor = pidfd(pid).map_err(system("opening the new process"))?;
+    let mut child = Child { pid, descriptor, status: None, signals };
+
+    let count = options.mode == Mode::Count;
+    let load = Options {
+        event_limit: if count { 0 } else { Options::default().event_limit },
+        files: options.wants("files") || options.wants("package-json"),
+        ..Options::default()
+    };
+    let cache = options.cache.clone();
+    let guessed_plan = guess.clone().map(|path| {
+        let cache = cache.clone();
+        std::thread::spawn(move || load_plan(&path, cache.as_deref(), count))
+    });
+    let candidates = {
+        let mut all = command::candidates(guess.as_deref(), &options.command);
+        all.extend(options.nodes.iter().cloned());
+        all.extend(known_nodes(cache.as_deref()));
+        all
+    };
+    let programs = Programs::load(&load)?;
+    // Joined before the fork of the holder: it must not be forked while another thread allocates.
+    let guessed_plan = guessed_plan.and_then(|t| t.join().ok());
+    programs.follow(pid).map_err(system("following the new process"))?;
+
+    let for_holder = guess.clone().zip(guessed_plan.clone().and_then(Result::ok));
+    let holder_cache = cache.clone();
+    let plans = move |path: &Path| match &for_holder {
+        Some((known, plan)) if known == path => Ok(plan.clone()),
+        _ => load_plan(path, holder_cache.as_deref(), count),
+    };
+    let holder = Holder::start(
+        &programs,
+        HolderOptions { families: options.probe_families(), plans: Box::new(plans), candidates },
+    )
+    .map_err(system("starting the holder process"))?;
+    programs.attach_tree(load.files)?;
+
+    let mut session = Session {
+        assembler: Assembler::new(Recording { runs: vec![Run::default()], ..Recording::default() }, RunId(0), pid, &directory),
+        cache,
+        count,
+        families_failed: None,
+        held: None,
+        attach_ns: 0,
+        root: pid,
+        loop_started: None,
+        executed: None,
+    };
+    if let Some(path) = &guess {
+        holder.attach(pid, path).map_err(system("asking the holder process"))?;
+        // The answer comes when all probes exist: only then may the program start.
+        while session.attach_ns == 0 && session.families_failed.is_none() {
+            match holder.next(Duration::from_secs(10)) {
+                Some(event) => session.on_holder(event, &holder),
+                None => {
+                    session.families_failed = Some("the holder process does not answer".into());
+                }
+            }
+        }
+    }
+    let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let setup_ns = begun.elapsed().as_nanos() as u64;
+    if let Err(error) = held.go() {
+        let path = program.to_string_lossy().into_owned();
+        return Err(CommandError::NotExecutable { path, reason: error.to_string() }.into());
+    }
+
+    let ended_by = session.record(options, &programs, &holder, &mut child)?;
+    let ended = now();
+    programs.detach_tree();
+    let counters = programs.counters();
+    let sums = programs.sums();
+    drop(holder); // its socket closes: it detaches and leaves
+    session.assembler.add_sums(&sums);
+    session.assembler.finish();
+    let verification = options.verify.then(|| Verification {
+        entries: sums.iter().filter(|s| s.family == SumFamily::CallbackEntries).map(|s| s.calls).sum(),
+        crossings: counters.enters,
+    });
+    let run = session.run(options, &directory, started_unix_ns, ended, ended_by, child.status);
+    let families = session.families(options, guess.as_deref(), guessed_plan.as_ref());
+    let recording = session.close(run, families, &counters, options, setup_ns);
+    Ok(Traced { recording, child, verification })
+}
+
+/// A plan by path; in count mode without the return probes that only tell times.
+fn load_plan(path: &Path, cache: Option<&Path>, count: bool) -> Result<AttachPlan, String> {
+    let (mut plan, _) = AttachPlan::load_or_build(path, cache).map_err(|e| e.to_string())?;
+    if count {
+        for probe in &mut plan.probes {
+            if matches!(probe.role, Role::Serialization { .. }) {
+                probe.with_return = false;
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// Node binaries that earlier traces met, by the list in the cache folder.
+fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
+    let Some(list) = cache.map(|c| c.join(KNOWN_NODES)) else { return Vec::new() };
+    let lines = fs::read(list).unwrap_or_default();
+    let paths = lines.split(|&b| b == 0).filter(|l| !l.is_empty());
+    paths.map(|l| PathBuf::from(std::ffi::OsStr::from_bytes(l))).filter(|p| p.exists()).collect()
+}
+
+/// File in the cache folder: NUL-separated paths of node binaries.
+const KNOWN_NODES: &str = "known-nodes";
+
+fn remember_node(cache: Option<&Path>, path: &Path) {
+    let Some(cache) = cache else { return };
+    if known_nodes(Some(cache)).iter().any(|p| p == path) {
+        return;
+    }
+    let mut line = path.as_os_str().as_bytes().to_vec();
+    line.push(0);
+    let file = fs::OpenOptions::new().append(true).create(true).open(cache.join(KNOWN_NODES));
+    let _ = file.and_then(|mut f| io::Write::write_all(&mut f, &line));
+}
+
+fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// A trace under way.
+struct Session {
+    assembler: Assembler,
+    cache: Option<PathBuf>,
+    count: bool,
+    /// Why no probes could be attached to the first process.
+    families_failed: Option<String>,
+    /// Whether execs of children are held.
+    held: Option<Result<(), String>>,
+    attach_ns: u64,
+    root: u32,
+    loop_started: Option<u64>,
+    executed: Option<u64>,
+}
+
+impl Session {
+    fn on_holder(&mut self, event: Event, holder: &Holder) {
+        match event {
+            Event::Holding(outcome) => self.held = Some(outcome),
+            Event::Attached { pid, binary, took, path, .. } => {
+                if !self.assembler.has_image(binary)
+                    && let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count)
+                {
+                    self.assembler.add_image(binary, plan);
+                }
+                self.assembler.attached(pid, binary);
+                self.attach_ns = self.attach_ns.max(took.as_nanos() as u64).max(1);
+                remember_node(self.cache.as_deref(), &path);
+                let _ = holder.watch(&path);
+            }
+            Event::Failed { pid, path, reason } => {
+                if pid == self.root && self.executed.is_none() {
+                    self.families_failed = Some(reason.clone());
+                }
+                self.assembler.incomplete(pid, format!("{}: {reason}", path.display()));
+            }
+        }
+    }
+
+    /// Reads records until the trace ends; returns why it did.
+    fn record(&mut self, options: &TraceOptions, programs: &Programs, holder: &Holder, child: &mut Child) -> Result<&'static str, TraceError> {
+        // The reader borrows the assembler for as long as it lives, and so does everything between two reads.
+        let buffer = std::cell::RefCell::new(Vec::<u8>::new());
+        let reader = programs
+            .reader(|bytes| {
+                let mut b = buffer.borrow_mut();
+                b.extend((bytes.len() as u32).to_ne_bytes());
+                b.extend(bytes);
+            })
+            .map_err(system("mapping the ring buffer"))?;
+        let mut ended = None;
+        loop {
+            let descriptors =
+                [programs.ring().as_fd().as_raw_fd(), child.descriptor.as_raw_fd(), holder.descriptor(), child.signals.0.as_raw_fd()];
+            if ended.is_none() {
+                wait_readable(&descriptors, Some(Duration::from_millis(20))).map_err(system("waiting for records"))?;
+            }
+            // Before the records: a process's binary is announced before its first record can be.
+            while let Some(event) = holder.next(Duration::ZERO) {
+                self.on_holder(event, holder);
+            }
+            reader.consume().map_err(system("reading records"))?;
+            let mut taken = std::mem::take(&mut *buffer.borrow_mut());
+            let mut rest = taken.as_slice();
+            while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+                let (record, tail) = tail.split_at((u32::from_ne_bytes(*length) as usize).min(tail.len()));
+                self.assembler.take(record);
+                rest = tail;
+            }
+            taken.clear();
+            *buffer.borrow_mut() = taken;
+            self.act(holder);
+            if let Some(reason) = ended {
+                return Ok(reason);
+            }
+            child.signals.pass_on(child.pid);
+            child.reap().map_err(system("waiting for the program"))?;
+            let clock = now();
+            let over = match options.until {
+                _ if child.status.is_some() => Some("exit"),
+                Until::Exit => None,
+                Until::LoopStart => self.loop_started.map(|_| "loop-start"),
+                Until::Idle => self
+                    .loop_started
+                    .filter(|_| clock.saturating_sub(self.assembler.last_record()) > IDLE.as_nanos() as u64)
+                    .map(|_| "idle"),
+                Until::After(limit) => {
+                    self.executed.filter(|&e| clock.saturating_sub(e) > limit.as_nanos() as u64).map(|_| "duration")
+                }
+            };
+            ended = over; // one more round takes what came in between
+        }
+    }
+
+    /// Acts on what the records told.
+    fn act(&mut self, holder: &Holder) {
+        for notice in self.assembler.take_notices() {
+            match notice {
+                Notice::Exec { pid, path } => {
+                    if pid == self.root {
+                        self.executed.get_or_insert_with(now);
+                    }
+                    self.catch_unheld(pid, &path, holder);
+                }
+                Notice::Milestone { pid, name, at } => {
+                    let field = match name.as_str() {
+                        "loop_start" => {
+                            self.loop_started.get_or_insert(at);
+                            0
+                        }
+                        "loop_exit" => 1,
+                        _ => continue,
+                    };
+                    let uss = memory::unique_set_size(pid);
+                    if let Some(process) = self.assembler.find_process(pid) {
+                        match field {
+                            0 => process.uss_loop_start_bytes = uss,
+                            _ => process.uss_exit_bytes = uss,
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A node binary that was not known beforehand: attach now, and say that its beginning is missing.
+    fn catch_unheld(&mut self, pid: u32, path: &Path, holder: &Holder) {
+        let known = self.assembler.find_process(pid).is_some_and(|p| p.node.is_some());
+        if known || path.starts_with("/proc") {
+            return;
+        }
+        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| path.to_path_buf());
+        if !nodeprof_probes::is_node_binary(&exe) {
+            return;
+        }
+        let _ = holder.attach(pid, &exe);
+        let _ = holder.watch(&exe);
+        remember_node(self.cache.as_deref(), &exe);
+        let why = match &self.held {
+            Some(Err(e)) => format!("execs of children cannot be held here ({e}); needed: CAP_SYS_ADMIN"),
+            _ => format!("this node binary was not known before; the next trace records it whole, as does --node {}", exe.display()),
+        };
+        self.assembler.incomplete(pid, format!("probes came after its exec: {why}"));
+    }
+
+    fn run(&mut self, options: &TraceOptions, directory: &Path, started_unix_ns: u64, ended: u64, ended_by: &str, status: Option<ExitStatus>) -> Run {
+        let root = self.assembler.find_process(self.root);
+        let started = root.as_ref().and_then(|r| r.execs.first()).map_or(Nanoseconds(ended), |e| e.at);
+        let exited = root.and_then(|r| r.exited);
+        Run {
+            command: options.command.iter().map(|a| a.as_bytes().to_vec()).collect(),
+            directory: directory.as_os_str().as_bytes().to_vec(),
+            started_unix_ns,
+            started,
+            ended: exited.filter(|_| status.is_some()).unwrap_or(Nanoseconds(ended)),
+            ended_by: ended_by.to_string(),
+            mode: if self.count { "count" } else { "full" }.into(),
+            exit_status: status.and_then(|s| s.code()),
+            signal: status.and_then(|s| s.signal()),
+            labels: Vec::new(),
+        }
+    }
+
+    /// Says of each family whether it was recorded.
+    fn families(&self, options: &TraceOptions, guess: Option<&Path>, guessed: Option<&Result<AttachPlan, String>>) -> Vec<FamilyState> {
+        let plans: Vec<&AttachPlan> = self.assembler.plans().collect();
+        let mut states = Vec::new();
+        for name in FAMILIES {
+            let mut state = ("on", None);
+            let family = options.probe_families().into_iter().find(|f| family_name(*f) == name);
+            if !options.wants(name) {
+                state = ("off", Some("not asked for (--families)".to_string()));
+            } else if let Some(family) = family {
+                let refused = self.families_failed.clone().or_else(|| guessed.and_then(|g| g.as_ref().err().cloned()));
+                if let Some(reason) = refused {
+                    state = ("failed", Some(reason));
+                } else if plans.is_empty() {
+                    let what = guess.map_or_else(|| "no process of the tree ran node".to_string(), |g| g.display().to_string());
+                    state = ("failed", Some(format!("no probes attached: {what}")));
+                } else {
+                    let missing: Vec<String> = plans
+                        .iter()
+                        .flat_map(|p| p.probes.iter().map(move |probe| (p, probe)))
+                        .filter(|(_, probe)| probe.family == family && probe.state == ProbeState::Unsafe)
+                        .map(|(_, probe)| probe.symbol.clone())
+                        .collect();
+                    let any = plans.iter().any(|p| p.probes.iter().any(|x| x.family == family && x.is_attachable()));
+                    if !any {
+                        state = ("failed", Some("this node binary has none of its functions; see: nodeprof probes".into()));
+                    } else if !missing.is_empty() {
+                        state = ("partial", Some(format!("{} unsafe to probe; see: nodeprof probes", missing.join(", "))));
+                    }
+                }
+            }
+            states.push(FamilyState { run: RunId(0), name: name.into(), state: state.0.into(), reason: state.1 });
+        }
+        states
+    }
+
+    fn close(mut self, run: Run, families: Vec<FamilyState>, counters: &Counters, options: &TraceOptions, setup_ns: u64) -> Recording {
+        for (kind, n) in [
+            ("records", counters.ring_full),
+            ("unmatched_exits", counters.unmatched_exits),
+            ("abandoned_frames", counters.abandoned),
+            ("frames_too_deep", counters.too_deep),
+            ("sums_full", counters.sums_full),
+            ("threads_not_followed", counters.no_state),
+            ("memory_unreadable", counters.unreadable),
+        ] {
+            if n > 0 || kind == "records" {
+                self.assembler.lose(kind, n);
+            }
+        }
+        let mut losses: Vec<Loss> =
+            self.assembler.losses().map(|(kind, count)| Loss { run: RunId(0), kind: kind.into(), count }).collect();
+        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
+        let mut recording = self.assembler.recording;
+        if !options.wants("files") {
+            // Syscalls were recorded for package.json alone.
+            let names = &recording.names;
+            recording.files.retain(|f| names.get(f.path.0 as usize).is_some_and(|n| n.ends_with(b"/package.json")));
+        }
+        recording.runs = vec![run];
+        recording.families = families;
+        recording.losses = losses;
+        recording.probe_hits = vec![
+            ProbeHits { run: RunId(0), family: "probes".into(), hits: counters.hits },
+            ProbeHits { run: RunId(0), family: "syscalls".into(), hits: counters.syscalls },
+        ];
+        recording.overheads = vec![Overhead {
+            run: RunId(0),
+            probe_hits: counters.hits,
+            ns_per_hit: calibrate::ns_per_hit(self.cache.as_deref()),
+            setup_ns,
+            attach_ns: self.attach_ns,
+        }];
+        recording
+    }
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Phases => "phases",
+        Family::Crossings => "crossings",
+        Family::PackageJson => "package-json",
+        Family::Files => "files",
+        Family::Serialization => "serialization",
+        Family::Compile => "compile",
+        Family::Processes => "processes",
+        Family::Verify => "verify",
+    }
+}
