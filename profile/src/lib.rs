@@ -7,6 +7,8 @@ pub mod profile;
 pub mod recording;
 pub mod report;
 pub mod store;
+#[doc(hidden)]
+pub mod synthetic;
 
 pub use recording::Recording;
 pub use report::{Profile, RunProfile};
