@@ -19,7 +19,13 @@ use crate::decode;
 use crate::plan::Register;
 
 /// The largest function with a call site has some 700 instructions.
-const MOST_INSTRUCTIONS: usize = 4096;
+const MOST_INSTRUCTIONS: usize = 2048;
+
+/// A value with more origins than this is one of unknown origin.
+const MOST_ORIGINS: usize = 8;
+
+/// Stands for any origin.
+const UNKNOWN: u32 = u32::MAX;
 
 /// How to know the call of the callback from other calls through a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +162,17 @@ impl Values {
 
 fn union(mine: &mut Origins, theirs: &Origins) -> bool {
     let mut changed = false;
+    if mine.as_slice() == [UNKNOWN] {
+        return false;
+    }
     for origin in theirs {
         if let Err(place) = mine.binary_search(origin) {
             mine.insert(place, *origin);
             changed = true;
         }
+    }
+    if mine.len() > MOST_ORIGINS || mine.last() == Some(&UNKNOWN) {
+        *mine = vec![UNKNOWN];
     }
     changed
 }
@@ -382,7 +394,7 @@ impl Graph {
             if callee == Callee::NotFromIsolate {
                 origin.retain(|origin| !self.is_isolate_load(*origin));
             }
-            if !origin.is_empty() {
+            if !origin.is_empty() && !origin.contains(&UNKNOWN) {
                 found.push((call, origin, CALLEE_SAVED.contains(&register)));
             }
         }
@@ -404,8 +416,10 @@ impl Graph {
         let Some(index) = (origin as usize).checked_sub(16) else {
             return false;
         };
-        let instruction = &self.nodes[index].instruction;
-        instruction.code() == Code::Mov_r64_rm64 && instruction.memory_base() == Iced::R13
+        self.nodes.get(index).is_some_and(|node| {
+            node.instruction.code() == Code::Mov_r64_rm64
+                && node.instruction.memory_base() == Iced::R13
+        })
     }
 
     fn enter(
@@ -442,14 +456,15 @@ impl Graph {
 
     fn exit(&self, calls: &[usize], backs: &[usize]) -> Option<usize> {
         let without_call = self.reach(&[0], calls);
+        let after_call = self.reach(backs, &[]);
         let mut candidates = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            if !node.emulated || without_call[index] || calls.contains(&index) {
+            let only_after = after_call[index] && !without_call[index];
+            if !node.emulated || !only_after || calls.contains(&index) {
                 continue;
             }
             let around = self.reach(backs, &[index]);
-            let reached = self.reach(backs, &[])[index];
-            if reached && !self.leaves_among(&around) {
+            if !self.leaves_among(&around) {
                 candidates.push((index, around));
             }
         }

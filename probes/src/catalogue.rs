@@ -33,7 +33,11 @@ const ANYTHING: &str = "…";
 pub(crate) struct FamilyCatalogue {
     /// Which family.
     pub(crate) family: Family,
-    /// What it is for, in a sentence.
+    /// What it is for, in a sentence; for the reader.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "read by people and by the tests")
+    )]
     pub(crate) about: String,
     /// Functions to probe.
     #[serde(default)]
@@ -61,8 +65,16 @@ pub(crate) struct ProbeEntry {
     #[serde(default, rename = "return")]
     pub(crate) return_probe: ReturnWish,
     /// Which versions have it; for the reader.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "read by people and by the tests")
+    )]
     pub(crate) versions: String,
     /// What it costs and why it is safe; for the reader.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "read by people and by the tests")
+    )]
     pub(crate) cost: String,
     /// Other suffixes than none that still are this function (`.part`, `.constprop`).
     #[serde(default)]
@@ -80,6 +92,10 @@ pub(crate) struct CallSiteEntry {
     /// Machine code written by V8's own assembler, or C++.
     pub(crate) code: CodeKind,
     /// Which versions have it; for the reader.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "read by people and by the tests")
+    )]
     pub(crate) versions: String,
     /// As in [`ProbeEntry`].
     #[serde(default)]

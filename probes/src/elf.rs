@@ -154,16 +154,22 @@ impl<'d> Outline<'d> {
         segments
     }
 
-    /// The file bytes of the read-only data that is neither code nor symbols: where strings are.
+    /// The file bytes of all that is not writable, first what is not code: where strings are. Builds up to 18 keep their
+    /// strings in one segment with the code.
     pub(crate) fn read_only_data(&self) -> impl Iterator<Item = &'d [u8]> {
-        let (data, endian) = (self.data, self.endian);
-        self.programs
-            .iter()
-            .filter(move |p| {
-                let flags = p.p_flags(endian).0;
-                p.p_type(endian) == elf::PT_LOAD && flags & (elf::PF_X.0 | elf::PF_W.0) == 0
-            })
-            .filter_map(move |p| p.data(endian, data).ok())
+        let of = |code: bool| {
+            let (data, endian) = (self.data, self.endian);
+            self.programs
+                .iter()
+                .filter(move |p| {
+                    let flags = p.p_flags(endian).0;
+                    p.p_type(endian) == elf::PT_LOAD
+                        && flags & elf::PF_W.0 == 0
+                        && (flags & elf::PF_X.0 != 0) == code
+                })
+                .filter_map(move |p| p.data(endian, data).ok())
+        };
+        of(false).chain(of(true))
     }
 
     /// Whether the dynamic symbol table *defines* `name`: a look-up in `.gnu.hash`, which reads a few cache lines.

@@ -29,7 +29,7 @@ mod decode;
 mod elf;
 mod error;
 mod names;
-mod plan;
+pub mod plan;
 mod resolve;
 mod safety;
 mod versions;

@@ -10,11 +10,39 @@ pub(crate) fn split_clone(mangled: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// The longest name of node 26 has 2,300 bytes.
+const LONGEST_MANGLED: usize = 8 << 10;
+
+/// Few bytes of a lying name can demangle to gigabytes.
+const LONGEST_DEMANGLED: usize = 64 << 10;
+
 /// Demangled as `c++filt` writes it; `None` if it is no C++ name.
 pub(crate) fn demangle(mangled: &[u8]) -> Option<String> {
-    let options = cpp_demangle::ParseOptions::default().recursion_limit(256);
+    if mangled.len() > LONGEST_MANGLED {
+        return None;
+    }
+    let options = cpp_demangle::ParseOptions::default().recursion_limit(RECURSION);
     let symbol = cpp_demangle::Symbol::new_with_options(mangled, &options).ok()?;
-    symbol.demangle().ok()
+    let options = cpp_demangle::DemangleOptions::new().recursion_limit(RECURSION);
+    let mut out = Bounded(String::new());
+    symbol.structured_demangle(&mut out, &options).ok()?;
+    Some(out.0)
+}
+
+/// How deep templates nest at most; real names stay below 40.
+const RECURSION: u32 = 192;
+
+/// A string that refuses to grow without end.
+struct Bounded(String);
+
+impl std::fmt::Write for Bounded {
+    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+        if self.0.len() + piece.len() > LONGEST_DEMANGLED {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(piece);
+        Ok(())
+    }
 }
 
 /// The signature of a binding callback.

@@ -20,6 +20,9 @@ const V8_SUFFIX: &[u8] = b"-node.";
 pub(crate) fn find(binary: &Binary<'_>) -> Versions {
     let mut versions = Versions::default();
     for data in binary.outline.read_only_data() {
+        if versions.node.is_some() && versions.v8.is_some() {
+            break;
+        }
         if versions.node.is_none() {
             versions.node = memmem::find_iter(data, RELEASE_URL)
                 .find_map(|at| version_after(data.get(at + RELEASE_URL.len()..)?));
