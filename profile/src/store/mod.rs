@@ -359,9 +359,10 @@ fn build(recording: &Recording) -> rusqlite::Result<Connection> {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         c"memdb",
     )?;
-    // Small pages: two dozen tables of a page each are most of a small recording.
+    // Small pages: two dozen tables of a page each are most of a small recording. Foreign keys are checked already, and
+    // a hundred times faster, by check_references (the bundled SQLite has them on: 0.5 s for a million crossings).
     database.execute_batch(
-        "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; \
+        "PRAGMA foreign_keys=OFF; PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; \
          PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-8000;",
     )?;
     database.execute_batch(&format!(
