@@ -35,8 +35,8 @@ node-builds: ## fetch the official Node.js builds that the tests probe
 	@scripts/fetch-node-builds
 
 bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tools, write docs/benchmarks.md
-	@scripts/as-root bench/run --write docs/benchmarks.md
-	@scripts/as-root bench/report --write docs/benchmarks.md
+	@scripts/as-root bench/run --node "$$(command -v node)" --write docs/benchmarks.md
+	@bench/report --write docs/benchmarks.md
 
 lint: ## check form: rustfmt, clippy, clang-format, lock files
 	@scripts/setup build lint
