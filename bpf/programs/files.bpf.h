@@ -49,6 +49,20 @@ static __always_inline enum operand operand_of(long number)
 	}
 }
 
+/* IORING_SETUP_SQPOLL of linux/io_uring.h: libuv's ring for file operations has it, its ring for epoll_ctl not. */
+#define SETUP_SQPOLL 2
+/* Offset of flags in struct io_uring_params, after sq_entries and cq_entries. */
+#define PARAMS_FLAGS 8
+
+static __always_inline bool uses_ring_for_files(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct pt_regs *regs = (void *)ctx->args[0];
+	__u32 flags = 0;
+
+	bpf_probe_read_user(&flags, sizeof(flags), (void *)(BPF_CORE_READ(regs, si) + PARAMS_FLAGS));
+	return flags & SETUP_SQPOLL;
+}
+
 SEC("raw_tp/sys_enter")
 int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -58,7 +72,7 @@ int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
 	if (!t || !t->traced || !record_files)
 		return 0;
 	number = ctx->args[1];
-	if (number == SYS_IO_URING_SETUP) {
+	if (number == SYS_IO_URING_SETUP && uses_ring_for_files(ctx)) {
 		RESERVE(record_span, r);
 		if (r) {
 			fill_header(&r->header, t, RECORD_IO_URING, bpf_ktime_get_ns());

@@ -50,6 +50,12 @@ impl AttachPoints {
         points
     }
 
+    /// Entry points by file offset and cookie.
+    pub(crate) fn entries(points: impl Iterator<Item = (u64, u64)>) -> Self {
+        let (entry_offsets, entry_cookies) = points.unzip();
+        AttachPoints { entry_offsets, entry_cookies, ..AttachPoints::default() }
+    }
+
     /// Number of breakpoints.
     pub fn len(&self) -> usize {
         self.entry_offsets.len()

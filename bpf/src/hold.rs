@@ -251,7 +251,8 @@ struct State {
     images: RawFd,
     options: HolderOptions,
     known: Mutex<HashMap<(u64, u64), Known>>,
-    links: Mutex<Vec<Link>>,
+    /// What each process has, by pid, its start time (pids come again), and the binary.
+    links: Mutex<HashMap<(u32, u64, u8), Link>>,
 }
 
 impl State {
@@ -397,10 +398,12 @@ impl State {
                 (binary, points)
             }
         };
-        if !points.is_empty() {
+        // A link follows its process through further execs: a second one would count everything twice.
+        let owner = (pid, start_time(pid), binary);
+        if !points.is_empty() && !lock(&self.links).contains_key(&owner) {
             let link = attach(self.entry, self.exit, open, pid, &points)
                 .map_err(|e| format!("attaching probes: {e}"))?;
-            lock(&self.links).push(link);
+            lock(&self.links).insert(owner, link);
         }
         Ok((binary, points.len()))
     }
@@ -428,6 +431,14 @@ impl State {
             Ok(())
         }
     }
+}
+
+/// Field 22 of `/proc/PID/stat`, in clock ticks; 0 if the process is gone.
+fn start_time(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, field 2, may hold anything: count from its closing parenthesis.
+    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -15,10 +15,13 @@
 mod attach;
 pub mod hold;
 mod loader;
+pub mod preflight;
 mod records;
+mod selfprobe;
 
 pub use attach::{AttachPoints, Link, attach};
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
+pub use selfprobe::SelfProbe;
 pub use records::{Callee, DecodeError, ExitRecord, Header, Origin, Record};
 
 /// Constants of `programs/records.h`.

@@ -206,6 +206,15 @@ impl Programs {
     /// # Errors
     /// The kernel's, for example `ENOENT` if the process is gone.
     pub fn follow(&self, pid: u32) -> io::Result<()> {
+        self.follow_from(pid, false)
+    }
+
+    /// As [`follow`](Programs::follow), without waiting for an exec.
+    pub(crate) fn follow_at_once(&self, pid: u32) -> io::Result<()> {
+        self.follow_from(pid, true)
+    }
+
+    fn follow_from(&self, pid: u32, at_once: bool) -> io::Result<()> {
         // SAFETY: pidfd_open takes two integers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if fd < 0 {
@@ -214,6 +223,7 @@ impl Programs {
         // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         let mut value = vec![0u8; size_of::<skeleton::types::thread>()];
+        value[offset_of!(skeleton::types::thread, traced)] = u8::from(at_once);
         let top = offset_of!(skeleton::types::thread, top);
         value[top..top + 4].fill(0xff); // no open frame in any family
         for (offset, word) in [

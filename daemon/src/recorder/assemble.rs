@@ -193,7 +193,8 @@ impl Assembler {
         id
     }
 
-    fn callback(&mut self, pid: u32, kind: CrossingKind, callee: Option<Callee>) -> CallbackId {
+    /// The callback that a record of a process names.
+    pub fn callback(&mut self, pid: u32, kind: CrossingKind, callee: Option<Callee>) -> CallbackId {
         if kind == CrossingKind::ToJs {
             return self.intern_callback("(javascript)".into(), "Execution::Invoke".into());
         }

@@ -14,6 +14,7 @@ mod command;
 mod memory;
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs, io,
     os::{
@@ -26,11 +27,11 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, SumFamily,
+    Counters, LoadError, Options, Programs, Sum, SumFamily,
     hold::{Event, Holder, HolderOptions},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, ProbeState, Role};
-use nodeprof_profile::recording::{FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId};
+use nodeprof_profile::recording::{CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId};
 
 pub use assemble::{Assembler, Notice};
 pub use command::{CommandError, Invoker, find_program, guess_node};
@@ -146,6 +147,9 @@ pub struct Verification {
     pub entries: u64,
     /// Slow calls and constructions seen at V8's call sites.
     pub crossings: u64,
+    /// Callbacks whose two counts differ: (binding, function, entries, crossings). C++ that calls a callback
+    /// itself enters it without a crossing; a crossing into an add-on has no entry probe.
+    pub differences: Vec<(String, String, u64, u64)>,
 }
 
 /// A finished trace.
@@ -362,13 +366,11 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     drop(holder); // its socket closes: it detaches and leaves
     session.assembler.add_sums(&sums);
     session.assembler.finish();
-    let verification = options.verify.then(|| Verification {
-        entries: sums.iter().filter(|s| s.family == SumFamily::CallbackEntries).map(|s| s.calls).sum(),
-        crossings: counters.enters,
-    });
+    let verification = options.verify.then(|| session.verify(&sums));
+    let ns_per_hit = calibrate::ns_per_hit(session.cache.as_deref(), &programs).unwrap_or(0.0);
     let run = session.run(options, &directory, started_unix_ns, ended, ended_by, child.status);
     let families = session.families(options, guess.as_deref(), guessed_plan.as_ref());
-    let recording = session.close(run, families, &counters, options, setup_ns);
+    let recording = session.close(run, families, &counters, options, (setup_ns, ns_per_hit));
     Ok(Traced { recording, child, verification })
 }
 
@@ -562,6 +564,33 @@ impl Session {
         self.assembler.incomplete(pid, format!("probes came after its exec: {why}"));
     }
 
+    /// Compares the entries of callbacks with the crossings into them, callback by callback.
+    fn verify(&mut self, sums: &[Sum]) -> Verification {
+        let mut counts: BTreeMap<CallbackId, (u64, u64)> = BTreeMap::new();
+        for sum in sums.iter().filter(|s| s.family == SumFamily::CallbackEntries) {
+            let id = self.assembler.callback(sum.pid, CrossingKind::Slow, sum.callee);
+            counts.entry(id).or_default().0 += sum.calls;
+        }
+        let recording = &self.assembler.recording;
+        let counted = |kind| matches!(kind, CrossingKind::Slow | CrossingKind::Construct);
+        for crossing in recording.crossings.iter().filter(|c| counted(c.kind)) {
+            counts.entry(crossing.callback).or_default().1 += 1;
+        }
+        for sum in recording.crossing_sums.iter().filter(|c| counted(c.kind)) {
+            counts.entry(sum.callback).or_default().1 += sum.calls;
+        }
+        let names = &recording.callbacks;
+        let differences = counts.iter().filter(|(_, (entries, crossings))| entries != crossings).filter_map(|(id, n)| {
+            let callback = names.get(id.0 as usize)?;
+            Some((callback.binding.clone(), callback.function.clone(), n.0, n.1))
+        });
+        Verification {
+            entries: counts.values().map(|n| n.0).sum(),
+            crossings: counts.values().map(|n| n.1).sum(),
+            differences: differences.collect(),
+        }
+    }
+
     fn run(&mut self, options: &TraceOptions, directory: &Path, started_unix_ns: u64, ended: u64, ended_by: &str, status: Option<ExitStatus>) -> Run {
         let root = self.assembler.find_process(self.root);
         let started = root.as_ref().and_then(|r| r.execs.first()).map_or(Nanoseconds(ended), |e| e.at);
@@ -616,7 +645,7 @@ impl Session {
         states
     }
 
-    fn close(mut self, run: Run, families: Vec<FamilyState>, counters: &Counters, options: &TraceOptions, setup_ns: u64) -> Recording {
+    fn close(mut self, run: Run, families: Vec<FamilyState>, counters: &Counters, options: &TraceOptions, (setup_ns, ns_per_hit): (u64, f64)) -> Recording {
         for (kind, n) in [
             ("records", counters.ring_full),
             ("unmatched_exits", counters.unmatched_exits),
@@ -649,7 +678,7 @@ impl Session {
         recording.overheads = vec![Overhead {
             run: RunId(0),
             probe_hits: counters.hits,
-            ns_per_hit: calibrate::ns_per_hit(self.cache.as_deref()),
+            ns_per_hit,
             setup_ns,
             attach_ns: self.attach_ns,
         }];

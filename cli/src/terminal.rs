@@ -1,0 +1,52 @@
+//! What the terminal can show.
+
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+    os::fd::AsRawFd,
+};
+
+use crate::args::Color;
+
+/// Columns where there is no terminal to ask.
+const DEFAULT_WIDTH: usize = 100;
+
+/// Whether to colour what goes to `stream`.
+pub fn colored(color: Color, stream: &impl IsTerminal) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        // https://no-color.org: present and not empty.
+        Color::Auto => {
+            stream.is_terminal()
+                && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                && env::var_os("TERM").is_none_or(|t| t != "dumb")
+        }
+    }
+}
+
+/// Columns of `stream`: COLUMNS, or what the terminal says, or [`DEFAULT_WIDTH`].
+pub fn width(stream: &(impl IsTerminal + AsRawFd)) -> usize {
+    if let Some(columns) = env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok())
+        && columns > 0
+    {
+        return columns.clamp(60, 400);
+    }
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: a live struct; an error leaves it zero.
+    let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    if asked == 0 && size.ws_col > 0 { usize::from(size.ws_col).clamp(60, 400) } else { DEFAULT_WIDTH }
+}
+
+/// Writes all to standard output.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Whether the reader of our output went away (`| head`): no failure of ours.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}
