@@ -25,11 +25,12 @@ pub(crate) fn is_emulated(instruction: &Instruction, code: &[u8]) -> bool {
     let Some(bytes) = code.get(..instruction.len()) else {
         return false;
     };
-    match bytes {
-        [0x90] | [0x50..=0x57] | [0x41, 0x50..=0x57] => true,
-        [0xeb | 0xe9 | 0xe8, ..] | [0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..] => true,
-        _ => false,
-    }
+    let nop_or_push = matches!(bytes, [0x90] | [0x50..=0x57] | [0x41, 0x50..=0x57]);
+    let branch = matches!(
+        bytes,
+        [0xeb | 0xe9 | 0xe8, ..] | [0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]
+    );
+    nop_or_push || branch
 }
 
 /// The 64-bit general-purpose register, if the operand is exactly that.

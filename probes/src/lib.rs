@@ -25,9 +25,14 @@
 mod cache;
 mod callsites;
 mod catalogue;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 mod decode;
 mod elf;
 mod error;
+#[cfg(test)]
+mod lying;
 mod names;
 pub mod plan;
 mod resolve;

@@ -17,6 +17,9 @@ const LONGEST_MANGLED: usize = 8 << 10;
 const LONGEST_DEMANGLED: usize = 64 << 10;
 
 /// Demangled as `c++filt` writes it; `None` if it is no C++ name.
+///
+/// Two forms differ, in names that the catalogue does not have: an empty parameter pack leaves `, &&` behind, and a function
+/// as a template argument is written with its own arguments.
 pub(crate) fn demangle(mangled: &[u8]) -> Option<String> {
     if mangled.len() > LONGEST_MANGLED {
         return None;
@@ -49,11 +52,12 @@ impl std::fmt::Write for Bounded {
 const FUNCTION_ARGUMENTS: &str = "(v8::FunctionCallbackInfo<v8::Value> const&)";
 
 /// Functions that take a callback's argument but that V8 never calls: helpers of callbacks and of V8.
-const HELPERS: [&str; 6] = [
+const HELPERS: [&str; 7] = [
     "::GetCurrent(",
     "ConsoleCallArguments",
     "CheckTypes",
     "InvokeFunctionCallback",
+    "InvokeAccessorGetterCallback",
     "error_and_abort_args",
     "::Validate",
 ];
@@ -161,22 +165,16 @@ fn split_outside_brackets<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
     let mut parts = Vec::new();
     let mut depth = 0i32;
     let mut from = 0;
-    let mut skip_to = 0;
     for (index, byte) in text.bytes().enumerate() {
         match byte {
             b'<' | b'(' => depth += 1,
             b'>' | b')' => depth -= 1,
-            _ if depth == 0 && index >= skip_to => {
-                if text
-                    .get(index..)
-                    .is_some_and(|rest| rest.starts_with(separator))
-                {
-                    parts.push(text.get(from..index).unwrap_or_default());
-                    from = index + separator.len();
-                    skip_to = from;
-                }
-            }
             _ => {}
+        }
+        let here = text.get(index..).unwrap_or_default();
+        if depth == 0 && index >= from && here.starts_with(separator) {
+            parts.push(text.get(from..index).unwrap_or_default());
+            from = index + separator.len();
         }
     }
     parts.push(text.get(from..).unwrap_or_default());
@@ -195,7 +193,7 @@ fn shorten(part: &str) -> String {
     let functions: Vec<&str> = arguments
         .iter()
         .copied()
-        .filter(|argument| argument.trim_start_matches('(').starts_with('&'))
+        .filter(|argument| argument.starts_with('&'))
         .collect();
     let kept = if functions.is_empty() {
         &arguments
@@ -226,16 +224,18 @@ fn short_argument(argument: &str) -> String {
         let encoding = number.parse().ok().and_then(|n: usize| ENCODINGS.get(n));
         return encoding.map_or_else(|| number.to_owned(), |name| (*name).to_owned());
     }
-    let argument = argument.trim_start_matches(['(', '&']);
-    let (path, _) = match split_arguments(argument) {
-        Some((head, _)) if !head.is_empty() && !head.ends_with(':') => (head, ()),
-        _ => (argument, ()),
+    // `&node::A::f`, which cpp_demangle writes as `&(node::A::f(int))`.
+    let argument = argument.trim_start_matches('&');
+    let argument = argument
+        .strip_prefix('(')
+        .and_then(|inner| inner.strip_suffix(')'))
+        .unwrap_or(argument);
+    let path = match split_arguments(argument) {
+        Some((head, _)) if !head.is_empty() && !head.ends_with("::") => head,
+        _ => argument,
     };
-    let last = components(path.trim_end_matches(')'))
-        .last()
-        .copied()
-        .unwrap_or(path);
-    shorten(last)
+    let (_, path) = split_return_type(path);
+    shorten(components(path).last().copied().unwrap_or(path))
 }
 
 /// `TCPWrap` → `tcp_wrap`, `ContextifyScript` → `contextify_script`, `fs` → `fs`.

@@ -154,7 +154,10 @@ pub enum SizeSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Just before V8 calls a callback through a pointer; every path to that call passes here.
+    /// Just before V8 calls a callback through a pointer; every path to that call passes here, and leads to it.
+    ///
+    /// Only `callback` is certain to be set. In the builtins `rbp` is the frame of the call, the same as at
+    /// [`Role::CallExit`], except where the probe stands on `push %rbp`: there the frame is `rsp − 8`.
     CallEnter {
         /** Of the call. */
         kind: CallKind,
@@ -166,7 +169,8 @@ pub enum Role {
         /** Of the call. */
         kind: CallKind,
     },
-    /// Tells what the next `CallEnter` of kind [`CallKind::ByMark`] on this thread is.
+    /// Tells what the next `CallEnter` of kind [`CallKind::ByMark`] on this thread is; one without a mark before it is a
+    /// call (an object called as a function, in 20).
     CallMark {
         /** The function is only used for this kind. */
         construct: Option<bool>,
@@ -214,7 +218,8 @@ pub enum Role {
         /** How to tell its size. */
         size: SizeSource,
     },
-    /// A script or module is compiled.
+    /// A script or module is compiled. A unit of V8 (function, module) inside one of [`CompileUnit::Builtin`] on the same
+    /// thread is the same compilation, seen from V8.
     Compile {
         /** Where its path is. */
         path: PathSource,
@@ -278,9 +283,10 @@ pub struct Probe {
     pub role: Role,
     /// Whether it can be attached.
     pub state: ProbeState,
-    /// Why not, or why slow; `None` where all is well.
+    /// Why not, why slow, why without a return probe, or why some bytes behind the function's entry; `None` where the wish
+    /// was fulfilled to the letter. Registers in `role` are those at the probed instruction.
     pub reason: Option<String>,
-    /// Link-time address of the probed instruction.
+    /// Link-time address of the probed instruction. It is not always the function's first: see `reason`.
     pub address: Option<Address>,
     /// File offset of the probed instruction.
     pub offset: Option<FileOffset>,
@@ -357,7 +363,8 @@ pub struct AttachPlan {
     pub probes: Vec<Probe>,
     /// Functions that JavaScript can call, by ascending address.
     pub callbacks: Vec<Callback>,
-    /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the order differs by version.
+    /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the first number differs by
+    /// version. Empty if the binary does not tell: the first one marked is `environment`.
     pub milestones: Vec<(u32, String)>,
 }
 

@@ -54,11 +54,7 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
     let catalogue = catalogue::load()?;
     let named = NamedFunctions::find(&binary, &catalogue)?;
     let (callbacks, callback_names) = callbacks(&named);
-    let roots = callbacks
-        .iter()
-        .map(|callback| callback.address.0)
-        .chain(named.called_by_builtins.iter().copied());
-    let returns = ReturnsToV8::new(&binary, roots);
+    let returns = ReturnsToV8::new(&binary, called_by_javascript(&named, &callbacks));
 
     let resolver = Resolver {
         binary: &binary,
@@ -105,6 +101,28 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
         milestones,
     };
     Ok(plan)
+}
+
+/// Everything that a builtin calls: V8 reads their return addresses.
+fn called_by_javascript<'a>(
+    named: &'a NamedFunctions<'_>,
+    callbacks: &'a [Callback],
+) -> impl Iterator<Item = u64> + 'a {
+    callbacks
+        .iter()
+        .map(|callback| callback.address.0)
+        .chain(named.called_by_builtins.iter().copied())
+}
+
+/// The functions on whose return address V8 relies, for the tests of [`ReturnsToV8`].
+#[cfg(test)]
+pub(crate) fn returns_to_v8(binary: &Binary<'_>) -> Result<ReturnsToV8, PlanError> {
+    let named = NamedFunctions::find(binary, &catalogue::load()?)?;
+    let (callbacks, _) = callbacks(&named);
+    Ok(ReturnsToV8::new(
+        binary,
+        called_by_javascript(&named, &callbacks),
+    ))
 }
 
 /// A function of interest with its demangled name.

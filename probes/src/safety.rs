@@ -105,3 +105,93 @@ pub(crate) fn second_arguments(code: &[u8], address: u64, callee: u64) -> Vec<u3
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::names;
+    use crate::resolve;
+    use crate::{common, elf};
+
+    /// Demangled, and marked as `c++filt` marks clones.
+    fn shown(mangled: &[u8]) -> String {
+        let (name, suffix) = names::split_clone(mangled);
+        let Some(name) = names::demangle(name) else {
+            return String::from_utf8_lossy(mangled).into_owned();
+        };
+        // cpp_demangle's form of an empty parameter pack.
+        let name = name.replace(", &&)", ")");
+        let suffix = String::from_utf8_lossy(suffix).into_owned();
+        let mut clones = String::new();
+        let mut parts = suffix.split('.').skip(1).peekable();
+        while let Some(part) = parts.next() {
+            clones += &format!(" [clone .{part}");
+            if let Some(number) = parts.next_if(|part| part.parse::<u32>().is_ok()) {
+                clones += &format!(".{number}");
+            }
+            clones.push(']');
+        }
+        name + &clones
+    }
+
+    fn tail_reached(path: &Path) -> HashSet<String> {
+        let data = elf::map(path).unwrap();
+        let binary = Binary::parse(path, &data).unwrap();
+        let reached: HashSet<u64> = resolve::returns_to_v8(&binary).unwrap().iter().collect();
+        binary
+            .functions
+            .iter()
+            .filter(|function| reached.contains(&function.address))
+            .map(|function| shown(function.name))
+            .collect()
+    }
+
+    #[test]
+    fn every_function_seen_to_inherit_a_builtins_return_address_is_in_the_set() {
+        let known = [
+            (
+                "20.20.2",
+                include_str!("../tests/data/tail-jump-targets-20.20.2.json"),
+            ),
+            (
+                "24.21.0",
+                include_str!("../tests/data/tail-jump-targets-24.21.0.json"),
+            ),
+        ];
+        for (version, json) in known {
+            let Some(path) = common::node_build(version) else {
+                continue;
+            };
+            let known: serde_json::Value = serde_json::from_str(json).unwrap();
+            let reached = tail_reached(&path);
+            let missing: Vec<_> = known["functions"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|function| !reached.contains(*function))
+                .collect();
+            assert!(missing.is_empty(), "{version}: {missing:#?}");
+        }
+    }
+
+    #[test]
+    fn functions_that_only_cpp_calls_are_not_in_the_set() {
+        for version in common::VERSIONS {
+            let Some(path) = common::node_build(version) else {
+                continue;
+            };
+            let reached = tail_reached(&path);
+            for function in [
+                "v8::String::NewFromUtf8(v8::Isolate*, char const*, v8::NewStringType, int)",
+                "node::BufferValue::BufferValue(v8::Isolate*, v8::Local<v8::Value>)",
+                "v8::internal::(anonymous namespace)::Invoke(v8::internal::Isolate*, \
+                 v8::internal::(anonymous namespace)::InvokeParams const&)",
+            ] {
+                assert!(!reached.contains(function), "{version} {function}");
+            }
+        }
+    }
+}

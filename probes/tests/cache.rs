@@ -1,0 +1,180 @@
+//! The plan cache: fast when it can be used, silent when it cannot.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use common::node_build;
+use nodeprof_probes::{AttachPlan, CacheOutcome};
+
+const VERSION: &str = "20.20.2";
+
+fn only_file(folder: &Path) -> PathBuf {
+    let files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files[0].clone()
+}
+
+fn load(node: &Path, cache: &Path) -> (AttachPlan, CacheOutcome) {
+    AttachPlan::load_or_build(node, Some(cache)).unwrap()
+}
+
+#[test]
+fn a_second_look_finds_the_same_plan_kept() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("deep").join("plans");
+    let (built, outcome) = load(&node, &cache);
+    assert_eq!(outcome, CacheOutcome::Built);
+    let (kept, outcome) = load(&node, &cache);
+    assert_eq!(outcome, CacheOutcome::Hit);
+    assert_eq!(kept, built);
+    assert_eq!(kept, AttachPlan::for_binary(&node).unwrap());
+}
+
+#[test]
+fn another_path_to_the_same_build_shares_its_plan() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("nodejs");
+    std::os::unix::fs::symlink(&node, &link).unwrap();
+    let cache = folder.path().join("plans");
+    load(&node, &cache);
+    let (plan, outcome) = load(&link, &cache);
+    assert_eq!(outcome, CacheOutcome::Hit);
+    assert_eq!(plan.binary.path, link);
+}
+
+#[test]
+fn a_damaged_file_is_replaced() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, _) = load(&node, folder.path());
+    let file = only_file(folder.path());
+    let good = fs::read(&file).unwrap();
+
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 0x10;
+    let mut wrong_layout = good.clone();
+    wrong_layout[8] ^= 1;
+    let mut longer = good.clone();
+    longer.push(0);
+    let damages = [
+        ("empty", Vec::new()),
+        ("cut in its prefix", good[..10].to_vec()),
+        ("cut off", good[..good.len() - 100].to_vec()),
+        ("longer", longer),
+        ("one bit flipped", flipped),
+        ("of other segments", wrong_layout),
+        (
+            "foreign",
+            b"#!/bin/sh\necho this is no plan at all\n".to_vec(),
+        ),
+    ];
+    for (what, bytes) in damages {
+        fs::write(&file, bytes).unwrap();
+        let (rebuilt, outcome) = load(&node, folder.path());
+        assert!(
+            matches!(outcome, CacheOutcome::Rebuilt(_)),
+            "{what}: {outcome:?}"
+        );
+        assert_eq!(rebuilt, plan, "{what}");
+        assert_eq!(load(&node, folder.path()).1, CacheOutcome::Hit, "{what}");
+        assert_eq!(fs::read(&file).unwrap(), good, "{what}");
+    }
+}
+
+#[test]
+fn the_plan_of_another_binary_is_not_used() {
+    let (Some(node), Some(other)) = (node_build(VERSION), node_build("20.0.0")) else {
+        return;
+    };
+    let (mine, its) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (plan, _) = load(&node, mine.path());
+    load(&other, its.path());
+    fs::copy(only_file(its.path()), only_file(mine.path())).unwrap();
+    let (rebuilt, outcome) = load(&node, mine.path());
+    assert!(matches!(outcome, CacheOutcome::Rebuilt(_)), "{outcome:?}");
+    assert_eq!(rebuilt, plan);
+}
+
+#[test]
+fn a_file_that_others_can_write_is_not_trusted() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    load(&node, folder.path());
+    let file = only_file(folder.path());
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let (_, outcome) = load(&node, folder.path());
+    assert!(matches!(outcome, CacheOutcome::Rebuilt(_)), "{outcome:?}");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_no_error() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a file, not a folder");
+    fs::write(&file, "").unwrap();
+    let (plan, outcome) = load(&node, &file.join("plans"));
+    assert!(matches!(outcome, CacheOutcome::NotCached(_)), "{outcome:?}");
+    assert!(!plan.probes.is_empty());
+}
+
+/// The part of the next test that runs as if under sudo.
+#[test]
+#[ignore = "a part of under_sudo_the_cache_stays_the_users"]
+fn fill_the_cache_of_the_environment() {
+    let node = std::env::var_os("TEST_NODE").unwrap();
+    let (_, outcome) = AttachPlan::load_or_build(Path::new(&node), None).unwrap();
+    assert_eq!(outcome, CacheOutcome::Built);
+}
+
+#[test]
+fn under_sudo_the_cache_stays_the_users() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let user = 12345;
+    if std::os::unix::fs::chown(folder.path(), Some(user), Some(user)).is_err() {
+        eprintln!("skipped: only root can give files away; run the tests as root");
+        return;
+    }
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "fill_the_cache_of_the_environment"])
+        .env("TEST_NODE", &node)
+        .env("XDG_CACHE_HOME", folder.path())
+        .env("SUDO_UID", user.to_string())
+        .env("SUDO_GID", user.to_string())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let plans = folder.path().join("nodeprof").join("plans");
+    for path in [plans.parent().unwrap(), &plans, &only_file(&plans)] {
+        let metadata = fs::metadata(path).unwrap();
+        assert_eq!(
+            (metadata.uid(), metadata.gid()),
+            (user, user),
+            "{}",
+            path.display()
+        );
+    }
+}
