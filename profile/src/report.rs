@@ -279,7 +279,7 @@ pub struct PackageJsonFile {
 /// File operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
-    /// stat, lstat, fstat, newfstatat, statx, access, faccessat, faccessat2.
+    /// stat, lstat, fstat, newfstatat, statx.
     pub stat: FileOperationProfile,
     /// open, openat, openat2, creat.
     pub open: FileOperationProfile,

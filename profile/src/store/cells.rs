@@ -194,7 +194,10 @@ macro_rules! choice {
         impl Integer for $type {
             const NEEDED: &'static str = $needed;
             fn to_integer(self) -> i64 {
-                self as i64
+                // A match, so that a new variant cannot be written and then not be read.
+                match self {
+                    $($type::$variant => $type::$variant as i64,)*
+                }
             }
             fn from_integer(integer: i64) -> Option<Self> {
                 $(if integer == $type::$variant as i64 {
@@ -206,7 +209,7 @@ macro_rules! choice {
     };
 }
 choice!(CrossingKind: "an id of crossing_kind", Slow, Fast, Getter, Construct, ToJs);
-choice!(FileOperation: "an id of file_operation", Stat, Open, Read, Readlink, Close);
+choice!(FileOperation: "an id of file_operation", Stat, Open, Read, Readlink, Close, Access);
 choice!(CompilationUnit: "an id of compilation_unit", Builtin, Function, Module, Script);
 
 impl Cell for f64 {

@@ -202,6 +202,7 @@ pub fn small() -> Recording {
             access(36_100, 15, FileOperation::Open, odd_json, -2),
             access(40_000, 50, FileOperation::Stat, index, 0),
             access(40_100, 60, FileOperation::Readlink, index, -22),
+            access(40_200, 70, FileOperation::Access, index, 0),
         ],
         serializations: vec![
             Serialization {
@@ -527,7 +528,7 @@ impl Fuel<'_> {
                 thread: thread(fuel),
                 start: fuel.ns(),
                 duration: fuel.ns(),
-                operation: [Stat, Open, Read, Readlink, Close][fuel.below(5)],
+                operation: [Stat, Open, Read, Readlink, Close, Access][fuel.below(6)],
                 syscall: fuel.number() as u16,
                 path: name(fuel),
                 result: fuel.number() as i64,
