@@ -1,5 +1,7 @@
 //! That the documents say what is so.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use std::collections::BTreeSet;

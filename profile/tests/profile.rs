@@ -1,5 +1,7 @@
 //! Figures that can be checked in the head.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use common::small;

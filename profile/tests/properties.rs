@@ -1,5 +1,7 @@
 //! What holds for every recording, and for every damaged file.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use common::{Fuel, saved, small};

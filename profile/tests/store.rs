@@ -1,5 +1,7 @@
 //! Files: whole or not there, and each kind of bad file by name.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use std::fs;

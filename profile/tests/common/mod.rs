@@ -1,5 +1,5 @@
 //! Recordings for the tests.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use nodeprof_profile::recording::*;
 
