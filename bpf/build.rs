@@ -1,4 +1,4 @@
-//! Compiles the BPF programs, generates their skeleton, and takes the constants of `records.h` over into
+//! Compiles the BPF programs, generates their skeletons, and takes the constants of `records.h` over into
 //! Rust, so that the header stays the only definition of what crosses.
 
 use std::{env, fmt::Write as _, fs, path::PathBuf};
@@ -60,10 +60,12 @@ fn strip_comments(source: &str) -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    libbpf_cargo::SkeletonBuilder::new()
-        .source("programs/nodeprof.bpf.c")
-        .clang_args(["-Wall", "-Werror", "-mcpu=v3"])
-        .build_and_generate(out.join("nodeprof.skel.rs"))?;
+    for object in ["maps", "probes", "tree"] {
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(format!("programs/{object}.bpf.c"))
+            .clang_args(["-Wall", "-Werror", "-Wno-unused-function", "-mcpu=v3"])
+            .build_and_generate(out.join(format!("{object}.skel.rs")))?;
+    }
     fs::write(
         out.join("constants.rs"),
         constants(&fs::read_to_string("programs/records.h")?),

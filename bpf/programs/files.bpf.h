@@ -54,12 +54,20 @@ static __always_inline enum operand operand_of(long number)
 /* Offset of flags in struct io_uring_params, after sq_entries and cq_entries. */
 #define PARAMS_FLAGS 8
 
+static __always_inline __u64 kernel_register(unsigned long *of)
+{
+	__u64 v = 0;
+
+	bpf_probe_read_kernel(&v, sizeof(v), of);
+	return v;
+}
+
 static __always_inline bool uses_ring_for_files(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct pt_regs *regs = (void *)ctx->args[0];
+	struct pt_regs *regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
 	__u32 flags = 0;
 
-	bpf_probe_read_user(&flags, sizeof(flags), (void *)(BPF_CORE_READ(regs, si) + PARAMS_FLAGS));
+	bpf_probe_read_user(&flags, sizeof(flags), (void *)(kernel_register(&regs->si) + PARAMS_FLAGS));
 	return flags & SETUP_SQPOLL;
 }
 
@@ -103,18 +111,18 @@ int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
 	t->syscall = -1;
 	count(COUNTER_SYSCALLS, 1);
 	now = bpf_ktime_get_ns();
-	regs = (void *)ctx->args[0];
+	regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
 	switch (operand_of(number)) {
 	case OPERAND_DESCRIPTOR:
-		descriptor = BPF_CORE_READ(regs, di);
+		descriptor = kernel_register(&regs->di);
 		break;
 	case OPERAND_PATH:
 		descriptor = -100; /* AT_FDCWD */
-		pointer = BPF_CORE_READ(regs, di);
+		pointer = kernel_register(&regs->di);
 		break;
 	default:
-		descriptor = BPF_CORE_READ(regs, di);
-		pointer = BPF_CORE_READ(regs, si);
+		descriptor = kernel_register(&regs->di);
+		pointer = kernel_register(&regs->si);
 	}
 	if (!pointer) {
 		struct record_file_short {

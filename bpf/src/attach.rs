@@ -53,7 +53,11 @@ impl AttachPoints {
     /// Entry points by file offset and cookie.
     pub(crate) fn entries(points: impl Iterator<Item = (u64, u64)>) -> Self {
         let (entry_offsets, entry_cookies) = points.unzip();
-        AttachPoints { entry_offsets, entry_cookies, ..AttachPoints::default() }
+        AttachPoints {
+            entry_offsets,
+            entry_cookies,
+            ..AttachPoints::default()
+        }
     }
 
     /// Number of breakpoints.

@@ -438,7 +438,11 @@ fn start_time(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name, field 2, may hold anything: count from its closing parenthesis.
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
+    after
+        .split_whitespace()
+        .nth(19)
+        .and_then(|f| f.parse().ok())
+        .unwrap_or(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -18,11 +18,13 @@ mod loader;
 pub mod preflight;
 mod records;
 mod selfprobe;
+mod warm;
 
 pub use attach::{AttachPoints, Link, attach};
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
-pub use selfprobe::SelfProbe;
 pub use records::{Callee, DecodeError, ExitRecord, Header, Origin, Record};
+pub use selfprobe::SelfProbe;
+pub use warm::Warmth;
 
 /// Constants of `programs/records.h`.
 #[allow(missing_docs, dead_code)]
@@ -43,5 +45,14 @@ pub(crate) mod wire {
     non_camel_case_types
 )]
 mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/nodeprof.skel.rs"));
+    pub mod maps {
+        include!(concat!(env!("OUT_DIR"), "/maps.skel.rs"));
+    }
+    pub mod probes {
+        include!(concat!(env!("OUT_DIR"), "/probes.skel.rs"));
+    }
+    pub mod tree {
+        include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));
+    }
+    pub use maps::types;
 }

@@ -13,7 +13,11 @@ use libbpf_rs::{
     skel::{OpenSkel, SkelBuilder},
 };
 
-use crate::{Callee, Origin, skeleton, wire};
+use crate::{
+    Callee, Origin,
+    skeleton::{self, maps, probes, tree},
+    wire,
+};
 
 /// What to load.
 #[derive(Clone, Debug)]
@@ -136,7 +140,9 @@ pub struct Counters {
 
 /// The loaded programs and their maps.
 pub struct Programs {
-    skel: skeleton::NodeprofSkel<'static>,
+    maps: maps::MapsSkel<'static>,
+    probes: probes::ProbesSkel<'static>,
+    tree: tree::TreeSkel<'static>,
     links: std::cell::RefCell<Vec<Link>>,
 }
 
@@ -148,22 +154,27 @@ impl Programs {
     pub fn load(options: &Options) -> Result<Programs, LoadError> {
         // libbpf prints its own words on stderr; the program under trace owns that.
         libbpf_rs::set_print(None);
-        // The skeleton borrows its storage. A process loads once or a few times: a leak of 100 bytes.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = skeleton::NodeprofSkelBuilder::default()
-            .open(storage)
+        let mut open = maps::MapsSkelBuilder::default()
+            .open(storage())
             .map_err(|e| LoadError::new(&e))?;
-        if let Some(rodata) = open.maps.rodata_data.as_mut() {
-            rodata.event_limit = options.event_limit;
-            rodata.record_files = options.files;
-        }
         open.maps
             .records
             .set_max_entries(options.ring_bytes)
             .map_err(|e| LoadError::new(&e))?;
-        let skel = open.load().map_err(|e| LoadError::new(&e))?;
+        let maps = open.load().map_err(|e| LoadError::new(&e))?;
+        // Either takes about as long: parsing the kernel's types here, verifying the larger programs there.
+        let (probes, tree) = std::thread::scope(|scope| {
+            let tree = scope.spawn(|| load_tree(&maps, options));
+            (
+                load_probes(&maps, options),
+                tree.join()
+                    .unwrap_or_else(|_| Err(LoadError::Refused("a panic".into()))),
+            )
+        });
         Ok(Programs {
-            skel,
+            probes: probes?,
+            tree: tree?,
+            maps,
             links: Default::default(),
         })
     }
@@ -173,12 +184,13 @@ impl Programs {
     /// # Errors
     /// The kernel's words.
     pub fn attach_tree(&self, files: bool) -> Result<(), LoadError> {
-        let progs = &self.skel.progs;
+        let progs = &self.tree.progs;
         let mut links = self.links.borrow_mut();
         for program in [&progs.on_fork, &progs.on_exec, &progs.on_exit] {
             links.push(program.attach().map_err(|e| LoadError::new(&e))?);
         }
         if files {
+            let progs = &self.probes.progs;
             for program in [&progs.on_syscall_enter, &progs.on_syscall_exit] {
                 links.push(program.attach().map_err(|e| LoadError::new(&e))?);
             }
@@ -193,12 +205,12 @@ impl Programs {
 
     /// Descriptor of the program for entry probes.
     pub fn entry(&self) -> RawFd {
-        self.skel.progs.on_entry.as_fd().as_raw_fd()
+        self.probes.progs.on_entry.as_fd().as_raw_fd()
     }
 
     /// Descriptor of the program for return probes.
     pub fn exit(&self) -> RawFd {
-        self.skel.progs.on_return.as_fd().as_raw_fd()
+        self.probes.progs.on_return.as_fd().as_raw_fd()
     }
 
     /// Follows a process (its main thread) and everything it will start. Recording begins at its next exec.
@@ -233,7 +245,7 @@ impl Programs {
         ] {
             value[offset..offset + 4].copy_from_slice(&word.to_ne_bytes());
         }
-        self.skel
+        self.maps
             .maps
             .threads
             .update(&fd.as_raw_fd().to_ne_bytes(), &value, MapFlags::ANY)
@@ -242,17 +254,17 @@ impl Programs {
 
     /// Descriptor of the map of followed threads, for [`is_followed`](crate::hold::is_followed).
     pub fn threads(&self) -> RawFd {
-        self.skel.maps.threads.as_fd().as_raw_fd()
+        self.maps.maps.threads.as_fd().as_raw_fd()
     }
 
     /// Descriptor of the map of address ranges by binary.
     pub fn images(&self) -> RawFd {
-        self.skel.maps.images.as_fd().as_raw_fd()
+        self.maps.maps.images.as_fd().as_raw_fd()
     }
 
     /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
     pub fn ring(&self) -> BorrowedFd<'_> {
-        self.skel.maps.records.as_fd()
+        self.maps.maps.records.as_fd()
     }
 
     /// A reader of the ring buffer that hands each record's bytes to `each`.
@@ -262,7 +274,7 @@ impl Programs {
     pub fn reader<'a>(&'a self, mut each: impl FnMut(&[u8]) + 'a) -> io::Result<Reader<'a>> {
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(&self.skel.maps.records, move |bytes| {
+            .add(&self.maps.maps.records, move |bytes| {
                 each(bytes);
                 0
             })
@@ -276,7 +288,7 @@ impl Programs {
 
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
-        let map = &self.skel.maps.sums;
+        let map = &self.maps.maps.sums;
         map.keys()
             .filter_map(|key| {
                 let value = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
@@ -317,7 +329,7 @@ impl Programs {
     pub fn counters(&self) -> Counters {
         let get = |which: u32| {
             let values = self
-                .skel
+                .maps
                 .maps
                 .counters
                 .lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY);
@@ -339,6 +351,47 @@ impl Programs {
             exits: get(wire::COUNTER_EXITS),
         }
     }
+}
+
+/// Where a skeleton lives. It borrows this; a process loads once or a few times: a leak of some 100 bytes.
+fn storage() -> &'static mut MaybeUninit<libbpf_rs::OpenObject> {
+    Box::leak(Box::new(MaybeUninit::uninit()))
+}
+
+/// Opens one of the program objects, gives it the shared maps and the settings, and loads it.
+macro_rules! load_sharing {
+    ($builder:expr, $maps:expr, $options:expr) => {{
+        let mut open = $builder.open(storage()).map_err(|e| LoadError::new(&e))?;
+        if let Some(rodata) = open.maps.rodata_data.as_mut() {
+            rodata.event_limit = $options.event_limit;
+            rodata.record_files = $options.files;
+        }
+        let shared = &$maps.maps;
+        for (map, from) in [
+            (&mut open.maps.threads, shared.threads.as_fd()),
+            (&mut open.maps.records, shared.records.as_fd()),
+            (&mut open.maps.sums, shared.sums.as_fd()),
+            (&mut open.maps.counters, shared.counters.as_fd()),
+            (&mut open.maps.images, shared.images.as_fd()),
+        ] {
+            map.reuse_fd(from).map_err(|e| LoadError::new(&e))?;
+        }
+        open.load().map_err(|e| LoadError::new(&e))
+    }};
+}
+
+fn load_probes(
+    maps: &maps::MapsSkel<'_>,
+    options: &Options,
+) -> Result<probes::ProbesSkel<'static>, LoadError> {
+    load_sharing!(probes::ProbesSkelBuilder::default(), maps, options)
+}
+
+fn load_tree(
+    maps: &maps::MapsSkel<'_>,
+    options: &Options,
+) -> Result<tree::TreeSkel<'static>, LoadError> {
+    load_sharing!(tree::TreeSkelBuilder::default(), maps, options)
 }
 
 /// See [`Programs::reader`].

@@ -30,29 +30,47 @@ pub struct Check {
 
 impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Check {
-        Check { name, found: found.into(), outcome: Outcome::Ok }
+        Check {
+            name,
+            found: found.into(),
+            outcome: Outcome::Ok,
+        }
     }
 
     fn failed(name: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
-        Check { name, found: found.into(), outcome: Outcome::Failed(todo.into()) }
+        Check {
+            name,
+            found: found.into(),
+            outcome: Outcome::Failed(todo.into()),
+        }
     }
 
     fn limited(name: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Check {
-        Check { name, found: found.into(), outcome: Outcome::Limited(todo.into()) }
+        Check {
+            name,
+            found: found.into(),
+            outcome: Outcome::Limited(todo.into()),
+        }
     }
 }
 
 /// Asks the kernel for everything that a trace needs. `plan`: of the node binary to try an attach on.
 pub fn checks(plan: Option<&AttachPlan>) -> Vec<Check> {
     let mut all = vec![architecture(), kernel(), type_information(), capabilities()];
-    let programs = Programs::load(&Options { ring_bytes: 4096, ..Options::default() });
+    let programs = Programs::load(&Options {
+        ring_bytes: 4096,
+        ..Options::default()
+    });
     all.push(match &programs {
         Ok(_) => Check::ok("BPF programs", "load and pass the verifier"),
         Err(e) => Check::failed("BPF programs", "refused", e.to_string()),
     });
     if let Ok(programs) = &programs {
         all.push(match programs.attach_tree(true) {
-            Ok(()) => Check::ok("tracepoints", "fork, exec, exit and syscalls attach (BTF and raw tracepoints)"),
+            Ok(()) => Check::ok(
+                "tracepoints",
+                "fork, exec, exit and syscalls attach (BTF and raw tracepoints)",
+            ),
             Err(e) => Check::failed("tracepoints", "refused", e.to_string()),
         });
         programs.detach_tree();
@@ -67,30 +85,51 @@ pub fn checks(plan: Option<&AttachPlan>) -> Vec<Check> {
 fn architecture() -> Check {
     match std::env::consts::ARCH {
         "x86_64" => Check::ok("machine", "x86_64"),
-        other => Check::failed("machine", other, "nodeprof knows V8's call sites on x86_64 only; use such a machine"),
+        other => Check::failed(
+            "machine",
+            other,
+            "nodeprof knows V8's call sites on x86_64 only; use such a machine",
+        ),
     }
 }
 
 fn kernel() -> Check {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map_while(|n| n.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     // uprobe_multi came with Linux 6.6.
     if version >= (6, 6) {
         Check::ok("kernel", format!("Linux {release}"))
     } else {
-        Check::failed("kernel", format!("Linux {release}"), "Linux 6.6 or later is needed (uprobe_multi links); install a newer kernel")
+        Check::failed(
+            "kernel",
+            format!("Linux {release}"),
+            "Linux 6.6 or later is needed (uprobe_multi links); install a newer kernel",
+        )
     }
 }
 
 fn type_information() -> Check {
     match fs::metadata("/sys/kernel/btf/vmlinux") {
-        Ok(m) => Check::ok("BTF", format!("/sys/kernel/btf/vmlinux, {} kB", m.len() / 1000)),
-        Err(e) if Path::new("/sys/kernel").read_dir().is_ok_and(|mut d| d.next().is_none()) => {
+        Ok(m) => Check::ok(
+            "BTF",
+            format!("/sys/kernel/btf/vmlinux, {} kB", m.len() / 1000),
+        ),
+        Err(e)
+            if Path::new("/sys/kernel")
+                .read_dir()
+                .is_ok_and(|mut d| d.next().is_none()) =>
+        {
             Check::failed("BTF", e.to_string(), "type: mount -t sysfs sysfs /sys")
         }
-        Err(e) => Check::failed("BTF", e.to_string(), "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"),
+        Err(e) => Check::failed(
+            "BTF",
+            e.to_string(),
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)",
+        ),
     }
 }
 
@@ -100,28 +139,50 @@ const NEEDED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
 fn capabilities() -> Check {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
-    let set = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok()).unwrap_or(0);
+    let set = line
+        .and_then(|l| u64::from_str_radix(l.trim(), 16).ok())
+        .unwrap_or(0);
     let has = |bit: u32| set & 1 << bit != 0;
-    let missing: Vec<&str> = NEEDED.iter().filter(|(bit, _)| !has(*bit)).map(|n| n.1).collect();
+    let missing: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(bit, _)| !has(*bit))
+        .map(|n| n.1)
+        .collect();
     if missing.is_empty() {
         Check::ok("capabilities", "CAP_BPF, CAP_PERFMON")
     } else {
-        Check::failed("capabilities", format!("without {}", missing.join(", ")), "type: sudo nodeprof …")
+        Check::failed(
+            "capabilities",
+            format!("without {}", missing.join(", ")),
+            "type: sudo nodeprof …",
+        )
     }
 }
 
 fn uprobes(programs: &Programs, plan: Option<&AttachPlan>) -> Check {
     const NAME: &str = "uprobe_multi";
     let Some(plan) = plan else {
-        return Check::limited(NAME, "not tried", "there is no node binary to try it on; type: nodeprof doctor --node PATH");
+        return Check::limited(
+            NAME,
+            "not tried",
+            "there is no node binary to try it on; type: nodeprof doctor --node PATH",
+        );
     };
     let points = AttachPoints::new(plan, 0, |f| f != Family::Verify);
     // On this very process: it does not map node, so not one breakpoint is written anywhere.
-    match attach(programs.entry(), programs.exit(), &plan.binary.path, std::process::id(), &points) {
+    match attach(
+        programs.entry(),
+        programs.exit(),
+        &plan.binary.path,
+        std::process::id(),
+        &points,
+    ) {
         Ok(_link) => Check::ok(NAME, format!("{} probes in one link", points.len())),
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-            Check::failed(NAME, e.to_string(), "Linux 6.6 or later with CONFIG_UPROBES=y is needed; install a newer kernel")
-        }
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Check::failed(
+            NAME,
+            e.to_string(),
+            "Linux 6.6 or later with CONFIG_UPROBES=y is needed; install a newer kernel",
+        ),
         Err(e) => Check::failed(NAME, e.to_string(), "type: sudo nodeprof …"),
     }
 }
@@ -129,11 +190,19 @@ fn uprobes(programs: &Programs, plan: Option<&AttachPlan>) -> Check {
 fn hold() -> Check {
     const NAME: &str = "fanotify";
     // SAFETY: takes two integers; the descriptor is closed at once.
-    let fd = unsafe { libc::fanotify_init(libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC, libc::O_RDONLY as u32) };
+    let fd = unsafe {
+        libc::fanotify_init(
+            libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC,
+            libc::O_RDONLY as u32,
+        )
+    };
     if fd >= 0 {
         // SAFETY: our own descriptor.
         unsafe { libc::close(fd) };
-        Check::ok(NAME, "execs of child processes can be held until their probes exist")
+        Check::ok(
+            NAME,
+            "execs of child processes can be held until their probes exist",
+        )
     } else {
         let error = io::Error::last_os_error();
         Check::limited(
@@ -146,7 +215,11 @@ fn hold() -> Check {
 
 fn tracefs() -> Check {
     let mounted = Path::new("/sys/kernel/tracing/events").exists();
-    let found = if mounted { "mounted" } else { "not mounted; not needed: nodeprof uses raw and BTF tracepoints" };
+    let found = if mounted {
+        "mounted"
+    } else {
+        "not mounted; not needed: nodeprof uses raw and BTF tracepoints"
+    };
     Check::ok("tracefs", found)
 }
 
@@ -157,13 +230,26 @@ fn perf_events() -> Check {
     attributes[0] = 1;
     attributes[4] = 64;
     // SAFETY: a live buffer of the size that it states; the other arguments are integers.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_mut_ptr(), 0, -1, -1, 0) };
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_mut_ptr(),
+            0,
+            -1,
+            -1,
+            0,
+        )
+    };
     if fd >= 0 {
         // SAFETY: our own descriptor.
         unsafe { libc::close(fd as i32) };
         Check::ok(NAME, "software clock available (CPU samples)")
     } else {
         let error = io::Error::last_os_error();
-        Check::limited(NAME, error.to_string(), "no CPU samples; type: sysctl kernel.perf_event_paranoid=2, or sudo nodeprof …")
+        Check::limited(
+            NAME,
+            error.to_string(),
+            "no CPU samples; type: sysctl kernel.perf_event_paranoid=2, or sudo nodeprof …",
+        )
     }
 }

@@ -7,7 +7,13 @@ use nodeprofd::recorder::{FAMILIES, Until};
 
 /// Tells exactly where the startup of a Node.js program goes, with eBPF, on the unmodified node binary.
 #[derive(Parser)]
-#[command(name = "nodeprof", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "nodeprof",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// When to use colours
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
@@ -89,7 +95,12 @@ pub struct Trace {
     #[arg(short, long)]
     pub quiet: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub program: Vec<OsString>,
 }
 
@@ -171,12 +182,22 @@ fn until(text: &str) -> Result<Until, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "min" => 60.0,
-        _ => return Err(format!("found {text:?}; needed: exit, loop-start, idle, or a time; type for example --until 1.5s")),
+        _ => {
+            return Err(format!(
+                "found {text:?}; needed: exit, loop-start, idle, or a time; type for example --until 1.5s"
+            ));
+        }
     };
-    let number: f64 = digits.parse().map_err(|_| format!("found {digits:?}; needed: a number before the unit; type for example --until 800ms"))?;
+    let number: f64 = digits.parse().map_err(|_| {
+        format!(
+            "found {digits:?}; needed: a number before the unit; type for example --until 800ms"
+        )
+    })?;
     match Duration::try_from_secs_f64(number * unit) {
         Ok(time) if time > Duration::ZERO => Ok(Until::After(time)),
-        _ => Err(format!("found {text:?}; needed: a time above zero; type for example --until 800ms")),
+        _ => Err(format!(
+            "found {text:?}; needed: a time above zero; type for example --until 800ms"
+        )),
     }
 }
 

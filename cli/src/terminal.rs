@@ -27,15 +27,26 @@ pub fn colored(color: Color, stream: &impl IsTerminal) -> bool {
 
 /// Columns of `stream`: COLUMNS, or what the terminal says, or [`DEFAULT_WIDTH`].
 pub fn width(stream: &(impl IsTerminal + AsRawFd)) -> usize {
-    if let Some(columns) = env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok())
+    if let Some(columns) = env::var("COLUMNS")
+        .ok()
+        .and_then(|c| c.parse::<usize>().ok())
         && columns > 0
     {
         return columns.clamp(60, 400);
     }
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: a live struct; an error leaves it zero.
     let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    if asked == 0 && size.ws_col > 0 { usize::from(size.ws_col).clamp(60, 400) } else { DEFAULT_WIDTH }
+    if asked == 0 && size.ws_col > 0 {
+        usize::from(size.ws_col).clamp(60, 400)
+    } else {
+        DEFAULT_WIDTH
+    }
 }
 
 /// Writes all to standard output.
@@ -48,5 +59,8 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 
 /// Whether the reader of our output went away (`| head`): no failure of ours.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+    error.chain().any(|e| {
+        e.downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
 }

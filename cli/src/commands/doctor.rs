@@ -16,14 +16,36 @@ pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
     let mut all = checks(plan.as_ref().ok());
     all.push(match &plan {
         Ok(plan) => {
-            let version = plan.binary.node_version.as_deref().unwrap_or("of unknown version");
-            let probes: Vec<_> = plan.probes.iter().filter(|p| p.family != Family::Verify).collect();
+            let version = plan
+                .binary
+                .node_version
+                .as_deref()
+                .unwrap_or("of unknown version");
+            let probes: Vec<_> = plan
+                .probes
+                .iter()
+                .filter(|p| p.family != Family::Verify)
+                .collect();
             let resolved = probes.iter().filter(|p| p.is_attachable()).count();
-            let unsafe_ones = probes.iter().filter(|p| p.state == ProbeState::Unsafe).count();
-            let found = format!("{} {version}: {resolved} probes, {unsafe_ones} unsafe", plan.binary.path.display());
-            Check { name: "node", found, outcome: Outcome::Ok }
+            let unsafe_ones = probes
+                .iter()
+                .filter(|p| p.state == ProbeState::Unsafe)
+                .count();
+            let found = format!(
+                "{} {version}: {resolved} probes, {unsafe_ones} unsafe",
+                plan.binary.path.display()
+            );
+            Check {
+                name: "node",
+                found,
+                outcome: Outcome::Ok,
+            }
         }
-        Err(e) => Check { name: "node", found: "cannot be probed".into(), outcome: Outcome::Failed(format!("{e:#}")) },
+        Err(e) => Check {
+            name: "node",
+            found: "cannot be probed".into(),
+            outcome: Outcome::Failed(format!("{e:#}")),
+        },
     });
     let color = terminal::colored(color, &io::stdout());
     let mut text = String::new();
@@ -34,12 +56,20 @@ pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
             Outcome::Failed(todo) => ("failed", "31", Some(todo)),
         };
         let word = format!("{word:<7}");
-        let word = if color { format!("\x1b[{code}m{word}\x1b[0m") } else { word };
+        let word = if color {
+            format!("\x1b[{code}m{word}\x1b[0m")
+        } else {
+            word
+        };
         let _ = writeln!(text, "{word}  {:<13} {}", check.name, check.found);
         if let Some(todo) = todo {
             let _ = writeln!(text, "{:22} → {todo}", "");
         }
     }
     terminal::print(&text)?;
-    Ok(if all.iter().all(|c| c.outcome == Outcome::Ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all.iter().all(|c| c.outcome == Outcome::Ok) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -36,13 +36,22 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
 fn write_file(path: &Path, force: bool, content: &[u8]) -> anyhow::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true);
-    if force { options.create(true).truncate(true) } else { options.create_new(true) };
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
     let shown = path.display();
     let mut file = match options.open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            anyhow::bail!("{shown} exists already; needed: a new name; to overwrite it, type: --force")
+            anyhow::bail!(
+                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
+            )
         }
-        other => other.with_context(|| format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE"))?,
+        other => other.with_context(|| {
+            format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE")
+        })?,
     };
-    file.write_all(content).with_context(|| format!("writing {shown}"))
+    file.write_all(content)
+        .with_context(|| format!("writing {shown}"))
 }

@@ -32,7 +32,10 @@ fn state(probe: &Probe) -> &'static str {
 
 fn family(probe: &Probe) -> String {
     // The JSON name of the enum: one spelling everywhere.
-    serde_json::to_value(probe.family).ok().and_then(|v| v.as_str().map(String::from)).unwrap_or_default()
+    serde_json::to_value(probe.family)
+        .ok()
+        .and_then(|v| v.as_str().map(String::from))
+        .unwrap_or_default()
 }
 
 fn as_json(plan: &AttachPlan) -> serde_json::Value {
@@ -58,7 +61,13 @@ fn as_json(plan: &AttachPlan) -> serde_json::Value {
 }
 
 fn as_text(plan: &AttachPlan, color: bool) -> String {
-    let paint = |code: &str, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
+    let paint = |code: &str, text: String| {
+        if color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text
+        }
+    };
     let mut out = String::new();
     let b = &plan.binary;
     let _ = writeln!(
@@ -74,14 +83,25 @@ fn as_text(plan: &AttachPlan, color: bool) -> String {
     families.dedup();
     for name in families {
         let members: Vec<&Probe> = plan.probes.iter().filter(|p| family(p) == name).collect();
-        let counts: Vec<String> = [ProbeState::Resolved, ProbeState::SlowInstruction, ProbeState::Absent, ProbeState::Unsafe]
-            .into_iter()
-            .filter_map(|s| {
-                let of_state: Vec<_> = members.iter().filter(|p| p.state == s).collect();
-                of_state.first().map(|p| format!("{} {}", of_state.len(), state(p)))
-            })
-            .collect();
-        let _ = writeln!(out, "{}", paint("1", format!("{name}: {}", counts.join(", "))));
+        let counts: Vec<String> = [
+            ProbeState::Resolved,
+            ProbeState::SlowInstruction,
+            ProbeState::Absent,
+            ProbeState::Unsafe,
+        ]
+        .into_iter()
+        .filter_map(|s| {
+            let of_state: Vec<_> = members.iter().filter(|p| p.state == s).collect();
+            of_state
+                .first()
+                .map(|p| format!("{} {}", of_state.len(), state(p)))
+        })
+        .collect();
+        let _ = writeln!(
+            out,
+            "{}",
+            paint("1", format!("{name}: {}", counts.join(", ")))
+        );
         for p in members {
             let shown = match p.state {
                 ProbeState::Resolved => paint("32", format!("{:<16}", state(p))),
@@ -89,13 +109,27 @@ fn as_text(plan: &AttachPlan, color: bool) -> String {
                 ProbeState::Absent => paint("2", format!("{:<16}", state(p))),
                 ProbeState::Unsafe => paint("31", format!("{:<16}", state(p))),
             };
-            let kind = if p.with_return { "enter+return" } else { "enter" };
-            let address = p.address.map_or_else(|| format!("{:>12}", "–"), |a| format!("{:>#12x}", a.0));
-            let reason = p.reason.as_deref().map(|r| format!("  ({r})")).unwrap_or_default();
+            let kind = if p.with_return {
+                "enter+return"
+            } else {
+                "enter"
+            };
+            let address = p
+                .address
+                .map_or_else(|| format!("{:>12}", "–"), |a| format!("{:>#12x}", a.0));
+            let reason = p
+                .reason
+                .as_deref()
+                .map(|r| format!("  ({r})"))
+                .unwrap_or_default();
             let _ = writeln!(out, "  {shown} {address}  {kind:<12}  {}{reason}", p.symbol);
         }
         out.push('\n');
     }
-    let _ = writeln!(out, "{} C++ functions that JavaScript can call are known by name", plan.callbacks.len());
+    let _ = writeln!(
+        out,
+        "{} C++ functions that JavaScript can call are known by name",
+        plan.callbacks.len()
+    );
     out
 }

@@ -18,7 +18,13 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
         Format::Json => json(&profile)?,
         Format::Text => {
             let out = io::stdout();
-            render(&profile, &Style { width: terminal::width(&out), color: terminal::colored(color, &out) })
+            render(
+                &profile,
+                &Style {
+                    width: terminal::width(&out),
+                    color: terminal::colored(color, &out),
+                },
+            )
         }
     };
     terminal::print(&text)?;

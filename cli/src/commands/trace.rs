@@ -43,20 +43,36 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         nodes: args.nodes.clone(),
         ..TraceOptions::new(args.program.clone())
     };
-    let Traced { recording, child, verification } = trace(&options)?;
+    let Traced {
+        recording,
+        child,
+        verification,
+    } = trace(&options)?;
     // Saving and reading the figures out take a core each.
     let (saved, printed) = std::thread::scope(|scope| {
         let saving = scope.spawn(|| target.save(&recording));
         let printed = print(&args, color, &recording);
-        (saving.join().unwrap_or_else(|_| Err(anyhow::anyhow!("saving the recording failed"))), printed)
+        (
+            saving
+                .join()
+                .unwrap_or_else(|_| Err(anyhow::anyhow!("saving the recording failed"))),
+            printed,
+        )
     });
     match &saved {
         Ok(Some(path)) if !args.quiet => eprintln!("recording: {}", path.display()),
         _ => {}
     }
     if let Some(v) = verification {
-        let verdict = if v.entries == v.crossings { "equal" } else { "different: C++ callbacks that C++ calls itself" };
-        eprintln!("verified: {} entries of binding callbacks, {} crossings by call and construction: {verdict}", v.entries, v.crossings);
+        let verdict = if v.entries == v.crossings {
+            "equal"
+        } else {
+            "different: C++ callbacks that C++ calls itself"
+        };
+        eprintln!(
+            "verified: {} entries of binding callbacks, {} crossings by call and construction: {verdict}",
+            v.entries, v.crossings
+        );
     }
     printed?;
     let status = child.wait().context("waiting for the program")?;
@@ -73,7 +89,10 @@ fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()
         Format::Json => terminal::print(&report::json(&profile)?),
         Format::Text => {
             let err = io::stderr();
-            let style = Style { width: terminal::width(&err), color: terminal::colored(color, &err) };
+            let style = Style {
+                width: terminal::width(&err),
+                color: terminal::colored(color, &err),
+            };
             err.lock().write_all(render(&profile, &style).as_bytes())?;
             Ok(())
         }
@@ -83,7 +102,9 @@ fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()
 /// Ends with the program's status. The kernel frees nodeprof's memory and maps; nobody waits for that.
 fn leave(status: ExitStatus) -> anyhow::Result<ExitCode> {
     io::stdout().flush()?;
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(ExitCode::from(code as u8))
 }
 
@@ -98,23 +119,41 @@ impl Target {
     /// Checks before the program runs whether the recording can be written.
     fn new(args: &Trace) -> anyhow::Result<Target> {
         let Some(path) = args.output.clone() else {
-            return Ok(Target { path: default_name(&args.program), given: false, force: false });
+            return Ok(Target {
+                path: default_name(&args.program),
+                given: false,
+                force: false,
+            });
         };
         let shown = path.display();
         if path.exists() && !args.force {
-            anyhow::bail!("{shown} exists already; needed: a new name; to overwrite it, type: --force");
+            anyhow::bail!(
+                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
+            );
         }
         if path.is_dir() {
-            anyhow::bail!("{shown} is a folder; needed: the name of a file; type: -o {}", path.join("trace.nodeprof").display());
+            anyhow::bail!(
+                "{shown} is a folder; needed: the name of a file; type: -o {}",
+                path.join("trace.nodeprof").display()
+            );
         }
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let c = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
         // SAFETY: the path is NUL-terminated.
         if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
             let error = io::Error::last_os_error();
-            anyhow::bail!("{shown} cannot be written ({error}); needed: a folder to write to; type: -o FILE");
+            anyhow::bail!(
+                "{shown} cannot be written ({error}); needed: a folder to write to; type: -o FILE"
+            );
         }
-        Ok(Target { path, given: true, force: args.force })
+        Ok(Target {
+            path,
+            given: true,
+            force: args.force,
+        })
     }
 
     /// Writes the recording. A default name gives way to a file that is there; a failure is an error only
@@ -122,7 +161,12 @@ impl Target {
     fn save(&self, recording: &Recording) -> anyhow::Result<Option<PathBuf>> {
         let mut path = self.path.clone();
         for attempt in 2.. {
-            match recording.save(&path, SaveOptions { overwrite: self.force }) {
+            match recording.save(
+                &path,
+                SaveOptions {
+                    overwrite: self.force,
+                },
+            ) {
                 Ok(()) => {
                     if let Some(user) = Invoker::behind_sudo() {
                         user.own(&path);
@@ -145,27 +189,57 @@ impl Target {
 
 /// `app-20261121-101530.nodeprof` for `node app.js`.
 fn default_name(program: &[std::ffi::OsString]) -> PathBuf {
-    let stem = |word: &OsStr| Path::new(word).file_stem().unwrap_or(word).to_string_lossy().into_owned();
+    let stem = |word: &OsStr| {
+        Path::new(word)
+            .file_stem()
+            .unwrap_or(word)
+            .to_string_lossy()
+            .into_owned()
+    };
     let first = program.first().map(|w| stem(w)).unwrap_or_default();
-    let script = program.get(1..).unwrap_or_default().iter().find(|w| !w.as_encoded_bytes().starts_with(b"-"));
+    let script = program
+        .get(1..)
+        .unwrap_or_default()
+        .iter()
+        .find(|w| !w.as_encoded_bytes().starts_with(b"-"));
     let name = match script {
         Some(script) if first == "node" => stem(script),
         _ => first,
     };
-    let safe: String = name.chars().map(|c| if c.is_alphanumeric() || "._@+".contains(c) { c } else { '-' }).take(60).collect();
+    let safe: String = name
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "._@+".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(60)
+        .collect();
     PathBuf::from(format!("{safe}-{}.nodeprof", local_time()))
 }
 
 /// `YYYYMMDD-HHMMSS`, local.
 fn local_time() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as libc::time_t);
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs() as libc::time_t);
     // SAFETY: live structs; localtime_r writes only to its argument.
     let t = unsafe {
         let mut t: libc::tm = std::mem::zeroed();
         libc::localtime_r(&seconds, &mut t);
         t
     };
-    format!("{:04}{:02}{:02}-{:02}{:02}{:02}", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec)
+    format!(
+        "{:04}{:02}{:02}-{:02}{:02}{:02}",
+        t.tm_year + 1900,
+        t.tm_mon + 1,
+        t.tm_mday,
+        t.tm_hour,
+        t.tm_min,
+        t.tm_sec
+    )
 }
 
 #[cfg(test)]
@@ -174,7 +248,11 @@ mod tests {
 
     #[test]
     fn a_recording_is_named_after_the_script() {
-        let name = |words: &[&str]| default_name(&words.iter().map(Into::into).collect::<Vec<_>>()).display().to_string();
+        let name = |words: &[&str]| {
+            default_name(&words.iter().map(Into::into).collect::<Vec<_>>())
+                .display()
+                .to_string()
+        };
         assert!(name(&["node", "--no-warnings", "/a/b/app.js"]).starts_with("app-2"));
         assert!(name(&["npm", "--version"]).starts_with("npm-2"));
         assert!(name(&["node", "a b\n/c*d.js"]).starts_with("c-d-2"));

@@ -10,9 +10,9 @@ use std::{
 use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::recording::{
-    Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind, CrossingSum, Exec,
-    FileAccess, FileOperation, Lookup, Milestone, NameId, Nanoseconds, Process, ProcessId, Recording, RunId,
-    Serialization, SerializationSum, Span, ThreadId,
+    Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
+    CrossingSum, Exec, FileAccess, FileOperation, Lookup, Milestone, NameId, Nanoseconds, Process,
+    ProcessId, Recording, RunId, Serialization, SerializationSum, Span, ThreadId,
 };
 
 /// A node binary whose probes are attached.
@@ -82,8 +82,18 @@ impl Assembler {
     /// For a run whose first process is `root` and that starts in `directory`.
     pub fn new(recording: Recording, run: RunId, root: u32, directory: &Path) -> Assembler {
         let mut this = Assembler {
-            names: recording.names.iter().enumerate().map(|(i, n)| (n.clone(), NameId(i as u32))).collect(),
-            callbacks: recording.callbacks.iter().enumerate().map(|(i, c)| (c.clone(), CallbackId(i as u32))).collect(),
+            names: recording
+                .names
+                .iter()
+                .enumerate()
+                .map(|(i, n)| (n.clone(), NameId(i as u32)))
+                .collect(),
+            callbacks: recording
+                .callbacks
+                .iter()
+                .enumerate()
+                .map(|(i, c)| (c.clone(), CallbackId(i as u32)))
+                .collect(),
             recording,
             run,
             root,
@@ -100,7 +110,8 @@ impl Assembler {
             last: 0,
         };
         let process = this.process(root, 0);
-        this.directories.insert(process, directory.as_os_str().as_bytes().to_vec());
+        this.directories
+            .insert(process, directory.as_os_str().as_bytes().to_vec());
         this
     }
 
@@ -118,7 +129,13 @@ impl Assembler {
             self.recording.binaries.push(binary);
             self.recording.binaries.len() - 1
         });
-        self.images.insert(index, Image { plan, binary: BinaryId(binary as u32) });
+        self.images.insert(
+            index,
+            Image {
+                plan,
+                binary: BinaryId(binary as u32),
+            },
+        );
     }
 
     /// Whether the binary behind an index is registered.
@@ -143,7 +160,9 @@ impl Assembler {
     /// Notes that a process's record has a hole.
     pub fn incomplete(&mut self, pid: u32, reason: String) {
         let process = self.process(pid, 0);
-        self.recording.processes[process.0 as usize].incomplete.get_or_insert(reason);
+        self.recording.processes[process.0 as usize]
+            .incomplete
+            .get_or_insert(reason);
         self.lose("beginnings_missed", 1);
     }
 
@@ -178,7 +197,12 @@ impl Assembler {
             return id;
         }
         let id = ProcessId(self.recording.processes.len() as u32);
-        self.recording.processes.push(Process { run: self.run, pid, forked: Nanoseconds(at), ..Process::default() });
+        self.recording.processes.push(Process {
+            run: self.run,
+            pid,
+            forked: Nanoseconds(at),
+            ..Process::default()
+        });
         self.processes.insert(pid, id);
         id
     }
@@ -226,7 +250,11 @@ impl Assembler {
     fn parent(&mut self, pid: u32, callee: Option<Callee>) -> Option<CallbackId> {
         let callee = callee?;
         // The pseudo-callback of C++ → JavaScript has the index 0 of no plan's callbacks in this position.
-        let kind = if callee == Callee::Index(0) { CrossingKind::ToJs } else { CrossingKind::Slow };
+        let kind = if callee == Callee::Index(0) {
+            CrossingKind::ToJs
+        } else {
+            CrossingKind::Slow
+        };
         Some(self.callback(pid, kind, Some(callee)))
     }
 
@@ -256,7 +284,15 @@ impl Assembler {
 
     fn add(&mut self, record: Record) {
         match record {
-            Record::Call { header, kind, duration, inner, callee, parent, unfinished } => {
+            Record::Call {
+                header,
+                kind,
+                duration,
+                inner,
+                callee,
+                parent,
+                unfinished,
+            } => {
                 let (process, thread, start) = self.at(header);
                 let kind = crossing_kind(kind);
                 let callback = self.callback(header.pid, kind, callee);
@@ -273,7 +309,15 @@ impl Assembler {
                     unfinished,
                 });
             }
-            Record::Serialization { header, origin, duration, inner, bytes, parent, nested } => {
+            Record::Serialization {
+                header,
+                origin,
+                duration,
+                inner,
+                bytes,
+                parent,
+                nested,
+            } => {
                 let (process, thread, start) = self.at(header);
                 let function = self.function(origin);
                 let callback = self.parent(header.pid, parent);
@@ -289,31 +333,66 @@ impl Assembler {
                     nested,
                 });
             }
-            Record::Milestone { header, origin, number, timestamp } => {
+            Record::Milestone {
+                header,
+                origin,
+                number,
+                timestamp,
+            } => {
                 let (process, thread, _) = self.at(header);
                 let plan = self.images.get(&origin.binary).map(|i| &i.plan);
-                let name = plan.and_then(|p| p.milestones.iter().find(|m| m.0 == number)).map(|m| snake_case(&m.1));
+                let name = plan
+                    .and_then(|p| p.milestones.iter().find(|m| m.0 == number))
+                    .map(|m| snake_case(&m.1));
                 let name = name.unwrap_or_else(|| format!("milestone_{number}"));
                 if header.pid == header.tid {
-                    self.notices.push(Notice::Milestone { pid: header.pid, name: name.clone(), at: timestamp });
+                    self.notices.push(Notice::Milestone {
+                        pid: header.pid,
+                        name: name.clone(),
+                        at: timestamp,
+                    });
                 }
-                self.recording.milestones.push(Milestone { process, thread, name, at: Nanoseconds(timestamp) });
+                self.recording.milestones.push(Milestone {
+                    process,
+                    thread,
+                    name,
+                    at: Nanoseconds(timestamp),
+                });
             }
-            Record::Span { header, origin, duration } => {
+            Record::Span {
+                header,
+                origin,
+                duration,
+            } => {
                 let (process, thread, start) = self.at(header);
                 let name = match self.role(origin) {
                     Some(Role::Span { name }) => name.clone(),
                     _ => "(unknown)".into(),
                 };
                 let name = self.name(name.as_bytes());
-                self.recording.spans.push(Span { process, thread, name, start, duration: duration.map(Nanoseconds) });
+                self.recording.spans.push(Span {
+                    process,
+                    thread,
+                    name,
+                    start,
+                    duration: duration.map(Nanoseconds),
+                });
             }
             Record::Lookup { header, path, .. } => {
                 let (process, thread, at) = self.at(header);
                 let path = self.text_or_unreadable(path);
-                self.recording.lookups.push(Lookup { process, thread, at, path });
+                self.recording.lookups.push(Lookup {
+                    process,
+                    thread,
+                    at,
+                    path,
+                });
             }
-            Record::CompileEnter { header, origin, path } => {
+            Record::CompileEnter {
+                header,
+                origin,
+                path,
+            } => {
                 let _ = self.at(header);
                 let (unit, returns) = self.compile_probe(origin);
                 let mut path = path.unwrap_or_else(|| b"(unnamed)".to_vec());
@@ -321,25 +400,48 @@ impl Assembler {
                     path.splice(..0, *b"node:");
                 }
                 let path = self.name(&path);
-                self.compiling.insert((header.tid, header.time), (path, origin, header.pid));
+                self.compiling
+                    .insert((header.tid, header.time), (path, origin, header.pid));
                 if !returns {
                     self.end_compilation(header, None, 0, false);
                 }
             }
-            Record::Compile { header, duration, inner, cached, .. } => self.end_compilation(header, duration, inner, cached),
-            Record::File { header, syscall, duration, result, descriptor, path } => {
+            Record::Compile {
+                header,
+                duration,
+                inner,
+                cached,
+                ..
+            } => self.end_compilation(header, duration, inner, cached),
+            Record::File {
+                header,
+                syscall,
+                duration,
+                result,
+                descriptor,
+                path,
+            } => {
                 self.file(header, syscall, duration, result, descriptor, path);
             }
-            Record::Fork { header, child_pid, child_tid: _ } if child_pid != header.pid => {
+            Record::Fork {
+                header,
+                child_pid,
+                child_tid: _,
+            } if child_pid != header.pid => {
                 let (parent, _, at) = self.at(header);
                 // A pid that comes again is a new process.
                 self.processes.remove(&child_pid);
                 self.image_of.remove(&child_pid);
                 let child = self.process(child_pid, at.0);
                 self.recording.processes[child.0 as usize].parent = Some(parent);
-                let inherited: Vec<_> =
-                    self.descriptors.iter().filter(|(k, _)| k.0 == parent).map(|(k, v)| (k.1, *v)).collect();
-                self.descriptors.extend(inherited.into_iter().map(|(fd, path)| ((child, fd), path)));
+                let inherited: Vec<_> = self
+                    .descriptors
+                    .iter()
+                    .filter(|(k, _)| k.0 == parent)
+                    .map(|(k, v)| (k.1, *v))
+                    .collect();
+                self.descriptors
+                    .extend(inherited.into_iter().map(|(fd, path)| ((child, fd), path)));
                 if let Some(directory) = self.directories.get(&parent).cloned() {
                     self.directories.insert(child, directory);
                 }
@@ -347,7 +449,12 @@ impl Assembler {
             Record::Fork { header, .. } => {
                 let _ = self.at(header);
             }
-            Record::Exec { header, path, mut arguments, truncated } => {
+            Record::Exec {
+                header,
+                path,
+                mut arguments,
+                truncated,
+            } => {
                 let (process, _, at) = self.at(header);
                 if truncated {
                     arguments.push("…".into());
@@ -361,7 +468,11 @@ impl Assembler {
                 if entry.forked.0 == 0 {
                     entry.forked = at;
                 }
-                entry.execs.push(Exec { at, path: absolute, arguments });
+                entry.execs.push(Exec {
+                    at,
+                    path: absolute,
+                    arguments,
+                });
             }
             Record::Exit { header, exit } => {
                 let (process, _, at) = self.at(header);
@@ -390,7 +501,11 @@ impl Assembler {
 
     fn at(&mut self, header: Header) -> (ProcessId, ThreadId, Nanoseconds) {
         self.last = self.last.max(header.time);
-        (self.process(header.pid, header.time), ThreadId(header.tid), Nanoseconds(header.time))
+        (
+            self.process(header.pid, header.time),
+            ThreadId(header.tid),
+            Nanoseconds(header.time),
+        )
     }
 
     fn function(&mut self, origin: Origin) -> NameId {
@@ -412,17 +527,35 @@ impl Assembler {
     }
 
     fn compile_probe(&self, origin: Origin) -> (CompilationUnit, bool) {
-        let probe = self.images.get(&origin.binary).and_then(|i| i.plan.probes.get(origin.probe as usize));
+        let probe = self
+            .images
+            .get(&origin.binary)
+            .and_then(|i| i.plan.probes.get(origin.probe as usize));
         let unit = match probe.map(|p| &p.role) {
-            Some(Role::Compile { unit: CompileUnit::Builtin, .. }) => CompilationUnit::Builtin,
-            Some(Role::Compile { unit: CompileUnit::Function, .. }) => CompilationUnit::Function,
-            Some(Role::Compile { unit: CompileUnit::Module, .. }) => CompilationUnit::Module,
+            Some(Role::Compile {
+                unit: CompileUnit::Builtin,
+                ..
+            }) => CompilationUnit::Builtin,
+            Some(Role::Compile {
+                unit: CompileUnit::Function,
+                ..
+            }) => CompilationUnit::Function,
+            Some(Role::Compile {
+                unit: CompileUnit::Module,
+                ..
+            }) => CompilationUnit::Module,
             _ => CompilationUnit::Script,
         };
         (unit, probe.is_some_and(|p| p.with_return))
     }
 
-    fn end_compilation(&mut self, header: Header, duration: Option<u64>, inner: u64, mut cached: bool) {
+    fn end_compilation(
+        &mut self,
+        header: Header,
+        duration: Option<u64>,
+        inner: u64,
+        mut cached: bool,
+    ) {
         let (process, thread, start) = self.at(header);
         let Some((path, origin, _)) = self.compiling.remove(&(header.tid, header.time)) else {
             self.lose("compilations_unmatched", 1);
@@ -452,7 +585,15 @@ impl Assembler {
         });
     }
 
-    fn file(&mut self, header: Header, syscall: u32, duration: u64, result: i64, descriptor: i32, path: Option<Vec<u8>>) {
+    fn file(
+        &mut self,
+        header: Header,
+        syscall: u32,
+        duration: u64,
+        result: i64,
+        descriptor: i32,
+        path: Option<Vec<u8>>,
+    ) {
         let (process, thread, start) = self.at(header);
         let path = match path.filter(|p| !p.is_empty()) {
             Some(path) => {
@@ -508,9 +649,14 @@ impl Assembler {
         }
         let base = match directory {
             CURRENT_DIRECTORY => self.directories.get(&process).map(Vec::as_slice),
-            fd => self.descriptors.get(&(process, fd)).map(|&n| self.recording.name(n)),
+            fd => self
+                .descriptors
+                .get(&(process, fd))
+                .map(|&n| self.recording.name(n)),
         };
-        let Some(base) = base else { return path.to_vec() };
+        let Some(base) = base else {
+            return path.to_vec();
+        };
         let mut whole = base.to_vec();
         let mut rest = path;
         while let Some(tail) = rest.strip_prefix(b"./") {
@@ -566,7 +712,17 @@ impl Assembler {
         let open: Vec<_> = self.compiling.keys().copied().collect();
         for (tid, time) in open {
             let pid = self.compiling.get(&(tid, time)).map_or(self.root, |c| c.2);
-            self.end_compilation(Header { pid, tid, phase: 0, time }, None, 0, false);
+            self.end_compilation(
+                Header {
+                    pid,
+                    tid,
+                    phase: 0,
+                    time,
+                },
+                None,
+                0,
+                false,
+            );
         }
     }
 }
@@ -576,12 +732,22 @@ fn outside(pid: u32, address: u64) -> (String, String) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     for line in maps.lines() {
         let mut fields = line.split_whitespace();
-        let Some((range, file)) = fields.next().zip(fields.nth(4)) else { continue };
-        let Some((start, end)) = range.split_once('-') else { continue };
-        let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16)) else { continue };
+        let Some((range, file)) = fields.next().zip(fields.nth(4)) else {
+            continue;
+        };
+        let Some((start, end)) = range.split_once('-') else {
+            continue;
+        };
+        let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+        else {
+            continue;
+        };
         if (start..end).contains(&address) {
             let name = file.rsplit('/').next().unwrap_or(file);
-            return (format!("(add-on) {name}"), format!("{:#x}", address - start));
+            return (
+                format!("(add-on) {name}"),
+                format!("{:#x}", address - start),
+            );
         }
     }
     ("(unknown)".into(), format!("{address:#x}"))
@@ -629,10 +795,21 @@ mod tests {
 
     #[test]
     fn user_and_system_time_add_up_to_the_exact_run_time() {
-        let (user, system) = split_runtime(Cpu { user: 3, system: 1, runtime: 1001 });
+        let (user, system) = split_runtime(Cpu {
+            user: 3,
+            system: 1,
+            runtime: 1001,
+        });
         assert_eq!(user + system, 1001);
         assert_eq!(system, 250);
-        assert_eq!(split_runtime(Cpu { user: 0, system: 0, runtime: 7 }), (7, 0));
+        assert_eq!(
+            split_runtime(Cpu {
+                user: 0,
+                system: 0,
+                runtime: 7
+            }),
+            (7, 0)
+        );
     }
 
     #[test]

@@ -20,6 +20,11 @@ unsafe extern "C" {
     fn nodeprof_calibration_exit();
 }
 
+/// An address of this program that only a calibration executes.
+pub fn idle_address() -> u64 {
+    nodeprof_calibration_enter as *const () as u64
+}
+
 /// Calls in one round. At some 0.5 µs a hit a round takes about 2 ms.
 const CALLS: u32 = 2_000;
 /// Rounds; the median counts.
@@ -29,7 +34,10 @@ const ROUNDS: usize = 7;
 pub fn ns_per_hit(cache: Option<&Path>, programs: &Programs) -> Option<f64> {
     let kernel = fs::read_to_string("/proc/version").ok()?;
     let file = cache.map(|c| c.join("ns-per-hit"));
-    if let Some(known) = file.as_ref().and_then(|f| read(&fs::read_to_string(f).ok()?, &kernel)) {
+    if let Some(known) = file
+        .as_ref()
+        .and_then(|f| read(&fs::read_to_string(f).ok()?, &kernel))
+    {
         return Some(known);
     }
     let measured = measure(programs)?;
@@ -48,7 +56,10 @@ fn read(text: &str, kernel: &str) -> Option<f64> {
 
 fn measure(programs: &Programs) -> Option<f64> {
     let bare = median_round();
-    let sites = [nodeprof_calibration_enter as *const () as u64, nodeprof_calibration_exit as *const () as u64];
+    let sites = [
+        nodeprof_calibration_enter as *const () as u64,
+        nodeprof_calibration_exit as *const () as u64,
+    ];
     let probe = SelfProbe::attach(programs, sites).ok()?;
     let probed = median_round();
     drop(probe);

@@ -25,7 +25,9 @@ pub enum CommandError {
         name: String,
     },
     /// Exit status 126.
-    #[error("{path}: cannot be executed ({reason}); needed: an executable file; for a script without the executable bit type: node {path}")]
+    #[error(
+        "{path}: cannot be executed ({reason}); needed: an executable file; for a script without the executable bit type: node {path}"
+    )]
     NotExecutable {
         /// What was found.
         path: String,
@@ -35,7 +37,11 @@ pub enum CommandError {
 }
 
 fn place(name: &str) -> &'static str {
-    if name.contains('/') { "the file system" } else { "PATH" }
+    if name.contains('/') {
+        "the file system"
+    } else {
+        "PATH"
+    }
 }
 
 /// Finds a program as `execvp` does.
@@ -52,8 +58,12 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
         env::split_paths(&path).map(|dir| dir.join(name)).collect()
     };
     for candidate in candidates {
-        let Ok(meta) = fs::metadata(&candidate) else { continue };
-        let Ok(c) = CString::new(candidate.as_os_str().as_bytes()) else { continue };
+        let Ok(meta) = fs::metadata(&candidate) else {
+            continue;
+        };
+        let Ok(c) = CString::new(candidate.as_os_str().as_bytes()) else {
+            continue;
+        };
         // SAFETY: the path is NUL-terminated.
         let executable = unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0;
         if meta.is_file() && executable {
@@ -64,7 +74,12 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
     match denied {
         Some((path, is_dir)) => Err(CommandError::NotExecutable {
             path: path.to_string_lossy().into_owned(),
-            reason: if is_dir { "it is a directory" } else { "permission denied" }.into(),
+            reason: if is_dir {
+                "it is a directory"
+            } else {
+                "permission denied"
+            }
+            .into(),
         }),
         None => Err(CommandError::NotFound { name: shown() }),
     }
@@ -76,13 +91,17 @@ pub fn guess_node(program: &Path) -> Option<PathBuf> {
     // Linux itself follows at most four interpreters (BINPRM_MAX_RECURSION).
     for _ in 0..4 {
         let mut head = [0u8; 256];
-        let count = fs::File::open(&current).and_then(|mut f| f.read(&mut head)).ok()?;
+        let count = fs::File::open(&current)
+            .and_then(|mut f| f.read(&mut head))
+            .ok()?;
         let head = &head[..count];
         if !head.starts_with(b"#!") {
             return is_node_binary(&current).then_some(current);
         }
         let line = head[2..].split(|&b| b == b'\n').next()?;
-        let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty());
+        let mut words = line
+            .split(|b| b.is_ascii_whitespace())
+            .filter(|w| !w.is_empty());
         let interpreter = words.next()?;
         current = if interpreter.ends_with(b"/env") {
             let name = words.find(|w| !w.starts_with(b"-") && !w.contains(&b'='))?;
@@ -110,17 +129,33 @@ pub fn candidates(guess: Option<&Path>, arguments: &[OsString]) -> Vec<PathBuf> 
         add(dir.join("node"));
         add(dir.join("nodejs"));
     }
-    arguments.iter().filter(|a| a.as_bytes().contains(&b'/')).for_each(|a| add(PathBuf::from(a)));
+    arguments
+        .iter()
+        .filter(|a| a.as_bytes().contains(&b'/'))
+        .for_each(|a| add(PathBuf::from(a)));
     if let Some(guess) = guess.and_then(|g| fs::canonicalize(g).ok()) {
         // …/<version>/bin/node and …/<version>/installation/bin/node
         for up in [2, 3] {
-            let Some(versions) = guess.ancestors().nth(up + 1) else { continue };
-            let Some(tail) = guess.ancestors().nth(up).and_then(|v| guess.strip_prefix(v).ok()) else { continue };
+            let Some(versions) = guess.ancestors().nth(up + 1) else {
+                continue;
+            };
+            let Some(tail) = guess
+                .ancestors()
+                .nth(up)
+                .and_then(|v| guess.strip_prefix(v).ok())
+            else {
+                continue;
+            };
             // The root of the file system is no folder of versions.
             if versions.parent().is_none() || tail.components().count() < 2 {
                 continue;
             }
-            for entry in fs::read_dir(versions).into_iter().flatten().flatten().take(64) {
+            for entry in fs::read_dir(versions)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .take(64)
+            {
                 add(entry.path().join(tail));
             }
         }
@@ -156,9 +191,20 @@ impl Invoker {
         // SAFETY: the name is NUL-terminated; the result is copied before any other call.
         let home = unsafe {
             let entry = libc::getpwnam(name.as_ptr());
-            (!entry.is_null()).then(|| OsString::from_vec(std::ffi::CStr::from_ptr((*entry).pw_dir).to_bytes().to_vec()))
+            (!entry.is_null()).then(|| {
+                OsString::from_vec(
+                    std::ffi::CStr::from_ptr((*entry).pw_dir)
+                        .to_bytes()
+                        .to_vec(),
+                )
+            })
         };
-        Some(Invoker { uid, gid, name, home })
+        Some(Invoker {
+            uid,
+            gid,
+            name,
+            home,
+        })
     }
 
     /// Gives a file to the user.
@@ -181,13 +227,22 @@ pub struct HeldChild {
 ///
 /// # Errors
 /// If pipe or process cannot be made.
-pub fn fork_held(program: &Path, arguments: &[OsString], invoker: Option<&Invoker>, mask: &libc::sigset_t) -> io::Result<HeldChild> {
+pub fn fork_held(
+    program: &Path,
+    arguments: &[OsString],
+    invoker: Option<&Invoker>,
+    mask: &libc::sigset_t,
+) -> io::Result<HeldChild> {
     let path = CString::new(program.as_os_str().as_bytes())?;
-    let argv: Vec<CString> = arguments.iter().map(|a| CString::new(a.as_bytes())).collect::<Result<_, _>>()?;
+    let argv: Vec<CString> = arguments
+        .iter()
+        .map(|a| CString::new(a.as_bytes()))
+        .collect::<Result<_, _>>()?;
     let mut argv_pointers: Vec<*const libc::c_char> = argv.iter().map(|a| a.as_ptr()).collect();
     argv_pointers.push(std::ptr::null());
     let environment = environment(invoker)?;
-    let mut environment_pointers: Vec<*const libc::c_char> = environment.iter().map(|e| e.as_ptr()).collect();
+    let mut environment_pointers: Vec<*const libc::c_char> =
+        environment.iter().map(|e| e.as_ptr()).collect();
     environment_pointers.push(std::ptr::null());
     let (go_read, go) = pipe()?;
     let (failed, failed_write) = pipe()?;
@@ -212,23 +267,38 @@ pub fn fork_held(program: &Path, arguments: &[OsString], invoker: Option<&Invoke
                 }
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
                 libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
-                libc::execve(path.as_ptr(), argv_pointers.as_ptr(), environment_pointers.as_ptr());
+                libc::execve(
+                    path.as_ptr(),
+                    argv_pointers.as_ptr(),
+                    environment_pointers.as_ptr(),
+                );
                 if io::Error::last_os_error().raw_os_error() == Some(libc::ENOEXEC) {
                     // A script without a `#!` line: as execvp does.
                     let mut shell = vec![c"/bin/sh".as_ptr(), path.as_ptr()];
                     shell.extend_from_slice(argv_pointers.get(1..).unwrap_or_default());
-                    libc::execve(c"/bin/sh".as_ptr(), shell.as_ptr(), environment_pointers.as_ptr());
+                    libc::execve(
+                        c"/bin/sh".as_ptr(),
+                        shell.as_ptr(),
+                        environment_pointers.as_ptr(),
+                    );
                 }
                 report_failure(&failed_write);
             }
         }
-        pid => Ok(HeldChild { pid: pid as u32, go, failed }),
+        pid => Ok(HeldChild {
+            pid: pid as u32,
+            go,
+            failed,
+        }),
     }
 }
 
 /// Tells the parent why exec failed, and leaves.
 fn report_failure(to: &OwnedFd) -> ! {
-    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
+    let errno = io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EINVAL)
+        .to_ne_bytes();
     // SAFETY: four bytes; then the process ends.
     unsafe {
         libc::write(to.as_raw_fd(), errno.as_ptr().cast(), errno.len());
@@ -248,7 +318,11 @@ impl HeldChild {
         // The write end closes on exec: then nothing comes.
         // SAFETY: four bytes into a live buffer.
         let got = unsafe { libc::read(self.failed.as_raw_fd(), errno.as_mut_ptr().cast(), 4) };
-        if got == 4 { Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))) } else { Ok(()) }
+        if got == 4 {
+            Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+        } else {
+            Ok(())
+        }
     }
 }
 

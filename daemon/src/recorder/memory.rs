@@ -11,7 +11,12 @@ pub fn unique_set_size(pid: u32) -> Option<u64> {
 fn private_bytes(rollup: &str) -> Option<u64> {
     let mut sum = None;
     for line in rollup.lines() {
-        let Some(rest) = line.strip_prefix("Private_Clean:").or_else(|| line.strip_prefix("Private_Dirty:")) else { continue };
+        let Some(rest) = line
+            .strip_prefix("Private_Clean:")
+            .or_else(|| line.strip_prefix("Private_Dirty:"))
+        else {
+            continue;
+        };
         let kilobytes: u64 = rest.split_whitespace().next()?.parse().ok()?;
         sum = Some(sum.unwrap_or(0) + kilobytes * 1024);
     }

@@ -27,11 +27,14 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, Sum, SumFamily,
+    Counters, LoadError, Options, Programs, Sum, SumFamily, Warmth,
     hold::{Event, Holder, HolderOptions},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, ProbeState, Role};
-use nodeprof_profile::recording::{CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId};
+use nodeprof_profile::recording::{
+    CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run,
+    RunId,
+};
 
 pub use assemble::{Assembler, Notice};
 pub use command::{CommandError, Invoker, find_program, guess_node};
@@ -81,7 +84,15 @@ pub struct TraceOptions {
 }
 
 /// All families, in the order of the report.
-pub const FAMILIES: [&str; 7] = ["phases", "crossings", "package-json", "files", "serialization", "compile", "processes"];
+pub const FAMILIES: [&str; 7] = [
+    "phases",
+    "crossings",
+    "package-json",
+    "files",
+    "serialization",
+    "compile",
+    "processes",
+];
 
 impl TraceOptions {
     /// Everything, until the program ends.
@@ -109,7 +120,11 @@ impl TraceOptions {
             ("serialization", Family::Serialization),
             ("compile", Family::Compile),
         ];
-        let mut wanted: Vec<Family> = all.iter().filter(|(name, _)| self.wants(name)).map(|f| f.1).collect();
+        let mut wanted: Vec<Family> = all
+            .iter()
+            .filter(|(name, _)| self.wants(name))
+            .map(|f| f.1)
+            .collect();
         if self.verify {
             wanted.push(Family::Verify);
         }
@@ -185,7 +200,10 @@ impl Child {
             if let Some(status) = self.status {
                 return Ok(status);
             }
-            wait_readable(&[self.descriptor.as_raw_fd(), self.signals.0.as_raw_fd()], None)?;
+            wait_readable(
+                &[self.descriptor.as_raw_fd(), self.signals.0.as_raw_fd()],
+                None,
+            )?;
             self.signals.pass_on(self.pid);
             self.reap()?;
         }
@@ -208,8 +226,15 @@ impl Child {
 /// Signals that are taken as events instead of ending nodeprof.
 struct Signals(OwnedFd);
 
-const SIGNALS: [i32; 7] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+const SIGNALS: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+];
 
 impl Signals {
     /// Blocks them and returns the old mask, for the child.
@@ -241,12 +266,21 @@ impl Signals {
             // SAFETY: a struct of integers.
             let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
             // SAFETY: room for one struct.
-            let got = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info)) };
+            let got = unsafe {
+                libc::read(
+                    self.0.as_raw_fd(),
+                    (&raw mut info).cast(),
+                    size_of_val(&info),
+                )
+            };
             if got < 0 || got as usize != size_of_val(&info) {
                 return asked_to_end;
             }
             let signal = info.ssi_signo as i32;
-            asked_to_end |= matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT);
+            asked_to_end |= matches!(
+                signal,
+                libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
+            );
             if info.ssi_code <= 0 && info.ssi_pid != pid {
                 // SAFETY: our own child, not yet reaped.
                 unsafe { libc::kill(pid as i32, signal) };
@@ -257,18 +291,31 @@ impl Signals {
 
 /// Waits until a descriptor is readable or the time is over.
 fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
-    let mut fds: Vec<libc::pollfd> =
-        descriptors.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let mut fds: Vec<libc::pollfd> = descriptors
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
     let timeout = timeout.map_or(-1, |t| t.as_millis().min(i32::MAX as u128) as i32);
     // SAFETY: as many pollfds as given.
     let outcome = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
     let error = io::Error::last_os_error();
-    if outcome < 0 && error.kind() != io::ErrorKind::Interrupted { Err(error) } else { Ok(()) }
+    if outcome < 0 && error.kind() != io::ErrorKind::Interrupted {
+        Err(error)
+    } else {
+        Ok(())
+    }
 }
 
 /// CLOCK_MONOTONIC, ns: the clock of `bpf_ktime_get_ns`.
 fn now() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: a live struct.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -291,11 +338,21 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         .map_err(system("starting a process"))?;
     let pid = held.pid;
     let descriptor = pidfd(pid).map_err(system("opening the new process"))?;
-    let mut child = Child { pid, descriptor, status: None, signals };
+    let mut child = Child {
+        pid,
+        descriptor,
+        status: None,
+        signals,
+    };
 
+    let warmth = Warmth::start(calibrate::idle_address());
     let count = options.mode == Mode::Count;
     let load = Options {
-        event_limit: if count { 0 } else { Options::default().event_limit },
+        event_limit: if count {
+            0
+        } else {
+            Options::default().event_limit
+        },
         files: options.wants("files") || options.wants("package-json"),
         ..Options::default()
     };
@@ -313,8 +370,12 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     let programs = Programs::load(&load)?;
     // Joined before the fork of the holder: it must not be forked while another thread allocates.
     let guessed_plan = guessed_plan.and_then(|t| t.join().ok());
-    programs.follow(pid).map_err(system("following the new process"))?;
+    programs
+        .follow(pid)
+        .map_err(system("following the new process"))?;
 
+    // The holder inherits a copy of the registration and closes it last; ours goes at once.
+    let registration = warmth.stop();
     let for_holder = guess.clone().zip(guessed_plan.clone().and_then(Result::ok));
     let holder_cache = cache.clone();
     let plans = move |path: &Path| match &for_holder {
@@ -323,13 +384,26 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     };
     let holder = Holder::start(
         &programs,
-        HolderOptions { families: options.probe_families(), plans: Box::new(plans), candidates },
+        HolderOptions {
+            families: options.probe_families(),
+            plans: Box::new(plans),
+            candidates,
+        },
     )
     .map_err(system("starting the holder process"))?;
+    drop(registration);
     programs.attach_tree(load.files)?;
 
     let mut session = Session {
-        assembler: Assembler::new(Recording { runs: vec![Run::default()], ..Recording::default() }, RunId(0), pid, &directory),
+        assembler: Assembler::new(
+            Recording {
+                runs: vec![Run::default()],
+                ..Recording::default()
+            },
+            RunId(0),
+            pid,
+            &directory,
+        ),
         cache,
         count,
         families_failed: None,
@@ -340,7 +414,9 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         executed: None,
     };
     if let Some(path) = &guess {
-        holder.attach(pid, path).map_err(system("asking the holder process"))?;
+        holder
+            .attach(pid, path)
+            .map_err(system("asking the holder process"))?;
         // The answer comes when all probes exist: only then may the program start.
         while session.attach_ns == 0 && session.families_failed.is_none() {
             match holder.next(Duration::from_secs(10)) {
@@ -351,11 +427,18 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
             }
         }
     }
-    let started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let started_unix_ns = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos() as u64;
     let setup_ns = begun.elapsed().as_nanos() as u64;
     if let Err(error) = held.go() {
         let path = program.to_string_lossy().into_owned();
-        return Err(CommandError::NotExecutable { path, reason: error.to_string() }.into());
+        return Err(CommandError::NotExecutable {
+            path,
+            reason: error.to_string(),
+        }
+        .into());
     }
 
     let ended_by = session.record(options, &programs, &holder, &mut child)?;
@@ -368,10 +451,21 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     session.assembler.finish();
     let verification = options.verify.then(|| session.verify(&sums));
     let ns_per_hit = calibrate::ns_per_hit(session.cache.as_deref(), &programs).unwrap_or(0.0);
-    let run = session.run(options, &directory, started_unix_ns, ended, ended_by, child.status);
+    let run = session.run(
+        options,
+        &directory,
+        started_unix_ns,
+        ended,
+        ended_by,
+        child.status,
+    );
     let families = session.families(options, guess.as_deref(), guessed_plan.as_ref());
     let recording = session.close(run, families, &counters, options, (setup_ns, ns_per_hit));
-    Ok(Traced { recording, child, verification })
+    Ok(Traced {
+        recording,
+        child,
+        verification,
+    })
 }
 
 /// A plan by path; in count mode without the return probes that only tell times.
@@ -389,10 +483,15 @@ fn load_plan(path: &Path, cache: Option<&Path>, count: bool) -> Result<AttachPla
 
 /// Node binaries that earlier traces met, by the list in the cache folder.
 fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
-    let Some(list) = cache.map(|c| c.join(KNOWN_NODES)) else { return Vec::new() };
+    let Some(list) = cache.map(|c| c.join(KNOWN_NODES)) else {
+        return Vec::new();
+    };
     let lines = fs::read(list).unwrap_or_default();
     let paths = lines.split(|&b| b == 0).filter(|l| !l.is_empty());
-    paths.map(|l| PathBuf::from(std::ffi::OsStr::from_bytes(l))).filter(|p| p.exists()).collect()
+    paths
+        .map(|l| PathBuf::from(std::ffi::OsStr::from_bytes(l)))
+        .filter(|p| p.exists())
+        .collect()
 }
 
 /// File in the cache folder: NUL-separated paths of node binaries.
@@ -405,7 +504,10 @@ fn remember_node(cache: Option<&Path>, path: &Path) {
     }
     let mut line = path.as_os_str().as_bytes().to_vec();
     line.push(0);
-    let file = fs::OpenOptions::new().append(true).create(true).open(cache.join(KNOWN_NODES));
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(cache.join(KNOWN_NODES));
     let _ = file.and_then(|mut f| io::Write::write_all(&mut f, &line));
 }
 
@@ -438,7 +540,13 @@ impl Session {
     fn on_holder(&mut self, event: Event, holder: &Holder) {
         match event {
             Event::Holding(outcome) => self.held = Some(outcome),
-            Event::Attached { pid, binary, took, path, .. } => {
+            Event::Attached {
+                pid,
+                binary,
+                took,
+                path,
+                ..
+            } => {
                 if !self.assembler.has_image(binary)
                     && let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count)
                 {
@@ -453,13 +561,20 @@ impl Session {
                 if pid == self.root && self.executed.is_none() {
                     self.families_failed = Some(reason.clone());
                 }
-                self.assembler.incomplete(pid, format!("{}: {reason}", path.display()));
+                self.assembler
+                    .incomplete(pid, format!("{}: {reason}", path.display()));
             }
         }
     }
 
     /// Reads records until the trace ends; returns why it did.
-    fn record(&mut self, options: &TraceOptions, programs: &Programs, holder: &Holder, child: &mut Child) -> Result<&'static str, TraceError> {
+    fn record(
+        &mut self,
+        options: &TraceOptions,
+        programs: &Programs,
+        holder: &Holder,
+        child: &mut Child,
+    ) -> Result<&'static str, TraceError> {
         // The reader borrows the assembler for as long as it lives, and so does everything between two reads.
         let buffer = std::cell::RefCell::new(Vec::<u8>::new());
         let reader = programs
@@ -471,10 +586,15 @@ impl Session {
             .map_err(system("mapping the ring buffer"))?;
         let mut ended = None;
         loop {
-            let descriptors =
-                [programs.ring().as_fd().as_raw_fd(), child.descriptor.as_raw_fd(), holder.descriptor(), child.signals.0.as_raw_fd()];
+            let descriptors = [
+                programs.ring().as_fd().as_raw_fd(),
+                child.descriptor.as_raw_fd(),
+                holder.descriptor(),
+                child.signals.0.as_raw_fd(),
+            ];
             if ended.is_none() {
-                wait_readable(&descriptors, Some(Duration::from_millis(20))).map_err(system("waiting for records"))?;
+                wait_readable(&descriptors, Some(Duration::from_millis(20)))
+                    .map_err(system("waiting for records"))?;
             }
             // Before the records: a process's binary is announced before its first record can be.
             while let Some(event) = holder.next(Duration::ZERO) {
@@ -484,7 +604,8 @@ impl Session {
             let mut taken = std::mem::take(&mut *buffer.borrow_mut());
             let mut rest = taken.as_slice();
             while let Some((length, tail)) = rest.split_first_chunk::<4>() {
-                let (record, tail) = tail.split_at((u32::from_ne_bytes(*length) as usize).min(tail.len()));
+                let (record, tail) =
+                    tail.split_at((u32::from_ne_bytes(*length) as usize).min(tail.len()));
                 self.assembler.take(record);
                 rest = tail;
             }
@@ -503,11 +624,14 @@ impl Session {
                 Until::LoopStart => self.loop_started.map(|_| "loop-start"),
                 Until::Idle => self
                     .loop_started
-                    .filter(|_| clock.saturating_sub(self.assembler.last_record()) > IDLE.as_nanos() as u64)
+                    .filter(|_| {
+                        clock.saturating_sub(self.assembler.last_record()) > IDLE.as_nanos() as u64
+                    })
                     .map(|_| "idle"),
-                Until::After(limit) => {
-                    self.executed.filter(|&e| clock.saturating_sub(e) > limit.as_nanos() as u64).map(|_| "duration")
-                }
+                Until::After(limit) => self
+                    .executed
+                    .filter(|&e| clock.saturating_sub(e) > limit.as_nanos() as u64)
+                    .map(|_| "duration"),
             };
             ended = over; // one more round takes what came in between
         }
@@ -546,7 +670,10 @@ impl Session {
 
     /// A node binary that was not known beforehand: attach now, and say that its beginning is missing.
     fn catch_unheld(&mut self, pid: u32, path: &Path, holder: &Holder) {
-        let known = self.assembler.find_process(pid).is_some_and(|p| p.node.is_some());
+        let known = self
+            .assembler
+            .find_process(pid)
+            .is_some_and(|p| p.node.is_some());
         if known || path.starts_with("/proc") {
             return;
         }
@@ -558,17 +685,28 @@ impl Session {
         let _ = holder.watch(&exe);
         remember_node(self.cache.as_deref(), &exe);
         let why = match &self.held {
-            Some(Err(e)) => format!("execs of children cannot be held here ({e}); needed: CAP_SYS_ADMIN"),
-            _ => format!("this node binary was not known before; the next trace records it whole, as does --node {}", exe.display()),
+            Some(Err(e)) => {
+                format!("execs of children cannot be held here ({e}); needed: CAP_SYS_ADMIN")
+            }
+            _ => format!(
+                "this node binary was not known before; the next trace records it whole, as does --node {}",
+                exe.display()
+            ),
         };
-        self.assembler.incomplete(pid, format!("probes came after its exec: {why}"));
+        self.assembler
+            .incomplete(pid, format!("probes came after its exec: {why}"));
     }
 
     /// Compares the entries of callbacks with the crossings into them, callback by callback.
     fn verify(&mut self, sums: &[Sum]) -> Verification {
         let mut counts: BTreeMap<CallbackId, (u64, u64)> = BTreeMap::new();
-        for sum in sums.iter().filter(|s| s.family == SumFamily::CallbackEntries) {
-            let id = self.assembler.callback(sum.pid, CrossingKind::Slow, sum.callee);
+        for sum in sums
+            .iter()
+            .filter(|s| s.family == SumFamily::CallbackEntries)
+        {
+            let id = self
+                .assembler
+                .callback(sum.pid, CrossingKind::Slow, sum.callee);
             counts.entry(id).or_default().0 += sum.calls;
         }
         let recording = &self.assembler.recording;
@@ -580,10 +718,18 @@ impl Session {
             counts.entry(sum.callback).or_default().1 += sum.calls;
         }
         let names = &recording.callbacks;
-        let differences = counts.iter().filter(|(_, (entries, crossings))| entries != crossings).filter_map(|(id, n)| {
-            let callback = names.get(id.0 as usize)?;
-            Some((callback.binding.clone(), callback.function.clone(), n.0, n.1))
-        });
+        let differences = counts
+            .iter()
+            .filter(|(_, (entries, crossings))| entries != crossings)
+            .filter_map(|(id, n)| {
+                let callback = names.get(id.0 as usize)?;
+                Some((
+                    callback.binding.clone(),
+                    callback.function.clone(),
+                    n.0,
+                    n.1,
+                ))
+            });
         Verification {
             entries: counts.values().map(|n| n.0).sum(),
             crossings: counts.values().map(|n| n.1).sum(),
@@ -591,16 +737,33 @@ impl Session {
         }
     }
 
-    fn run(&mut self, options: &TraceOptions, directory: &Path, started_unix_ns: u64, ended: u64, ended_by: &str, status: Option<ExitStatus>) -> Run {
+    fn run(
+        &mut self,
+        options: &TraceOptions,
+        directory: &Path,
+        started_unix_ns: u64,
+        ended: u64,
+        ended_by: &str,
+        status: Option<ExitStatus>,
+    ) -> Run {
         let root = self.assembler.find_process(self.root);
-        let started = root.as_ref().and_then(|r| r.execs.first()).map_or(Nanoseconds(ended), |e| e.at);
+        let started = root
+            .as_ref()
+            .and_then(|r| r.execs.first())
+            .map_or(Nanoseconds(ended), |e| e.at);
         let exited = root.and_then(|r| r.exited);
         Run {
-            command: options.command.iter().map(|a| a.as_bytes().to_vec()).collect(),
+            command: options
+                .command
+                .iter()
+                .map(|a| a.as_bytes().to_vec())
+                .collect(),
             directory: directory.as_os_str().as_bytes().to_vec(),
             started_unix_ns,
             started,
-            ended: exited.filter(|_| status.is_some()).unwrap_or(Nanoseconds(ended)),
+            ended: exited
+                .filter(|_| status.is_some())
+                .unwrap_or(Nanoseconds(ended)),
             ended_by: ended_by.to_string(),
             mode: if self.count { "count" } else { "full" }.into(),
             exit_status: status.and_then(|s| s.code()),
@@ -610,42 +773,86 @@ impl Session {
     }
 
     /// Says of each family whether it was recorded.
-    fn families(&self, options: &TraceOptions, guess: Option<&Path>, guessed: Option<&Result<AttachPlan, String>>) -> Vec<FamilyState> {
+    fn families(
+        &self,
+        options: &TraceOptions,
+        guess: Option<&Path>,
+        guessed: Option<&Result<AttachPlan, String>>,
+    ) -> Vec<FamilyState> {
         let plans: Vec<&AttachPlan> = self.assembler.plans().collect();
         let mut states = Vec::new();
         for name in FAMILIES {
             let mut state = ("on", None);
-            let family = options.probe_families().into_iter().find(|f| family_name(*f) == name);
+            let family = options
+                .probe_families()
+                .into_iter()
+                .find(|f| family_name(*f) == name);
             if !options.wants(name) {
                 state = ("off", Some("not asked for (--families)".to_string()));
             } else if let Some(family) = family {
-                let refused = self.families_failed.clone().or_else(|| guessed.and_then(|g| g.as_ref().err().cloned()));
+                let refused = self
+                    .families_failed
+                    .clone()
+                    .or_else(|| guessed.and_then(|g| g.as_ref().err().cloned()));
                 if let Some(reason) = refused {
                     state = ("failed", Some(reason));
                 } else if plans.is_empty() {
-                    let what = guess.map_or_else(|| "no process of the tree ran node".to_string(), |g| g.display().to_string());
+                    let what = guess.map_or_else(
+                        || "no process of the tree ran node".to_string(),
+                        |g| g.display().to_string(),
+                    );
                     state = ("failed", Some(format!("no probes attached: {what}")));
                 } else {
                     let missing: Vec<String> = plans
                         .iter()
                         .flat_map(|p| p.probes.iter().map(move |probe| (p, probe)))
-                        .filter(|(_, probe)| probe.family == family && probe.state == ProbeState::Unsafe)
+                        .filter(|(_, probe)| {
+                            probe.family == family && probe.state == ProbeState::Unsafe
+                        })
                         .map(|(_, probe)| probe.symbol.clone())
                         .collect();
-                    let any = plans.iter().any(|p| p.probes.iter().any(|x| x.family == family && x.is_attachable()));
+                    let any = plans.iter().any(|p| {
+                        p.probes
+                            .iter()
+                            .any(|x| x.family == family && x.is_attachable())
+                    });
                     if !any {
-                        state = ("failed", Some("this node binary has none of its functions; see: nodeprof probes".into()));
+                        state = (
+                            "failed",
+                            Some(
+                                "this node binary has none of its functions; see: nodeprof probes"
+                                    .into(),
+                            ),
+                        );
                     } else if !missing.is_empty() {
-                        state = ("partial", Some(format!("{} unsafe to probe; see: nodeprof probes", missing.join(", "))));
+                        state = (
+                            "partial",
+                            Some(format!(
+                                "{} unsafe to probe; see: nodeprof probes",
+                                missing.join(", ")
+                            )),
+                        );
                     }
                 }
             }
-            states.push(FamilyState { run: RunId(0), name: name.into(), state: state.0.into(), reason: state.1 });
+            states.push(FamilyState {
+                run: RunId(0),
+                name: name.into(),
+                state: state.0.into(),
+                reason: state.1,
+            });
         }
         states
     }
 
-    fn close(mut self, run: Run, families: Vec<FamilyState>, counters: &Counters, options: &TraceOptions, (setup_ns, ns_per_hit): (u64, f64)) -> Recording {
+    fn close(
+        mut self,
+        run: Run,
+        families: Vec<FamilyState>,
+        counters: &Counters,
+        options: &TraceOptions,
+        (setup_ns, ns_per_hit): (u64, f64),
+    ) -> Recording {
         for (kind, n) in [
             ("records", counters.ring_full),
             ("unmatched_exits", counters.unmatched_exits),
@@ -659,21 +866,40 @@ impl Session {
                 self.assembler.lose(kind, n);
             }
         }
-        let mut losses: Vec<Loss> =
-            self.assembler.losses().map(|(kind, count)| Loss { run: RunId(0), kind: kind.into(), count }).collect();
+        let mut losses: Vec<Loss> = self
+            .assembler
+            .losses()
+            .map(|(kind, count)| Loss {
+                run: RunId(0),
+                kind: kind.into(),
+                count,
+            })
+            .collect();
         losses.sort_by(|a, b| a.kind.cmp(&b.kind));
         let mut recording = self.assembler.recording;
         if !options.wants("files") {
             // Syscalls were recorded for package.json alone.
             let names = &recording.names;
-            recording.files.retain(|f| names.get(f.path.0 as usize).is_some_and(|n| n.ends_with(b"/package.json")));
+            recording.files.retain(|f| {
+                names
+                    .get(f.path.0 as usize)
+                    .is_some_and(|n| n.ends_with(b"/package.json"))
+            });
         }
         recording.runs = vec![run];
         recording.families = families;
         recording.losses = losses;
         recording.probe_hits = vec![
-            ProbeHits { run: RunId(0), family: "probes".into(), hits: counters.hits },
-            ProbeHits { run: RunId(0), family: "syscalls".into(), hits: counters.syscalls },
+            ProbeHits {
+                run: RunId(0),
+                family: "probes".into(),
+                hits: counters.hits,
+            },
+            ProbeHits {
+                run: RunId(0),
+                family: "syscalls".into(),
+                hits: counters.syscalls,
+            },
         ];
         recording.overheads = vec![Overhead {
             run: RunId(0),

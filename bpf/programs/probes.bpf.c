@@ -1,37 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The programs. All entry probes of a process share one uprobe_multi link, all return probes another:
+ * The programs at probes and syscalls. All entry probes of a process share one uprobe_multi link, all return probes another:
  * detaching costs one RCU grace period per link, however many probes it has. The cookie of an attach
  * point tells what to do there.
  */
-#include "kernel.h"
+#include "types.h"
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
 #include "records.h"
 #include "thread.bpf.h"
 #include "v8.bpf.h"
 #include "families.bpf.h"
-#include "processes.bpf.h"
 #include "files.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-/* The record types, so that their BTF is kept for the decoder. */
-struct {
-	struct record_header header;
-	struct record_call call;
-	struct record_serialization serialization;
-	struct record_milestone milestone;
-	struct record_span span;
-	struct record_compile compile;
-	struct record_text text;
-	struct record_fork fork;
-	struct record_exit exit;
-	struct sum_key sum_key;
-	struct sum sum;
-	struct image image;
-} record_types SEC(".rodata.types");
 
 SEC("uprobe.multi")
 int on_entry(struct pt_regs *ctx)
