@@ -1,0 +1,173 @@
+//! Names that programs chose, made fit to print.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Whether a character could move the cursor, hide or reorder what is printed, or is not allowed in XML.
+pub(crate) fn is_unprintable(c: char) -> bool {
+    matches!(c,
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        // Marks that change the direction of text, or take no room: a path could show as another.
+        | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The text with every unprintable character as an escape.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if is_unprintable(c) => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Columns that the text takes on a terminal.
+pub(crate) fn columns(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// The longest beginning that takes at most `width` columns.
+fn beginning(text: &str, width: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices() {
+        used += c.width().unwrap_or(0);
+        if used > width {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// The longest end that takes at most `width` columns.
+fn end(text: &str, width: usize) -> &str {
+    let mut used = 0;
+    for (at, c) in text.char_indices().rev() {
+        used += c.width().unwrap_or(0);
+        if used > width {
+            return &text[at + c.len_utf8()..];
+        }
+    }
+    text
+}
+
+/// At most `width` columns, cut at the end.
+pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    if columns(text) <= width {
+        return Cow::Borrowed(text);
+    }
+    match width {
+        0 => Cow::Borrowed(""),
+        _ => Cow::Owned(format!("{}…", beginning(text, width - 1))),
+    }
+}
+
+/// At most `width` columns, cut in the middle.
+fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
+    if columns(text) <= width {
+        return Cow::Borrowed(text);
+    }
+    if width < 3 {
+        return cut(text, width);
+    }
+    let tail = end(text, (width - 1) * 2 / 3);
+    let head = beginning(text, width - 1 - columns(tail));
+    Cow::Owned(format!("{head}…{tail}"))
+}
+
+/// A path as seen from `directory`, without the `file://` of ES modules, printable.
+pub(crate) fn seen_from(path: &str, directory: &str) -> String {
+    let path = path.strip_prefix("file://").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+    let inside = path.strip_prefix(directory.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
+    let path = match inside {
+        Some(rest) if !rest.is_empty() && !directory.is_empty() => rest,
+        _ => path,
+    };
+    printable(path).into_owned()
+}
+
+/// A path in at most `width` columns: folders in the middle go first, the file name last.
+pub(crate) fn shorten(path: &str, width: usize) -> String {
+    if columns(path) <= width {
+        return path.to_owned();
+    }
+    // Where in the file system a node_modules lies says less than what is in it.
+    if let Some(at) = path.find("/node_modules/") {
+        let inside = format!("…{}", &path[at..]);
+        if columns(&inside) <= width {
+            return inside;
+        }
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    let Some((&name, folders)) = parts.split_last() else {
+        return String::new();
+    };
+    // As many of the last folders as fit, behind the first one if that fits too.
+    let head = match folders {
+        ["", first, ..] => format!("/{first}/…"),
+        [first, ..] => format!("{first}/…"),
+        [] => String::new(),
+    };
+    for head in [head.as_str(), "…"] {
+        let mut tail = format!("/{name}");
+        if columns(head) + columns(&tail) > width {
+            continue;
+        }
+        for folder in folders.iter().rev() {
+            let longer = format!("/{folder}{tail}");
+            if columns(head) + columns(&longer) > width {
+                break;
+            }
+            tail = longer;
+        }
+        return format!("{head}{tail}");
+    }
+    cut_middle(name, width).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_name_stays_when_a_path_is_shortened() {
+        let path = "/home/user/work/a-long-project-name/node_modules/express/node_modules/debug/src/index.js";
+        assert_eq!(shorten(path, 100), path);
+        assert_eq!(shorten(path, 60), "…/node_modules/express/node_modules/debug/src/index.js");
+        assert_eq!(shorten(path, 40), "/home/…/node_modules/debug/src/index.js");
+        assert_eq!(shorten(path, 16), "…/src/index.js");
+        assert_eq!(shorten(path, 6), "i….js");
+        for width in 0..100 {
+            assert!(columns(&shorten(path, width)) <= width, "{width}");
+        }
+    }
+
+    #[test]
+    fn paths_are_seen_from_the_working_directory() {
+        assert_eq!(seen_from("/work/app/lib/a.js", "/work/app"), "lib/a.js");
+        assert_eq!(seen_from("/work/application/a.js", "/work/app"), "/work/application/a.js");
+        assert_eq!(seen_from("file:///work/app/a.mjs", "/work/app/"), "a.mjs");
+        assert_eq!(seen_from("/work/app", "/work/app"), "/work/app");
+        assert_eq!(seen_from("node:fs", "/"), "node:fs");
+        assert_eq!(seen_from("/etc/x", ""), "/etc/x");
+    }
+
+    #[test]
+    fn what_could_move_the_cursor_is_escaped() {
+        assert_eq!(printable("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\nc\\u{202e}d");
+        assert_eq!(printable("žluťoučký 🦊"), "žluťoučký 🦊");
+    }
+}
