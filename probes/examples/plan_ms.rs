@@ -1,4 +1,5 @@
 //! Prints what a plan holds and how long it takes: `cargo run --release -p nodeprof-probes --example plan_ms -- NODE…`
+//! (with `PLAN_JSON=1` the whole plan as well).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,26 +50,10 @@ fn report(path: &Path) -> Result<(), PlanError> {
         );
     }
     println!("  milestones {:?}", plan.milestones);
-    if std::env::var_os("PLAN_PROBES").is_some() {
-        for probe in &plan.probes {
-            println!(
-                "  {:?} {:?} {:x?} return={} {:?} {} {}",
-                probe.family,
-                probe.state,
-                probe.address.map(|a| a.0),
-                probe.with_return,
-                probe.role,
-                probe.symbol,
-                probe.reason.as_deref().unwrap_or_default()
-            );
-        }
-    }
-    if std::env::var_os("PLAN_CALLBACKS").is_some() {
-        for callback in &plan.callbacks {
-            println!(
-                "  {:x} {:?} {} {}",
-                callback.address.0, callback.sort, callback.binding, callback.function
-            );
+    if std::env::var_os("PLAN_JSON").is_some() {
+        match serde_json::to_string_pretty(&plan) {
+            Ok(json) => println!("{json}"),
+            Err(error) => eprintln!("{error}"),
         }
     }
     Ok(())

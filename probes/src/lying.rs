@@ -276,3 +276,25 @@ fn a_real_node_that_lies_is_no_reason_to_panic() {
         read_all(&bytes[..length]);
     }
 }
+
+#[test]
+fn a_stripped_node_is_told_from_another_program() {
+    let Some(path) = common::node_build("16.20.0") else {
+        return;
+    };
+    let mut bytes = std::fs::read(path).unwrap();
+    let sections_at = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    let kinds = (sections_at..bytes.len())
+        .step_by(64)
+        .map(|section| section + 4);
+    let symtab = kinds
+        .into_iter()
+        .find(|at| bytes[*at..*at + 4] == [2, 0, 0, 0])
+        .unwrap();
+    bytes[symtab] = 0;
+    let error = resolve::resolve(Path::new("node"), &bytes).unwrap_err();
+    assert!(
+        matches!(error, crate::PlanError::Stripped { .. }),
+        "{error}"
+    );
+}

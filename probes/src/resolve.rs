@@ -224,7 +224,10 @@ impl<'d> NamedFunctions<'d> {
                 break;
             }
             let wanted = named.clone.is_empty() || clones.iter().any(|kind| kind == named.clone);
+            // A lambda within a function carries the function's name in its own.
+            let lambda = named.name.contains("{lambda(") || named.name.contains("::$_");
             if wanted
+                && !lambda
                 && pattern.matches(&named.name)
                 && found
                     .iter()

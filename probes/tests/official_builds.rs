@@ -395,6 +395,23 @@ fn each_compilation_is_counted_by_one_function_per_unit() {
 }
 
 #[test]
+fn a_span_is_one_function() {
+    for (version, plan) in plans() {
+        let mut names: Vec<_> = attached(&plan)
+            .filter_map(|p| match &p.role {
+                Role::Span { name } => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{version}: {names:?}");
+        assert_eq!(count, 13, "{version}: {names:?}");
+    }
+}
+
+#[test]
 fn what_is_not_attached_says_why() {
     for (version, plan) in plans() {
         for probe in plan.probes.iter().filter(|p| !p.is_attachable()) {
