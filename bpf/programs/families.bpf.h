@@ -136,6 +136,8 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 		}
 		return write_text(t, h, s.data, n & 0x7fffffff);
 	}
+	if (tagged && v8_string_type(tagged) < FIRST_NON_STRING_TYPE)
+		return write_pieces(t, h, tagged);
 	h->flags |= RECORD_NO_TEXT;
 	return write_text(t, h, 0, 0);
 }
@@ -274,7 +276,8 @@ static __always_inline void serialization_return(struct pt_regs *ctx, struct thr
 
 static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 a, __u64 b, __u64 now)
 {
-	if (t->phase < 255)
+	/* A worker's environment has milestones of its own; phases are the main thread's. */
+	if (t->pid == t->tid && t->phase < 255)
 		t->phase++;
 	RESERVE(record_milestone, r);
 	if (!r)

@@ -22,7 +22,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	}
 	reset_stack(n);
 	n->traced = t->traced;
-	n->phase = 0;
+	n->phase = child->tgid == t->pid ? t->phase : 0;
 	n->syscall = -1;
 	n->pid = child->tgid;
 	n->tid = child->pid;

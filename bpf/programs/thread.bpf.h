@@ -18,6 +18,9 @@
 enum frame_family { FRAME_CROSSING, FRAME_SERIALIZATION, FRAME_COMPILE, FRAME_SPAN, FRAME_FAMILIES };
 #define NO_FRAME 0xff
 
+/* Open parts of a V8 string under way: a power of two. */
+#define PIECE_STACK 64
+
 struct frame {
 	__u64 start;
 	__u64 sp;       /* stack pointer at the enter: what the exit is matched by */
@@ -41,8 +44,10 @@ struct thread {
 	__s32 syscall;
 	__u32 pid, tid;
 	__u64 syscall_start;
+	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];
 };
+_Static_assert(sizeof(struct thread) <= 4096 - 64, "one page, with the kernel's own words beside it");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

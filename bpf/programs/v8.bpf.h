@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Reading V8 strings. The layout is the same in V8 9.4 to 14.6 without pointer compression:
- * map at 0, length (int32) at 12, characters at 16; cons string: first at 16; thin string: actual at 16;
- * sliced: parent at 16; external: resource data at 24. A tagged pointer has its lowest two bits 01.
+ * map at 0, length (int32) at 12, characters at 16; cons string: first at 16, second at 24; thin string: actual
+ * at 16; sliced: parent at 16, offset (Smi) at 24; external: resource data at 24. A tagged pointer has its lowest two bits 01.
  * The representation and encoding are in the low bits of the instance type (u16 at map + 12):
  * bits 0-2: 0 sequential, 1 cons, 2 external, 3 sliced, 5 thin; bit 3: one byte per character.
  */
@@ -10,6 +10,11 @@
 #define NODEPROF_V8_H
 
 #define STRING_REPRESENTATION 7
+#define STRING_SEQUENTIAL 0
+#define STRING_CONS 1
+#define STRING_EXTERNAL 2
+#define STRING_SLICED 3
+#define STRING_THIN 5
 #define STRING_ONE_BYTE 8
 #define FIRST_NON_STRING_TYPE 128
 
@@ -36,32 +41,40 @@ static __always_inline __s64 v8_string_length(__u64 tagged)
 	return length;
 }
 
-/* Finds the characters of a string; follows cons, thin and sliced strings that wrap a single other one. */
+/* Type of a V8 string, or FIRST_NON_STRING_TYPE and above. */
+static __always_inline __u16 v8_string_type(__u64 tagged)
+{
+	__u64 map;
+	__u16 type = 0xffff;
+
+	if ((tagged & 3) != 1)
+		return type;
+	map = read_word(tagged - 1);
+	if ((map & 3) == 1)
+		bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12));
+	return type;
+}
+
+/* Finds the characters of a string that lie in one piece; false for a cons string that is not flattened yet. */
 static __always_inline bool v8_string_data(__u64 tagged, struct v8_string *s)
 {
 	for (int i = 0; i < 3; i++) {
-		__u64 map;
-		__u16 type = 0xffff;
+		__u16 type = v8_string_type(tagged);
 		__s32 length = 0;
 
-		if ((tagged & 3) != 1)
-			return false;
-		map = read_word(tagged - 1);
-		if ((map & 3) != 1 || bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12)) ||
-		    type >= FIRST_NON_STRING_TYPE)
+		if (type >= FIRST_NON_STRING_TYPE)
 			return false;
 		bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
-		s->length = length;
 		s->two_byte = !(type & STRING_ONE_BYTE);
+		s->length = length;
 		switch (type & STRING_REPRESENTATION) {
-		case 0:
+		case STRING_SEQUENTIAL:
 			s->data = tagged - 1 + 16;
 			return true;
-		case 2:
+		case STRING_EXTERNAL:
 			s->data = read_word(tagged - 1 + 24);
 			return s->data != 0;
-		case 1: /* a flattened cons string has all in its first half */
-		case 5:
+		case STRING_THIN:
 			tagged = read_word(tagged - 1 + 16);
 			break;
 		default:
@@ -69,6 +82,105 @@ static __always_inline bool v8_string_data(__u64 tagged, struct v8_string *s)
 		}
 	}
 	return false;
+}
+
+/* A path joined from its components has a cons string per component; longer ones are reported as unreadable. */
+#define MAX_PIECES (3 * PIECE_STACK)
+
+struct walk {
+	struct record_text_large *record;
+	struct thread *thread;
+	__u32 depth, length;
+	bool readable;
+};
+
+/* The bound as the verifier wants it, not as the compiler can prove it away. */
+static __always_inline __u32 piece_slot(__u32 index)
+{
+	asm volatile("%0 &= %1" : "+r"(index) : "i"(PIECE_STACK - 1));
+	return index;
+}
+
+/* Takes one piece off the stack: copies its characters, or puts its parts on the stack. */
+static long walk_piece(__u32 index, struct walk *w)
+{
+	__u64 piece, data = 0;
+	__u32 n = 0, at = w->length, depth = w->depth;
+	__u16 type;
+
+	if (!depth)
+		return 1;
+	depth--;
+	piece = w->thread->pieces[piece_slot(depth)];
+	w->depth = depth;
+	w->readable = false; /* until this piece is */
+	type = v8_string_type(piece);
+	if (type >= FIRST_NON_STRING_TYPE || depth > PIECE_STACK - 2)
+		return 1;
+	bpf_probe_read_user(&n, sizeof(n), (void *)(piece - 1 + 12));
+	switch (type & STRING_REPRESENTATION) {
+	case STRING_CONS:
+		w->thread->pieces[piece_slot(depth)] = read_word(piece - 1 + 24);
+		w->thread->pieces[piece_slot(depth + 1)] = read_word(piece - 1 + 16);
+		w->depth = depth + 2;
+		w->readable = true;
+		return 0;
+	case STRING_THIN:
+		w->thread->pieces[piece_slot(depth)] = read_word(piece - 1 + 16);
+		w->depth = depth + 1;
+		w->readable = true;
+		return 0;
+	case STRING_SLICED:
+		/* The parent is flat; the offset is a Smi. */
+		data = read_word(piece - 1 + 16);
+		if ((v8_string_type(data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
+			data = read_word(data - 1 + 24);
+		else
+			data = data - 1 + 16;
+		data += read_word(piece - 1 + 24) >> 32;
+		break;
+	case STRING_EXTERNAL:
+		data = read_word(piece - 1 + 24);
+		break;
+	default:
+		data = piece - 1 + 16;
+	}
+	if (!(type & STRING_ONE_BYTE) || n >= TEXT_LARGE / 2 || at >= TEXT_LARGE / 2)
+		return 1;
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(TEXT_LARGE / 2 - 1));
+	asm volatile("%0 &= %1" : "+r"(n) : "i"(TEXT_LARGE / 2 - 1));
+	if (bpf_probe_read_user(w->record->text + at, n, (void *)data))
+		return 1;
+	w->length = at + n;
+	w->readable = true;
+	return 0;
+}
+
+/* Writes a record with a string of several pieces (cons and sliced strings), one byte per character. */
+__noinline int write_pieces(struct thread *t, struct record_header *h, __u64 tagged)
+{
+	struct walk w = { .thread = t, .depth = 1 };
+
+	if (!t || !h)
+		return 0;
+	RESERVE(record_text_large, r);
+	if (!r)
+		return 0;
+	w.record = r;
+	t->pieces[0] = tagged;
+	bpf_loop(MAX_PIECES, walk_piece, &w, 0);
+	r->header = *h;
+	if (!w.readable || w.depth) {
+		r->header.flags |= RECORD_NO_TEXT;
+		w.length = 0;
+		count(COUNTER_UNREADABLE, 1);
+	}
+	r->duration = 0;
+	r->result = 0;
+	r->descriptor = 0;
+	r->length = w.length;
+	bpf_ringbuf_submit(r, wake_flag());
+	return 0;
 }
 
 #endif

@@ -152,8 +152,11 @@ impl Programs {
     /// # Errors
     /// [`LoadError`], by privilege, missing type information or the kernel's own words.
     pub fn load(options: &Options) -> Result<Programs, LoadError> {
-        // libbpf prints its own words on stderr; the program under trace owns that.
-        libbpf_rs::set_print(None);
+        // libbpf prints its own words on stderr; the program under trace owns that. For who works on the
+        // programs, NODEPROF_BPF_LOG=1 shows them, the verifier's included.
+        if std::env::var_os("NODEPROF_BPF_LOG").is_none() {
+            libbpf_rs::set_print(None);
+        }
         let mut open = maps::MapsSkelBuilder::default()
             .open(storage())
             .map_err(|e| LoadError::new(&e))?;
