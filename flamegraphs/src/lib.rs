@@ -2,7 +2,7 @@
 //!
 //! | module | from | to |
 //! |---|---|---|
-//! | [`text`] | a [`RunProfile`](nodeprof_profile::RunProfile) | the report for a terminal |
+//! | [`text`] | a [`Profile`](nodeprof_profile::Profile) | the report for a terminal |
 //! | [`fold`] | a [`Recording`](nodeprof_profile::Recording) | folded stacks: phases, processes, bindings, callbacks, directories |
 //! | [`svg`] | folded stacks | an interactive flame graph |
 //!
@@ -14,9 +14,8 @@
 //! use nodeprof_profile::{Profile, Recording, recording::{Run, RunId}};
 //!
 //! let recording = Recording { runs: vec![Run { command: vec![b"node".to_vec()], ..Run::default() }], ..Recording::default() };
-//! for run in Profile::from_recording(&recording).runs {
-//!     print!("{}", text::render(&run, &text::Style { width: 100, color: false }));
-//! }
+//! let report = text::render(&Profile::from_recording(&recording), &text::Style { width: 100, color: false });
+//! assert!(report.starts_with("node"));
 //! // This recording holds no crossings: the error says so, and what to do.
 //! let error = fold::fold(&recording, RunId(0), fold::Metric::Crossings).unwrap_err();
 //! assert!(error.to_string().contains("no crossings"));

@@ -90,8 +90,13 @@ fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
 
 /// A path as seen from `directory`, without the `file://` of ES modules, printable.
 pub(crate) fn seen_from(path: &str, directory: &str) -> String {
-    let path = path.strip_prefix("file://").filter(|rest| rest.starts_with('/')).unwrap_or(path);
-    let inside = path.strip_prefix(directory.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
+    let path = path
+        .strip_prefix("file://")
+        .filter(|rest| rest.starts_with('/'))
+        .unwrap_or(path);
+    let inside = path
+        .strip_prefix(directory.trim_end_matches('/'))
+        .and_then(|rest| rest.strip_prefix('/'));
     let path = match inside {
         Some(rest) if !rest.is_empty() && !directory.is_empty() => rest,
         _ => path,
@@ -121,8 +126,9 @@ pub(crate) fn shorten(path: &str, width: usize) -> String {
         [first, ..] => format!("{first}/…"),
         [] => String::new(),
     };
-    for head in [head.as_str(), "…"] {
+    for (head, least) in [(head.as_str(), 1), ("…", 0)] {
         let mut tail = format!("/{name}");
+        let mut kept = 0;
         if columns(head) + columns(&tail) > width {
             continue;
         }
@@ -132,6 +138,11 @@ pub(crate) fn shorten(path: &str, width: usize) -> String {
                 break;
             }
             tail = longer;
+            kept += 1;
+        }
+        // The folder that a file lies in tells more than the first of the path.
+        if kept < least {
+            continue;
         }
         return format!("{head}{tail}");
     }
@@ -146,10 +157,13 @@ mod tests {
     fn the_file_name_stays_when_a_path_is_shortened() {
         let path = "/home/user/work/a-long-project-name/node_modules/express/node_modules/debug/src/index.js";
         assert_eq!(shorten(path, 100), path);
-        assert_eq!(shorten(path, 60), "…/node_modules/express/node_modules/debug/src/index.js");
+        assert_eq!(
+            shorten(path, 60),
+            "…/node_modules/express/node_modules/debug/src/index.js"
+        );
         assert_eq!(shorten(path, 40), "/home/…/node_modules/debug/src/index.js");
         assert_eq!(shorten(path, 16), "…/src/index.js");
-        assert_eq!(shorten(path, 6), "i….js");
+        assert_eq!(shorten(path, 6), "in….js");
         for width in 0..100 {
             assert!(columns(&shorten(path, width)) <= width, "{width}");
         }
@@ -158,7 +172,10 @@ mod tests {
     #[test]
     fn paths_are_seen_from_the_working_directory() {
         assert_eq!(seen_from("/work/app/lib/a.js", "/work/app"), "lib/a.js");
-        assert_eq!(seen_from("/work/application/a.js", "/work/app"), "/work/application/a.js");
+        assert_eq!(
+            seen_from("/work/application/a.js", "/work/app"),
+            "/work/application/a.js"
+        );
         assert_eq!(seen_from("file:///work/app/a.mjs", "/work/app/"), "a.mjs");
         assert_eq!(seen_from("/work/app", "/work/app"), "/work/app");
         assert_eq!(seen_from("node:fs", "/"), "node:fs");
@@ -167,7 +184,10 @@ mod tests {
 
     #[test]
     fn what_could_move_the_cursor_is_escaped() {
-        assert_eq!(printable("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\nc\\u{202e}d");
+        assert_eq!(
+            printable("a\u{1b}[31mb\nc\u{202e}d"),
+            "a\\u{1b}[31mb\\nc\\u{202e}d"
+        );
         assert_eq!(printable("žluťoučký 🦊"), "žluťoučký 🦊");
     }
 }

@@ -56,7 +56,10 @@ pub(crate) struct Cell {
 impl Cell {
     /// Text made by us.
     pub(crate) fn text(text: impl Into<String>) -> Cell {
-        Cell { content: Content::Text(text.into()), paint: Paint::Plain }
+        Cell {
+            content: Content::Text(text.into()),
+            paint: Paint::Plain,
+        }
     }
 
     /// A name that the traced program chose.
@@ -66,11 +69,17 @@ impl Cell {
 
     /// A printable path.
     pub(crate) fn path(path: String) -> Cell {
-        Cell { content: Content::Path(path), paint: Paint::Plain }
+        Cell {
+            content: Content::Path(path),
+            paint: Paint::Plain,
+        }
     }
 
     pub(crate) fn bar(from: f64, to: f64) -> Cell {
-        Cell { content: Content::Bar(from, to), paint: Paint::Bar }
+        Cell {
+            content: Content::Bar(from, to),
+            paint: Paint::Bar,
+        }
     }
 
     pub(crate) fn paint(mut self, paint: Paint) -> Cell {
@@ -136,11 +145,21 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) const fn left(title: &'static str) -> Column {
-        Column { title, right: false, flexible: None, drop: 0 }
+        Column {
+            title,
+            right: false,
+            flexible: None,
+            drop: 0,
+        }
     }
 
     pub(crate) const fn right(title: &'static str) -> Column {
-        Column { title, right: true, flexible: None, drop: 0 }
+        Column {
+            title,
+            right: true,
+            flexible: None,
+            drop: 0,
+        }
     }
 
     pub(crate) const fn flexible(mut self, least: usize, most: usize) -> Column {
@@ -164,7 +183,10 @@ const GAP: usize = 2;
 
 impl Table {
     pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Table {
-        Table { columns: columns.into(), rows: Vec::new() }
+        Table {
+            columns: columns.into(),
+            rows: Vec::new(),
+        }
     }
 
     pub(crate) fn row(&mut self, cells: impl Into<Vec<Cell>>) {
@@ -176,24 +198,49 @@ impl Table {
         let empty = |cell: Option<&Cell>| {
             cell.is_none_or(|cell| matches!(&cell.content, Content::Text(text) | Content::Path(text) if text.is_empty()))
         };
-        (0..self.columns.len()).filter(|&index| !self.rows.iter().all(|row| empty(row.get(index)))).collect()
+        (0..self.columns.len())
+            .filter(|&index| !self.rows.iter().all(|row| empty(row.get(index))))
+            .collect()
     }
 
     fn widths(&self, used: &[usize], width: usize) -> Option<Vec<usize>> {
         let natural = |index: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(index)).map(Cell::natural_width);
-            cells.max().unwrap_or(0).max(columns(self.columns[index].title))
+            let cells = self
+                .rows
+                .iter()
+                .filter_map(|row| row.get(index))
+                .map(Cell::natural_width);
+            cells
+                .max()
+                .unwrap_or(0)
+                .max(columns(self.columns[index].title))
         };
         let gaps = GAP * used.len().saturating_sub(1);
-        let fixed: usize = used.iter().filter(|&&i| self.columns[i].flexible.is_none()).map(|&i| natural(i)).sum();
+        let fixed: usize = used
+            .iter()
+            .filter(|&&i| self.columns[i].flexible.is_none())
+            .map(|&i| natural(i))
+            .sum();
         let room = width.checked_sub(INDENT + gaps + fixed)?;
         let mut widths = Vec::with_capacity(used.len());
         for &index in used {
             widths.push(match self.columns[index].flexible {
                 None => natural(index),
                 Some((least, most)) => {
-                    let is_bar = self.rows.iter().any(|row| matches!(row.get(index), Some(Cell { content: Content::Bar(..), .. })));
-                    let wanted = if is_bar { most } else { natural(index).min(most) };
+                    let is_bar = self.rows.iter().any(|row| {
+                        matches!(
+                            row.get(index),
+                            Some(Cell {
+                                content: Content::Bar(..),
+                                ..
+                            })
+                        )
+                    });
+                    let wanted = if is_bar {
+                        most
+                    } else {
+                        natural(index).min(most)
+                    };
                     if room < least.min(wanted) {
                         return None;
                     }
@@ -211,7 +258,10 @@ impl Table {
             if let Some(widths) = self.widths(&used, width) {
                 break widths;
             }
-            let droppable = used.iter().copied().filter(|&index| self.columns[index].drop > 0);
+            let droppable = used
+                .iter()
+                .copied()
+                .filter(|&index| self.columns[index].drop > 0);
             match droppable.max_by_key(|&index| self.columns[index].drop) {
                 Some(worst) => used.retain(|&index| index != worst),
                 // Nothing can give way any more: every column gets an equal part.
@@ -221,18 +271,40 @@ impl Table {
                 }
             }
         };
-        if used.iter().any(|&index| !self.columns[index].title.is_empty()) {
-            let titles = used.iter().map(|&index| Cell::text(self.columns[index].title).paint(Paint::Faint)).collect::<Vec<_>>();
-            self.write_row(out, &used, &widths, &titles.iter().collect::<Vec<_>>(), color);
+        if used
+            .iter()
+            .any(|&index| !self.columns[index].title.is_empty())
+        {
+            let titles = used
+                .iter()
+                .map(|&index| Cell::text(self.columns[index].title).paint(Paint::Faint))
+                .collect::<Vec<_>>();
+            self.write_row(
+                out,
+                &used,
+                &widths,
+                &titles.iter().collect::<Vec<_>>(),
+                color,
+            );
         }
         let empty = Cell::text("");
         for row in &self.rows {
-            let cells: Vec<&Cell> = used.iter().map(|&index| row.get(index).unwrap_or(&empty)).collect();
+            let cells: Vec<&Cell> = used
+                .iter()
+                .map(|&index| row.get(index).unwrap_or(&empty))
+                .collect();
             self.write_row(out, &used, &widths, &cells, color);
         }
     }
 
-    fn write_row(&self, out: &mut String, used: &[usize], widths: &[usize], cells: &[&Cell], color: bool) {
+    fn write_row(
+        &self,
+        out: &mut String,
+        used: &[usize],
+        widths: &[usize],
+        cells: &[&Cell],
+        color: bool,
+    ) {
         // Spaces are owed, and only paid when something follows.
         let mut owed = INDENT;
         for (position, (&index, &width)) in used.iter().zip(widths).enumerate() {

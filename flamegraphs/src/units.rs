@@ -91,19 +91,51 @@ mod tests {
 
     #[test]
     fn times_have_three_digits_and_a_unit() {
-        let shown = [0, 7, 999, 1_000, 9_994, 9_996, 78_400, 999_499, 999_500, 78_400_000, 61_234_567_890, 3_723_000_000_000];
-        let expected = ["0", "7 ns", "999 ns", "1.00 µs", "9.99 µs", "10.0 µs", "78.4 µs", "999 µs", "1.00 ms", "78.4 ms", "61.2 s", "62 min 3 s"];
+        let shown = [
+            0,
+            7,
+            999,
+            1_000,
+            9_994,
+            9_996,
+            78_400,
+            999_499,
+            999_500,
+            78_400_000,
+            61_234_567_890,
+            3_723_000_000_000,
+        ];
+        let expected = [
+            "0",
+            "7 ns",
+            "999 ns",
+            "1.00 µs",
+            "9.99 µs",
+            "10.0 µs",
+            "78.4 µs",
+            "999 µs",
+            "1.00 ms",
+            "78.4 ms",
+            "61.2 s",
+            "62 min 3 s",
+        ];
         assert_eq!(shown.map(time), expected.map(str::to_owned));
     }
 
     #[test]
     fn numbers_have_separators() {
-        assert_eq!([0, 12, 999, 1_000, 1_234_567].map(number), ["0", "12", "999", "1,000", "1,234,567"].map(str::to_owned));
+        assert_eq!(
+            [0, 12, 999, 1_000, 1_234_567].map(number),
+            ["0", "12", "999", "1,000", "1,234,567"].map(str::to_owned)
+        );
     }
 
     #[test]
     fn sizes_and_shares() {
-        assert_eq!([0, 999, 1_000, 34_100, 48_200_000].map(bytes), ["0 B", "999 B", "1.00 kB", "34.1 kB", "48.2 MB"].map(str::to_owned));
+        assert_eq!(
+            [0, 999, 1_000, 34_100, 48_200_000].map(bytes),
+            ["0 B", "999 B", "1.00 kB", "34.1 kB", "48.2 MB"].map(str::to_owned)
+        );
         assert_eq!(percent(1, 3), "33.3%");
         assert_eq!(percent(1, 100_000), "<0.1%");
         assert_eq!(percent(0, 3), "0%");

@@ -1,0 +1,124 @@
+//! The text report: what it says, and that it fits.
+
+mod common;
+
+use nodeprof_flamegraphs::text::{Style, render};
+use nodeprof_profile::{Profile, Recording};
+use unicode_width::UnicodeWidthStr;
+
+fn report(recording: &Recording, width: usize, color: bool) -> String {
+    render(&Profile::from_recording(recording), &Style { width, color })
+}
+
+fn without_escapes(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        out.push_str(before);
+        rest = after
+            .split_once('m')
+            .map(|(_, rest)| rest)
+            .unwrap_or_default();
+    }
+    out + rest
+}
+
+#[test]
+fn the_report_of_a_small_recording_is_the_reviewed_one() {
+    common::golden("small.100.txt", &report(&common::small(), 100, false));
+    common::golden("small.60.txt", &report(&common::small(), 60, false));
+    common::golden("small.160.txt", &report(&common::small(), 160, false));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_nor_ends_in_spaces() {
+    let mut awkward = common::small();
+    awkward.runs[0].command = vec![
+        b"node".to_vec(),
+        "宽".repeat(5_000).into_bytes(),
+        b"a b\tc".to_vec(),
+    ];
+    awkward.processes[2].execs[0].arguments[1] = vec![b'x'; 10_000];
+    for name in &mut awkward.names {
+        if name.starts_with(b"/work/app/node_modules") {
+            name.splice(..0, "/很长的/目录".repeat(20).into_bytes());
+        }
+    }
+    awkward.families[6].reason = Some("w".repeat(500));
+    awkward.callbacks[0].function = "F".repeat(300);
+    for recording in [common::small(), awkward, Recording::synthetic(3_000)] {
+        let profile = Profile::from_recording(&recording);
+        for width in 60..=200 {
+            let text = render(
+                &profile,
+                &Style {
+                    width,
+                    color: false,
+                },
+            );
+            for line in text.lines() {
+                assert!(
+                    line.width() <= width,
+                    "{} columns for {width}: {line}",
+                    line.width()
+                );
+                assert_eq!(line, line.trim_end(), "{width}");
+                assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    for recording in [common::small(), Recording::synthetic(2_000)] {
+        for width in [60, 100, 160] {
+            let plain = report(&recording, width, false);
+            let colored = report(&recording, width, true);
+            assert!(!plain.contains('\x1b'));
+            assert!(colored.contains('\x1b'));
+            assert_eq!(without_escapes(&colored), plain);
+        }
+    }
+}
+
+#[test]
+fn an_empty_recording_gives_a_report_without_sections() {
+    assert_eq!(
+        report(&Recording::default(), 100, false),
+        "This recording holds no run.\n"
+    );
+    let mut bare = Recording::default();
+    bare.runs.push(Default::default());
+    let text = report(&bare, 100, false);
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn a_family_that_is_off_says_so_in_one_line() {
+    let mut recording = common::small();
+    recording.crossings.clear();
+    recording.crossing_sums.clear();
+    recording.families[1].state = "off".into();
+    let text = report(&recording, 100, false);
+    assert!(
+        text.contains("Crossings  not recorded: the family was not asked for"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_end_by_signal_or_status_is_in_the_verdict() {
+    let mut recording = common::small();
+    recording.runs[0].exit_status = Some(3);
+    assert!(
+        report(&recording, 100, false)
+            .starts_with("node v20.20.2 app.js --port=80: exit status 3 after 78.4 ms")
+    );
+    recording.runs[0].exit_status = None;
+    recording.runs[0].signal = Some(9);
+    assert!(report(&recording, 100, false).contains("killed by SIGKILL after 78.4 ms"));
+    recording.runs[0].signal = None;
+    recording.runs[0].ended_by = "loop-start".into();
+    assert!(report(&recording, 100, false).contains("until the event loop began"));
+}
