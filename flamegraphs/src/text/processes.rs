@@ -1,0 +1,124 @@
+//! The tree of processes.
+
+use nodeprof_profile::report::ProcessProfile;
+
+use super::Report;
+use super::page::{Phrase, warning};
+use super::tree::tree;
+use super::words::{basename, signal_name};
+use crate::paths::printable;
+use crate::table::{Cell, Column, Paint, Table};
+use crate::units::{bytes, number, signed_time, time};
+
+/// Rows of the process tree.
+const PROCESSES: usize = 24;
+
+impl Report<'_> {
+    pub(super) fn shows_processes(&self) -> bool {
+        let processes = &self.run.processes;
+        processes.len() > 1 || processes.iter().any(|process| process.incomplete.is_some())
+    }
+
+    pub(super) fn processes(&mut self) {
+        let processes = &self.run.processes;
+        if !self.shows_processes() {
+            return;
+        }
+        let partial: Vec<Phrase> = self.off("processes").into_iter().map(warning).collect();
+        self.page.section("Processes", &partial);
+        let mut table = Table::new([
+            Column::right("pid").drop(5),
+            Column::right("start").drop(4),
+            Column::right("time"),
+            Column::right("user").drop(6),
+            Column::right("system").drop(7),
+            Column::right("memory").drop(8),
+            Column::right("crossings").drop(1),
+            Column::right("files").drop(3),
+            Column::left("end"),
+            Column::left("process").flexible(40, 100),
+        ]);
+        let rows = tree(processes);
+        for (prefix, process) in rows.iter().take(PROCESSES) {
+            let spent = process
+                .end_ns
+                .map(|end| end.saturating_sub(process.start_ns).max(0) as u64);
+            let count = |count: u64| {
+                Cell::text(if count == 0 {
+                    String::new()
+                } else {
+                    number(count)
+                })
+            };
+            let end = match (process.signal, process.exit_status, process.end_ns) {
+                (Some(signal), ..) => Cell::text(signal_name(signal)).paint(Paint::Error),
+                (None, Some(0), _) => Cell::text("0").paint(Paint::Faint),
+                (None, Some(status), _) => Cell::text(status.to_string()).paint(Paint::Error),
+                (None, None, Some(_)) => Cell::text("?").paint(Paint::Faint),
+                (None, None, None) => Cell::text("running").paint(Paint::Faint),
+            };
+            table.row([
+                Cell::text(process.pid.to_string()).paint(Paint::Faint),
+                Cell::text(signed_time(process.start_ns)).paint(Paint::Faint),
+                Cell::text(spent.map(time).unwrap_or_default()),
+                Cell::text(process.user_ns.map(time).unwrap_or_default()),
+                Cell::text(process.system_ns.map(time).unwrap_or_default()),
+                Cell::text(process.max_rss_bytes.map(bytes).unwrap_or_default()),
+                count(process.crossings),
+                count(process.file_operations),
+                end,
+                Cell::text(format!("{prefix}{}", self.process_name(process))),
+            ]);
+        }
+        self.page.table(&table);
+        self.page.more(PROCESSES, rows.len(), "processes");
+        for process in processes {
+            if let Some(reason) = &process.incomplete {
+                self.page.note(&format!(
+                    "Process {} is not complete: {}",
+                    process.pid,
+                    printable(reason)
+                ));
+            }
+        }
+    }
+
+    fn process_name(&self, process: &ProcessProfile) -> String {
+        let path = process.path.as_deref().map(basename);
+        let mut words: Vec<String> = process
+            .command
+            .iter()
+            .map(|word| {
+                if word.starts_with('/') {
+                    self.path(word)
+                } else {
+                    printable(word).into_owned()
+                }
+            })
+            .collect();
+        match words.first_mut() {
+            Some(first) => {
+                *first = printable(basename(
+                    process
+                        .command
+                        .first()
+                        .map(String::as_str)
+                        .unwrap_or_default(),
+                ))
+                .into_owned();
+            }
+            None => words.push(
+                path.map(|path| printable(path).into_owned())
+                    .unwrap_or_else(|| "(forked, no exec)".to_owned()),
+            ),
+        }
+        if let Some(version) = &process.node {
+            words.push(format!(
+                "({}{})",
+                if words[0] == "node" { "" } else { "node " },
+                printable(version)
+            ));
+        }
+        words.join(" ")
+    }
+}

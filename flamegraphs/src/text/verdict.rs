@@ -1,0 +1,139 @@
+//! The first lines: how it ended, and what stands out.
+
+use super::page::{faint, plain};
+use super::words::{basename, repeated, signal_name};
+use super::{Report, all_paths, is_inside};
+use crate::paths::{cut, printable};
+use crate::table::Paint;
+use crate::units::{bytes, counted, signed_time, time};
+
+impl Report<'_> {
+    pub(super) fn verdict(&mut self) {
+        let run = self.run;
+        let who = self.who();
+        let mut phrases = Vec::new();
+
+        let wall = time(run.time.wall_ns);
+        let end = match (run.signal, run.exit_status, run.ended_by.as_str()) {
+            (Some(signal), ..) => (
+                format!("killed by {} after {wall}", signal_name(signal)),
+                Paint::Error,
+            ),
+            (None, Some(0), _) => plain(format!("{wall} to exit")),
+            (None, Some(status), _) => (format!("exit status {status} after {wall}"), Paint::Error),
+            (None, None, "loop-start") => {
+                plain(format!("traced for {wall}, until the event loop began"))
+            }
+            (None, None, "idle") => plain(format!("traced for {wall}, until it was idle")),
+            (None, None, "interrupt") => {
+                plain(format!("traced for {wall}, until it was interrupted"))
+            }
+            (None, None, _) => plain(format!("traced for {wall}, still running")),
+        };
+        phrases.push(end);
+        match run.milestones.loop_start {
+            Some(loop_start) => {
+                // As seen by the user, who waits for what comes before node as well.
+                let waited = run.start_to_exec_ns.unwrap_or_default() as i64;
+                phrases.push(plain(format!(
+                    "loop reached after {}",
+                    signed_time(loop_start.saturating_add(waited))
+                )));
+            }
+            None if run.node.is_some() && run.milestones.bootstrap_complete.is_some() => {
+                phrases.push(plain("event loop never reached"));
+            }
+            None => {}
+        }
+        if run.crossings.total > 0 {
+            phrases.push(plain(counted(run.crossings.total, "crossing")));
+        }
+        let package_json = &run.package_json;
+        if package_json.lookups > 0 {
+            phrases.push(plain(format!(
+                "{}{}",
+                counted(package_json.lookups, "package.json lookup"),
+                repeated(package_json.repeated_lookups)
+            )));
+        } else if package_json.opens > 0 {
+            phrases.push(plain(format!(
+                "{}{}",
+                counted(package_json.opens, "package.json open"),
+                repeated(package_json.repeated_opens)
+            )));
+        }
+        if run.files.stat.calls > 0 {
+            phrases.push(plain(counted(run.files.stat.calls, "stat")));
+        }
+        self.page.phrases(&format!("{who}:"), &phrases, 2);
+
+        let mut details = Vec::new();
+        let clock = &run.time;
+        if let (Some(user), Some(system)) = (clock.user_ns, clock.system_ns) {
+            details.push(faint(format!(
+                "CPU {} user + {} system",
+                time(user),
+                time(system)
+            )));
+        }
+        if let Some(rss) = clock.max_rss_bytes {
+            details.push(faint(format!("peak memory {}", bytes(rss))));
+        }
+        if let Some(uss) = clock.uss_bytes {
+            details.push(faint(format!("{} of its own (USS)", bytes(uss))));
+        }
+        if run.processes.len() > 1 {
+            details.push(faint(
+                counted(run.processes.len() as u64, "process").replace("processs", "processes"),
+            ));
+        }
+        if run.mode == "count" {
+            details.push(faint("count mode: calls are counted, only sums are timed"));
+        }
+        if let Some(version) = run.node.as_ref().and_then(|node| node.v8.as_deref()) {
+            details.push(faint(format!("V8 {}", printable(version))));
+        }
+        if !self.base.is_empty() && all_paths(run).any(|path| is_inside(path, &self.base)) {
+            details.push(faint(format!("paths from {}", printable(&self.base))));
+        }
+        if !details.is_empty() {
+            self.page.phrases("", &details, 0);
+        }
+    }
+
+    /// `node v20.20.2 app.js`, or `npm --version (node v20.20.2)`.
+    fn who(&self) -> String {
+        let run = self.run;
+        let version = run
+            .node
+            .as_ref()
+            .map(|node| node.version.as_deref().unwrap_or("of unknown version"));
+        let program = run
+            .command
+            .first()
+            .map(|path| basename(path))
+            .unwrap_or("(unknown)");
+        let arguments = run.command.iter().skip(1).map(|argument| argument.as_str());
+        let arguments = arguments.map(|argument| {
+            if argument.starts_with('/') {
+                self.path(argument)
+            } else {
+                printable(argument).into_owned()
+            }
+        });
+        let mut words: Vec<String> = vec![printable(program).into_owned()];
+        if let Some(version) = version.filter(|_| program == "node") {
+            words.push(printable(version).into_owned());
+        }
+        words.extend(arguments);
+        // A command line of 10,000 characters must not hide the figures.
+        let mut who = cut(&words.join(" "), self.page.width * 3 / 4).into_owned();
+        if program != "node" {
+            match version {
+                Some(version) => who.push_str(&format!(" (node {})", printable(version))),
+                None => who.push_str(" (no node)"),
+            }
+        }
+        who
+    }
+}

@@ -1,0 +1,153 @@
+//! What things are called in the report.
+
+use nodeprof_profile::recording::{CompilationUnit, CrossingKind, FileOperation};
+use nodeprof_profile::report::Crossings;
+
+use super::page::{Phrase, faint};
+use crate::paths::printable;
+use crate::units::number;
+
+pub(super) fn repeated(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(" ({} repeated)", number(count)),
+    }
+}
+
+pub(super) fn basename(path: &str) -> &str {
+    path.rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(path)
+}
+
+pub(super) fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_uppercase().chain(characters).collect(),
+        None => String::new(),
+    }
+}
+
+/// Names of phases as in the JSON, in words.
+pub(super) fn phase_name(name: &str) -> String {
+    let words: Vec<String> = name
+        .split('+')
+        .map(|part| match part {
+            "process" => "exec".to_owned(),
+            "v8" => "V8".to_owned(),
+            "loop" => "event loop".to_owned(),
+            other => printable(other).replace('_', " "),
+        })
+        .collect();
+    words.join(" + ")
+}
+
+pub(super) fn kind_name(kind: CrossingKind) -> &'static str {
+    match kind {
+        CrossingKind::Slow => "",
+        CrossingKind::Fast => "fast",
+        CrossingKind::Getter => "getter",
+        CrossingKind::Construct => "construct",
+        CrossingKind::ToJs => "to JS",
+    }
+}
+
+pub(super) fn unit_name(unit: CompilationUnit) -> &'static str {
+    match unit {
+        CompilationUnit::Builtin => "built-in",
+        CompilationUnit::Function => "CommonJS",
+        CompilationUnit::Module => "ES module",
+        CompilationUnit::Script => "script",
+    }
+}
+
+pub(super) fn operation_name(operation: FileOperation) -> &'static str {
+    match operation {
+        FileOperation::Stat => "stat",
+        FileOperation::Open => "open",
+        FileOperation::Read => "read",
+        FileOperation::Readlink => "readlink",
+        FileOperation::Close => "close",
+        FileOperation::Access => "access",
+    }
+}
+
+pub(super) fn kinds(crossings: &Crossings) -> Vec<Phrase> {
+    let kinds = &crossings.by_kind;
+    let list: Vec<String> = [
+        ("slow", kinds.slow),
+        ("fast", kinds.fast),
+        ("getter", kinds.getter),
+        ("construct", kinds.construct),
+    ]
+    .into_iter()
+    .filter(|(_, count)| *count > 0)
+    .map(|(name, count)| format!("{} {name}", number(count)))
+    .collect();
+    let back = match kinds.to_js {
+        0 => String::new(),
+        calls => format!("{} back to JavaScript", number(calls)),
+    };
+    vec![faint(list.join(", ")), faint(back)]
+}
+
+/// x86-64 numbers; the only architecture so far.
+pub(super) fn signal_name(signal: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    match usize::try_from(signal)
+        .ok()
+        .and_then(|n| NAMES.get(n.checked_sub(1)?))
+    {
+        Some(name) => format!("SIG{name}"),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// What a loss means for the figures.
+pub(super) fn loss(kind: &str, count: u64) -> String {
+    let n = number(count);
+    match kind {
+        "records" => format!(
+            "{n} records were dropped because the buffer was full: counts and times of all sections are too low by these"
+        ),
+        "undecodable_records" => format!(
+            "{n} records could not be read: counts and times of all sections are too low by these"
+        ),
+        "unmatched_exits" => format!("{n} returns without a call: the calls are not timed"),
+        "abandoned_frames" => {
+            format!("{n} calls were left by an exception or a jump: they are counted, not timed")
+        }
+        "frames_too_deep" => format!(
+            "{n} calls were nested too deep to be timed: they are missing in total and self times"
+        ),
+        "sums_full" => format!(
+            "{n} calls found no room in the tables of sums: they are missing in Crossings and Serialization"
+        ),
+        "threads_not_followed" => format!(
+            "{n} times a thread could not be followed: what it did is missing in all sections"
+        ),
+        "memory_unreadable" => format!(
+            "{n} names could not be read from the program's memory: they appear as (unreadable) or (unnamed)"
+        ),
+        "paths_unreadable" => format!(
+            "{n} paths could not be read from the program's memory: they appear as (unreadable)"
+        ),
+        "paths_truncated" => {
+            format!("{n} paths were cut: files with a common beginning may be shown as one")
+        }
+        "beginnings_missed" => format!(
+            "{n} processes were seen only after their start: their first phases are too short or missing"
+        ),
+        "compilations_unmatched" => {
+            format!("{n} compilations ended without a beginning: they are missing in Compilation")
+        }
+        "io_uring_setups" => format!(
+            "{n} uses of io_uring: file operations made through it are missing in Files and package.json"
+        ),
+        other => format!("{n} × {}", printable(other).replace('_', " ")),
+    }
+}
