@@ -144,6 +144,13 @@ pub(crate) fn shorten(path: &str, width: usize) -> String {
         if kept < least {
             continue;
         }
+        if kept == 0
+            && let Some(folder) = folders.last()
+        {
+            // Every package.json is called so: a part of its folder's name is better than none.
+            let folder = end(folder, width - columns(head) - columns(&tail));
+            return format!("{head}{folder}{tail}");
+        }
         return format!("{head}{tail}");
     }
     cut_middle(name, width).into_owned()
@@ -163,7 +170,10 @@ mod tests {
         );
         assert_eq!(shorten(path, 40), "/home/…/node_modules/debug/src/index.js");
         assert_eq!(shorten(path, 16), "…/src/index.js");
+        assert_eq!(shorten(path, 12), "…rc/index.js");
         assert_eq!(shorten(path, 6), "in….js");
+        let scoped = "node_modules/@scope/a-rather-long-package-name/package.json";
+        assert_eq!(shorten(scoped, 28), "…g-package-name/package.json");
         for width in 0..100 {
             assert!(columns(&shorten(path, width)) <= width, "{width}");
         }

@@ -203,7 +203,8 @@ impl Table {
             .collect()
     }
 
-    fn widths(&self, used: &[usize], width: usize) -> Option<Vec<usize>> {
+    /// Widths of the columns in use; `None` if a flexible one would get less than its least, at most `enough`.
+    fn widths(&self, used: &[usize], width: usize, enough: usize) -> Option<Vec<usize>> {
         let natural = |index: usize| {
             let cells = self
                 .rows
@@ -241,7 +242,7 @@ impl Table {
                     } else {
                         natural(index).min(most)
                     };
-                    if room < least.min(wanted) {
+                    if room < least.min(wanted).min(enough) {
                         return None;
                     }
                     wanted.min(room)
@@ -255,7 +256,7 @@ impl Table {
     pub(crate) fn write(&self, out: &mut String, width: usize, color: bool) {
         let mut used = self.used();
         let widths = loop {
-            if let Some(widths) = self.widths(&used, width) {
+            if let Some(widths) = self.widths(&used, width, usize::MAX) {
                 break widths;
             }
             let droppable = used
@@ -264,10 +265,12 @@ impl Table {
                 .filter(|&index| self.columns[index].drop > 0);
             match droppable.max_by_key(|&index| self.columns[index].drop) {
                 Some(worst) => used.retain(|&index| index != worst),
-                // Nothing can give way any more: every column gets an equal part.
+                // Nothing can be left out any more: what is flexible takes what is left, even if it is little.
                 None => {
                     let room = width.saturating_sub(INDENT + GAP * used.len().saturating_sub(1));
-                    break vec![room / used.len().max(1); used.len()];
+                    break self
+                        .widths(&used, width, 8)
+                        .unwrap_or_else(|| vec![room / used.len().max(1); used.len()]);
                 }
             }
         };

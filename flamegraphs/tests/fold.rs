@@ -1,4 +1,6 @@
 //! Folded stacks and flame graphs: that every figure of the profile is in them, once.
+// clippy knows only test functions as tests, not their helpers.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

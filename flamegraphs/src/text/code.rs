@@ -104,7 +104,7 @@ impl Report<'_> {
             Column::right("per call").drop(2),
             Column::right("self share").drop(4),
             Column::left("kind").drop(3),
-            Column::left("callback").flexible(16, 80),
+            Column::left("callback").flexible(36, 80),
         ]);
         let whole = crossings.self_ns;
         let row = |callback: &CallbackProfile, share: bool| {
@@ -193,7 +193,7 @@ impl Report<'_> {
                 Column::right("total"),
                 Column::right("self").drop(2),
                 Column::right("share").drop(3),
-                Column::left(title).flexible(16, 80),
+                Column::left(title).flexible(30, 80),
             ]
         };
         let row = |calls, size, total, own, name: &str| {
@@ -301,7 +301,7 @@ impl Report<'_> {
             Column::right("times").drop(4),
             Column::left("cached"),
             Column::left("unit").drop(5),
-            Column::left("path").flexible(20, 120),
+            Column::left("path").flexible(28, 120),
         ]);
         let same = compile
             .scripts

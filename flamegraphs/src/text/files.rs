@@ -72,11 +72,11 @@ impl Report<'_> {
         let mut table = Table::new([
             Column::right("lookups"),
             Column::right("opens"),
-            Column::right("stats"),
+            Column::right("stats").drop(3),
             Column::right("bytes").drop(2),
             Column::right("time").drop(1),
             Column::left("found"),
-            Column::left("path").flexible(20, 120),
+            Column::left("path").flexible(32, 120),
         ]);
         let row = |file: &PackageJsonFile| {
             let count = |count: u64| {
@@ -114,14 +114,19 @@ impl Report<'_> {
                 Cell::path(self.path(&file.path)),
             ]
         };
-        let (top, rest) = package_json
-            .files
-            .split_at(package_json.files.len().min(TOP));
+        // Alike in counts, as most are: the slowest first.
+        let mut files: Vec<&PackageJsonFile> = package_json.files.iter().collect();
+        files.sort_by_key(|file| {
+            let counts = [file.lookups, file.opens, file.stats];
+            let sum = counts.into_iter().fold(0, u64::saturating_add);
+            std::cmp::Reverse((sum, file.total_ns))
+        });
+        let (top, rest) = files.split_at(files.len().min(TOP));
         for file in top {
             table.row(row(file));
         }
-        let mut slowest: Vec<&PackageJsonFile> =
-            rest.iter().filter(|file| file.total_ns > 0).collect();
+        let mut slowest: Vec<&PackageJsonFile> = rest.to_vec();
+        slowest.retain(|file| file.total_ns > 0);
         slowest.sort_by_key(|file| std::cmp::Reverse(file.total_ns));
         slowest.truncate(TOP_SHORT / 2);
         let rows: Vec<Vec<Cell>> = slowest.into_iter().map(row).collect();
@@ -210,7 +215,7 @@ impl Report<'_> {
             Column::right("time"),
             Column::right("bytes").drop(3),
             Column::left("operation"),
-            Column::left("path").flexible(20, 120),
+            Column::left("path").flexible(28, 120),
         ]);
         for path in paths.iter().take(TOP_SHORT) {
             table.row([
