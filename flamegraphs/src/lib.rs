@@ -2,9 +2,9 @@
 //!
 //! | module | from | to |
 //! |---|---|---|
-//! | [`text`] | a [`Profile`](nodeprof_profile::Profile) | the report for a terminal |
-//! | [`fold`] | a [`Recording`](nodeprof_profile::Recording) | folded stacks: phases, processes, bindings, callbacks, directories |
-//! | [`svg`] | folded stacks | an interactive flame graph |
+//! | [`mod@text`] | a [`Profile`](nodeprof_profile::Profile) | the report for a terminal |
+//! | [`mod@fold`] | a [`Recording`](nodeprof_profile::Recording) | folded stacks: phases, processes, bindings, callbacks, directories |
+//! | [`mod@svg`] | folded stacks | an interactive flame graph |
 //!
 //! Everything here is a pure function: no kernel, no terminal, no environment variables. The caller says how wide the
 //! terminal is and whether it shows colours.

@@ -325,3 +325,25 @@ fn a_million_crossings_are_drawn_in_time() {
     // 0.27 s when optimised; tests are not, and run beside others.
     assert!(spent.as_secs_f64() < 5.0, "{spent:?}");
 }
+
+#[test]
+fn processes_in_a_circle_and_ids_of_nothing_are_no_reason_to_panic() {
+    use nodeprof_profile::recording::{CallbackId, NameId, ProcessId};
+    let mut recording = common::small();
+    recording.processes[0].parent = Some(ProcessId(3));
+    recording.processes[1].parent = Some(ProcessId(1));
+    recording.processes[2].parent = Some(ProcessId(99));
+    recording.crossings[0].process = ProcessId(77);
+    recording.crossings[1].callback = CallbackId(u32::MAX);
+    recording.crossings[2].parent = Some(CallbackId(4_000));
+    recording.crossings[3].duration = Some(nodeprof_profile::recording::Nanoseconds(u64::MAX));
+    recording.files[0].path = NameId(u32::MAX);
+    recording.lookups[0].process = ProcessId(u32::MAX);
+    for metric in Metric::ALL {
+        let folded = fold(&recording, 0, metric).unwrap();
+        assert!(svg(&folded).ends_with("</svg></svg>"));
+    }
+    let text =
+        nodeprof_flamegraphs::render(&Profile::from_recording(&recording), &Default::default());
+    assert!(text.contains("Processes"));
+}
