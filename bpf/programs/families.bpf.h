@@ -146,13 +146,21 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 
 static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 a, __u64 now)
 {
-	int i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
+	__u8 kind = c->detail == CALL_BY_MARK ? t->pending_kind : c->detail;
+	int i;
 
 	count(COUNTER_ENTERS, 1);
+	if (kind == CALL_GETTER)
+		t->getter = a;
+	if (count_only) {
+		write_call(t, now, 0, 0, a, CALLBACK_NONE, kind, RECORD_UNTIMED);
+		return;
+	}
+	i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
 	if (i < 0)
 		return;
 	frame_at(t, i)->callback = a;
-	frame_at(t, i)->kind = c->detail == CALL_BY_MARK ? t->pending_kind : c->detail;
+	frame_at(t, i)->kind = kind;
 }
 
 static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u64 now)
@@ -199,11 +207,11 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 			return;
 		}
 	} else {
-		/* Has the accessor builtin just opened a frame for this very function? */
-		struct frame *f = frame_at(t, t->depth - 1);
+		/* Has the accessor builtin just announced this very function? (Its copy may be mapped anywhere.) */
+		__u64 announced = t->getter;
 
-		if (t->depth && f->family == FRAME_CROSSING && f->kind == CALL_GETTER &&
-		    ctx->ip - f->callback < MAX_PROBE_DISTANCE)
+		t->getter = 0;
+		if (announced && ctx->ip - announced < MAX_PROBE_DISTANCE)
 			return;
 	}
 	write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED);
@@ -230,6 +238,14 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 	case SIZE_FIELD_AT_RETURN:
 		value = a + (c->detail >> 4) * 8;
 		break;
+	}
+	if (count_only) {
+		struct frame single = { .id = c->id, .value = value };
+
+		if ((c->detail & 15) == SIZE_FIELD_AT_RETURN)
+			single.value = -1;
+		write_serialization(t, &single, 0, RECORD_UNTIMED);
+		return;
 	}
 	i = push_frame(t, FRAME_SERIALIZATION, ctx->sp, now);
 	if (i < 0)

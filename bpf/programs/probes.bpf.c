@@ -46,8 +46,13 @@ int on_entry(struct pt_regs *ctx)
 		entry_only(ctx, t, &c, now);
 		break;
 	case ACTION_TO_JS: {
-		int i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
+		int i;
 
+		if (count_only) {
+			write_call(t, now, 0, 0, CALLBACK_BY_INDEX, CALLBACK_NONE, CALL_TO_JS, RECORD_UNTIMED);
+			break;
+		}
+		i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
 		if (i >= 0) {
 			frame_at(t, i)->callback = CALLBACK_BY_INDEX;
 			frame_at(t, i)->kind = CALL_TO_JS;

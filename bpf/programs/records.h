@@ -184,7 +184,6 @@ struct sum_key {
 	__u8 unused[5];
 };
 struct sum {
-	__u64 events; /* written one by one, not part of what follows */
 	__u64 calls;
 	__u64 timed;
 	__u64 total;

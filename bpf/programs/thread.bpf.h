@@ -44,6 +44,8 @@ struct thread {
 	__s32 syscall;
 	__u32 pid, tid;
 	__u64 syscall_start;
+	__u64 events; /* written one by one so far */
+	__u64 getter; /* accessor that V8's builtin is about to call */
 	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];
 };
@@ -83,8 +85,10 @@ struct {
 	__type(value, struct image);
 } images SEC(".maps");
 
-/* Calls of one callback in one process and phase that are written one by one; later ones are summed. */
-volatile const __u64 event_limit = 20000;
+/* Calls of one thread that are written one by one; later ones are summed. */
+volatile const __u64 event_limit = 200000;
+/* No times, no nesting: every call only adds to a sum, and no exit is probed. */
+volatile const bool count_only = false;
 /* Families whose syscalls are recorded. */
 volatile const bool record_files = true;
 
@@ -151,13 +155,13 @@ static __always_inline __u64 current_callback(struct thread *t)
 	return i == NO_FRAME ? CALLBACK_NONE : frame_at(t, i)->callback;
 }
 
-/* Adds a call to the sums; true if it shall also be written by itself. */
+/* Adds a call to the sums. */
 __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s64 bytes, bool timed)
 {
 	struct sum *s;
 
 	if (!key)
-		return true;
+		return 0;
 	s = bpf_map_lookup_elem(&sums, key);
 	if (!s) {
 		struct sum zero = {};
@@ -166,12 +170,8 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 		s = bpf_map_lookup_elem(&sums, key);
 		if (!s) {
 			count(COUNTER_SUMS_FULL, 1);
-			return true; /* then at least one by one */
+			return 0;
 		}
-	}
-	if (s->events < event_limit) {
-		__sync_fetch_and_add(&s->events, 1);
-		return true;
 	}
 	__sync_fetch_and_add(&s->calls, 1);
 	if (timed) {
@@ -181,16 +181,29 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 	}
 	if (bytes > 0)
 		__sync_fetch_and_add(&s->bytes, bytes);
-	return false;
+	return 0;
+}
+
+/* Whether a call shall be written by itself: the first ones of a thread, and those that never ended. */
+static __always_inline bool by_itself(struct thread *t, __u8 flags)
+{
+	if (flags & RECORD_UNFINISHED)
+		return true;
+	if (t->events >= event_limit)
+		return false;
+	t->events++;
+	return true;
 }
 
 static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner, __u64 callback,
 				       __u64 parent, __u8 kind, __u8 flags)
 {
-	struct sum_key key = { .callback = callback, .pid = t->pid, .kind = kind, .phase = t->phase };
+	if (!by_itself(t, flags)) {
+		struct sum_key key = { .callback = callback, .pid = t->pid, .kind = kind, .phase = t->phase };
 
-	if (!(flags & RECORD_UNFINISHED) && !add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED)))
+		add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED));
 		return;
+	}
 	RESERVE(record_call, r);
 	if (!r)
 		return;
@@ -206,12 +219,13 @@ static __always_inline void write_call(struct thread *t, __u64 start, __u64 dura
 
 static __always_inline void write_serialization(struct thread *t, struct frame *f, __u64 duration, __u8 flags)
 {
-	struct sum_key key = { .callback = f->callback, .pid = t->pid, .id = f->id, .phase = t->phase, .family = 1 };
+	if (!by_itself(t, flags)) {
+		struct sum_key key = { .callback = f->callback, .pid = t->pid, .id = f->id, .phase = t->phase, .family = 1 };
+		bool nested = flags & RECORD_NESTED;
 
-	if (!(flags & RECORD_UNFINISHED) &&
-	    !add_to_sum(&key, flags & RECORD_NESTED ? 0 : duration, flags & RECORD_NESTED ? 0 : f->inner, f->value,
-			!(flags & RECORD_UNTIMED)))
+		add_to_sum(&key, nested ? 0 : duration, nested ? 0 : f->inner, f->value, !(flags & RECORD_UNTIMED));
 		return;
+	}
 	RESERVE(record_serialization, r);
 	if (!r)
 		return;

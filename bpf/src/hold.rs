@@ -10,7 +10,7 @@
 //! the host ever waits for nodeprof, and an exec of node outside of the traced tree is let go at once.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ffi::OsStr,
     fs::File,
     io,
@@ -19,7 +19,10 @@ use std::{
         unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -251,6 +254,11 @@ struct State {
     images: RawFd,
     options: HolderOptions,
     known: Mutex<HashMap<(u64, u64), Known>>,
+    /// Messages for which the socket had no room: the tracer may be stopped, and must not stop us.
+    unsent: Mutex<VecDeque<Vec<u8>>>,
+    /// Milliseconds (of `clock`) since when the loop is at work; 0 while it waits.
+    busy_since: AtomicU64,
+    clock: Instant,
     /// What each process has, by pid, its start time (pids come again), and the binary.
     links: Mutex<HashMap<(u32, u64, u8), Link>>,
 }
@@ -266,10 +274,47 @@ impl State {
             options,
             known: Mutex::default(),
             links: Mutex::default(),
+            unsent: Mutex::default(),
+            busy_since: AtomicU64::new(0),
+            clock: Instant::now(),
         }
     }
 
+    /// Sends to the tracer, at once or as soon as it reads.
+    fn tell(&self, kind: u8, pid: u32, body: &[u8]) {
+        lock(&self.unsent).push_back(message(kind, pid, body));
+        self.flush();
+    }
+
+    fn flush(&self) {
+        let mut unsent = lock(&self.unsent);
+        while let Some(first) = unsent.front() {
+            match transmit(&self.socket, first, libc::MSG_DONTWAIT) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                _ => unsent.pop_front(),
+            };
+        }
+    }
+
+    /// A hung holder would block every exec of node on this host. If a turn of the loop takes longer than
+    /// any turn may, the holder ends instead: the kernel lets all execs go.
+    fn watch_over(self: &Arc<Self>) {
+        let state = Arc::clone(self);
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(LONGEST_TURN / 4);
+                let since = state.busy_since.load(Ordering::Relaxed);
+                let now = state.clock.elapsed().as_millis() as u64;
+                if since != 0 && now.saturating_sub(since) > LONGEST_TURN.as_millis() as u64 {
+                    // SAFETY: ends this process.
+                    unsafe { libc::_exit(1) };
+                }
+            }
+        });
+    }
+
     fn run(self: &Arc<Self>) {
+        self.watch_over();
         let fanotify = Fanotify::open();
         if let Ok(f) = &fanotify {
             self.options
@@ -282,12 +327,18 @@ impl State {
             .err()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let _ = send(&self.socket, b'h', 0, answer.as_bytes());
+        self.tell(b'h', 0, answer.as_bytes());
         loop {
+            let wants = if lock(&self.unsent).is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            };
+            self.busy_since.store(0, Ordering::Relaxed);
             let mut fds = [
                 libc::pollfd {
                     fd: self.socket.as_raw_fd(),
-                    events: libc::POLLIN,
+                    events: libc::POLLIN | wants,
                     revents: 0,
                 },
                 libc::pollfd {
@@ -299,6 +350,13 @@ impl State {
             // SAFETY: two pollfds.
             if unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } < 0 {
                 continue;
+            }
+            self.busy_since.store(
+                (self.clock.elapsed().as_millis() as u64).max(1),
+                Ordering::Relaxed,
+            );
+            if fds[0].revents & libc::POLLOUT != 0 {
+                self.flush();
             }
             // Who is held comes first.
             if fds[1].revents & libc::POLLIN != 0
@@ -358,13 +416,13 @@ impl State {
                 let mut body = (started.elapsed().as_nanos() as u64).to_le_bytes().to_vec();
                 body.extend((u64::from(binary) | (points as u64) << 8).to_le_bytes());
                 body.extend(path.as_os_str().as_bytes());
-                let _ = send(&self.socket, b'a', pid, &body);
+                self.tell(b'a', pid, &body);
             }
             Err(reason) => {
                 let mut body = (reason.len() as u64).to_le_bytes().to_vec();
                 body.extend(reason.as_bytes());
                 body.extend(path.as_os_str().as_bytes());
-                let _ = send(&self.socket, b'f', pid, &body);
+                self.tell(b'f', pid, &body);
             }
         }
     }
@@ -460,20 +518,32 @@ impl Request {
     }
 }
 
+/// Interval in ms in which the loop looks for what its threads could not send.
+const LOOK_IN: i32 = 500;
+/// No turn of the loop takes this long: attaching takes some 20 ms; a new binary is resolved by a thread.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
 /// Longest message: a reason and a path.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-fn send(socket: &OwnedFd, kind: u8, pid: u32, body: &[u8]) -> io::Result<()> {
+fn message(kind: u8, pid: u32, body: &[u8]) -> Vec<u8> {
     let mut message = vec![kind];
     message.extend(pid.to_le_bytes());
     message.extend(&body[..body.len().min(MESSAGE_LIMIT - 5)]);
+    message
+}
+
+fn send(socket: &OwnedFd, kind: u8, pid: u32, body: &[u8]) -> io::Result<()> {
+    transmit(socket, &message(kind, pid, body), 0)
+}
+
+fn transmit(socket: &OwnedFd, message: &[u8], flags: i32) -> io::Result<()> {
     // SAFETY: the buffer lives through the call.
     let sent = unsafe {
         libc::send(
             socket.as_raw_fd(),
             message.as_ptr().cast(),
             message.len(),
-            libc::MSG_NOSIGNAL,
+            libc::MSG_NOSIGNAL | flags,
         )
     };
     if sent < 0 {

@@ -22,8 +22,10 @@ use crate::{
 /// What to load.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Calls of one callback (in one process and phase) that are written one by one; later ones are summed.
+    /// Calls of one thread that are written one by one; later ones are summed.
     pub event_limit: u64,
+    /// No times, no nesting: every call only adds to a sum.
+    pub count_only: bool,
     /// Record file operations by syscall tracepoints.
     pub files: bool,
     /// Size of the ring buffer in bytes: a power of two, at least a page.
@@ -32,10 +34,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // 20,000 calls of one callback are far beyond any start-up; a hot loop of millions would only
+        // 200,000 calls are ten times the start-up of a large application; a hot loop of millions would only
         // make the recording large. 8 MiB last 100 ms at a million records a second.
         Options {
-            event_limit: 20_000,
+            event_limit: 200_000,
+            count_only: false,
             files: true,
             ring_bytes: 8 << 20,
         }
@@ -366,7 +369,12 @@ macro_rules! load_sharing {
     ($builder:expr, $maps:expr, $options:expr) => {{
         let mut open = $builder.open(storage()).map_err(|e| LoadError::new(&e))?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
-            rodata.event_limit = $options.event_limit;
+            rodata.event_limit = if $options.count_only {
+                0
+            } else {
+                $options.event_limit
+            };
+            rodata.count_only = $options.count_only;
             rodata.record_files = $options.files;
         }
         let shared = &$maps.maps;

@@ -150,6 +150,9 @@ impl Assembler {
 
     /// Notes that probes of a binary are attached to a process.
     pub fn attached(&mut self, pid: u32, index: u8) {
+        if self.find_process(pid).is_some_and(|p| p.exited.is_some()) {
+            self.forget(pid);
+        }
         self.image_of.insert(pid, index);
         let process = self.process(pid, 0);
         if let Some(image) = self.images.get(&index) {
@@ -190,6 +193,21 @@ impl Assembler {
     pub fn find_process(&mut self, pid: u32) -> Option<&mut Process> {
         let id = *self.processes.get(&pid)?;
         self.recording.processes.get_mut(id.0 as usize)
+    }
+
+    /// Whether a process is known only because probes were attached to it.
+    fn is_announced(&self, pid: u32) -> bool {
+        let entry = self
+            .processes
+            .get(&pid)
+            .and_then(|id| self.recording.processes.get(id.0 as usize));
+        entry.is_some_and(|p| p.forked.0 == 0 && p.execs.is_empty() && p.exited.is_none())
+    }
+
+    /// A pid that comes again is a new process.
+    fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+        self.image_of.remove(&pid);
     }
 
     fn process(&mut self, pid: u32, at: u64) -> ProcessId {
@@ -429,11 +447,14 @@ impl Assembler {
                 child_tid: _,
             } if child_pid != header.pid => {
                 let (parent, _, at) = self.at(header);
-                // A pid that comes again is a new process.
-                self.processes.remove(&child_pid);
-                self.image_of.remove(&child_pid);
+                // The holder may have announced the child before this record was read.
+                if !self.is_announced(child_pid) {
+                    self.forget(child_pid);
+                }
                 let child = self.process(child_pid, at.0);
-                self.recording.processes[child.0 as usize].parent = Some(parent);
+                let entry = &mut self.recording.processes[child.0 as usize];
+                entry.parent = Some(parent);
+                entry.forked = at;
                 let inherited: Vec<_> = self
                     .descriptors
                     .iter()

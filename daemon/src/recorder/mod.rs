@@ -348,11 +348,7 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     let warmth = Warmth::start(calibrate::idle_address());
     let count = options.mode == Mode::Count;
     let load = Options {
-        event_limit: if count {
-            0
-        } else {
-            Options::default().event_limit
-        },
+        count_only: count,
         files: options.wants("files") || options.wants("package-json"),
         ..Options::default()
     };
@@ -468,13 +464,15 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     })
 }
 
-/// A plan by path; in count mode without the return probes that only tell times.
+/// A plan by path; in count mode without the exits, which only tell times and nesting.
 fn load_plan(path: &Path, cache: Option<&Path>, count: bool) -> Result<AttachPlan, String> {
     let (mut plan, _) = AttachPlan::load_or_build(path, cache).map_err(|e| e.to_string())?;
     if count {
         for probe in &mut plan.probes {
-            if matches!(probe.role, Role::Serialization { .. }) {
-                probe.with_return = false;
+            probe.with_return = false;
+            if matches!(probe.role, Role::CallExit { .. }) {
+                probe.state = ProbeState::Absent;
+                probe.reason = Some("count mode measures no times".into());
             }
         }
     }
