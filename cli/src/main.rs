@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nodeprof: {error:#}");
+            eprintln!("nodeprof: {}", terminal::told_once(&error));
             ExitCode::from(commands::trace::exit_code(&error).unwrap_or(OWN_FAILURE))
         }
     }

@@ -64,3 +64,30 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
             .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     })
 }
+
+/// An error with its causes, each told once: some already name their cause.
+pub fn told_once(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for part in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_named_already_is_not_named_again() {
+        let error = anyhow::anyhow!("the disk is full").context("writing a: the disk is full");
+        assert_eq!(told_once(&error), "writing a: the disk is full");
+        let error = anyhow::anyhow!("the disk is full").context("writing a");
+        assert_eq!(told_once(&error), "writing a: the disk is full");
+    }
+}

@@ -34,6 +34,13 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
 }
 
 fn write_file(path: &Path, force: bool, content: &[u8]) -> anyhow::Result<()> {
+    if path.is_dir() {
+        anyhow::bail!(
+            "{} is a folder; needed: the name of a file; type: -o {}",
+            path.display(),
+            path.join("flame.svg").display()
+        );
+    }
     let mut options = OpenOptions::new();
     options.write(true);
     if force {

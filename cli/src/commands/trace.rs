@@ -126,21 +126,27 @@ impl Target {
             });
         };
         let shown = path.display();
-        if path.exists() && !args.force {
-            anyhow::bail!(
-                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
-            );
-        }
         if path.is_dir() {
             anyhow::bail!(
                 "{shown} is a folder; needed: the name of a file; type: -o {}",
                 path.join("trace.nodeprof").display()
             );
         }
+        if path.exists() && !args.force {
+            anyhow::bail!(
+                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
+            );
+        }
         let folder = path
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
+        if folder.exists() && !folder.is_dir() {
+            anyhow::bail!(
+                "{} is a file; needed: a folder to write to; type: -o FILE",
+                folder.display()
+            );
+        }
         let c = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
         // SAFETY: the path is NUL-terminated.
         if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
@@ -217,6 +223,11 @@ fn default_name(program: &[std::ffi::OsString]) -> PathBuf {
         })
         .take(60)
         .collect();
+    // A name that begins with a dash would be taken for an option.
+    let safe = match safe.trim_matches('-') {
+        "" => "trace",
+        name => name,
+    };
     PathBuf::from(format!("{safe}-{}.nodeprof", local_time()))
 }
 
@@ -257,5 +268,7 @@ mod tests {
         assert!(name(&["npm", "--version"]).starts_with("npm-2"));
         assert!(name(&["node", "a b\n/c*d.js"]).starts_with("c-d-2"));
         assert!(name(&["node"]).starts_with("node-2"));
+        assert!(name(&["node", "-p", "'ran'"]).starts_with("ran-2"));
+        assert!(name(&["node", "-p", "-1", "''"]).starts_with("trace-2"));
     }
 }

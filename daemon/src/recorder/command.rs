@@ -50,6 +50,12 @@ fn place(name: &str) -> &'static str {
 /// [`CommandError`].
 pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
     let shown = || name.to_string_lossy().into_owned();
+    if name.is_empty() {
+        // Joined with a folder of PATH it would name that folder.
+        return Err(CommandError::NotFound {
+            name: "an empty name".into(),
+        });
+    }
     let mut denied = None;
     let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
