@@ -1,0 +1,357 @@
+//! Calls between JavaScript and C++.
+
+use std::process::{Command, Stdio};
+
+use crate::support::{
+    Node, Traced, has_packages, has_tool, list, npm_script, number, on_each_node, plain, project,
+    trace,
+};
+
+on_each_node!(
+    n_calls_are_n_crossings,
+    entries_of_callbacks_equal_crossings,
+    two_runs_give_the_same_counts,
+    counting_gives_the_counts_of_a_full_trace,
+    bpftrace_counts_the_same,
+);
+
+const STAT: &[&str] = &["InternalModuleStat", "FastInternalModuleStat"];
+const BYTE_LENGTH: &[&str] = &["ByteLengthUtf8", "SlowByteLengthUtf8", "FastByteLengthUtf8"];
+
+/// KIND of calls.js, the C++ functions behind it, how the calls are seen (`None`: slow and fast), and how many to make.
+type Known = (
+    &'static str,
+    &'static [&'static str],
+    Option<&'static str>,
+    &'static [u64],
+);
+const KNOWN: &[Known] = &[
+    ("stat", STAT, Some("slow"), &[1, 1_000, 300_000]),
+    ("byte-length", BYTE_LENGTH, None, &[1, 1_000, 300_000]),
+    (
+        "getter",
+        &["Accessors::FunctionLengthGetter"],
+        Some("getter"),
+        &[1, 1_000, 300_000],
+    ),
+    (
+        "construct",
+        &["New"],
+        Some("construct"),
+        &[1, 1_000, 300_000],
+    ),
+    (
+        "to-js",
+        &["Execution::Invoke"],
+        Some("to_js"),
+        &[1, 1_000, 300_000],
+    ),
+    ("uptime", &["Uptime", "FastUptime"], None, &[1_000]),
+    (
+        "getter-runtime",
+        &["DebugPortGetter"],
+        Some("getter"),
+        &[1_000],
+    ),
+    ("throw", &["Chdir"], Some("slow"), &[1_000]),
+];
+
+fn known_calls(node: &Node, n: u64, kind: &str) -> Vec<String> {
+    node.command([
+        "--no-warnings",
+        "--expose-internals",
+        &project("examples/known-calls/calls.js"),
+        &n.to_string(),
+        kind,
+    ])
+}
+
+/// total = slow + fast + getter + construct = sum of the callbacks; nothing entered without leaving, or left without entering.
+fn sums_agree(traced: &Traced) {
+    let crossings = &traced.run["crossings"];
+    let total = number(&crossings["total"]);
+    let by_kind = |kind: &str| number(&crossings["by_kind"][kind]);
+    let sum = |list_of: &str, kind: &str| -> u64 {
+        list(&crossings[list_of])
+            .iter()
+            .filter(|c| c["kind"] == kind)
+            .map(|c| number(&c["calls"]))
+            .sum()
+    };
+    let kinds = ["slow", "fast", "getter", "construct"];
+    assert_eq!(total, kinds.iter().map(|kind| by_kind(kind)).sum::<u64>());
+    for kind in kinds {
+        assert_eq!(sum("callbacks", kind), by_kind(kind), "{kind}");
+    }
+    assert_eq!(sum("to_js", "to_js"), by_kind("to_js"));
+    assert!(total > 0);
+    // What never returned is a call of process.exit's C++, one a process.
+    let unfinished: Vec<_> = list(&crossings["callbacks"])
+        .iter()
+        .filter(|c| number(&c["unfinished"]) > 0)
+        .map(|c| c["function"].as_str().unwrap_or_default())
+        .collect();
+    assert!(
+        number(&crossings["unfinished"]) <= list(&traced.run["processes"]).len() as u64,
+        "{unfinished:?}"
+    );
+    assert!(
+        unfinished.iter().all(|name| *name == "ReallyExit"),
+        "{unfinished:?}"
+    );
+    // Every finished call that is not fast has its time.
+    let timed = number(&crossings["timed_calls"]);
+    assert!(timed <= total - by_kind("fast"), "{timed} of {total}");
+}
+
+fn n_calls_are_n_crossings(node: &Node) {
+    let base = trace(&[], known_calls(node, 0, "none"));
+    sums_agree(&base);
+    let total = |traced: &Traced| number(&traced.run["crossings"]["total"]);
+    for &(kind, functions, seen_as, counts) in KNOWN {
+        for &n in counts {
+            let traced = trace(&[], known_calls(node, n, kind));
+            let what = format!("{n} × {kind} on {}", node.version);
+            sums_agree(&traced);
+            let (before, after) = (
+                base.calls_of_kind(functions, seen_as),
+                traced.calls_of_kind(functions, seen_as),
+            );
+            assert_eq!(after, before + n, "{what}, base {before}");
+            // Nothing else was called; a crossing to JavaScript comes with one to C++ around it.
+            assert_eq!(total(&traced), total(&base) + n, "{what}: all crossings");
+
+            let fast = traced.calls_of_kind(functions, Some("fast"));
+            match (kind, node.major()) {
+                ("byte-length", 20..) if n == 300_000 => {
+                    assert!(fast > n / 2, "{what}: {fast} fast calls");
+                    let slow = traced.calls_of_kind(functions, Some("slow"));
+                    assert_eq!(slow + fast, before + n, "{what}");
+                }
+                ("uptime" | "byte-length", 20..) => {}
+                _ => assert_eq!(fast, 0, "{what}"),
+            }
+        }
+    }
+}
+
+/// What `--verify` prints: entries of all binding callbacks, and the crossings that lead to them.
+fn verified(traced: &Traced) -> (u64, u64) {
+    let stderr = traced.stderr();
+    let line = stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("verified: "))
+        .unwrap_or_else(|| panic!("no verification: {stderr}"));
+    let mut figures = line
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse().ok());
+    let mut next = || figures.next().expect("two figures");
+    (next(), next())
+}
+
+fn entries_of_callbacks_equal_crossings(node: &Node) {
+    let mut programs: Vec<(Vec<String>, bool)> = KNOWN
+        .iter()
+        .map(|&(kind, ..)| (known_calls(node, 1_000, kind), true))
+        .collect();
+    programs.push((node.command([project("examples/workers/main.js")]), true));
+    programs.push((node.command([project("examples/children/main.js")]), true));
+    if has_packages("examples/express") {
+        programs.push((node.command([project("examples/express/app.js")]), true));
+    }
+    // FSReqPromise::SetReturnValue is a C++ method with the signature of a callback; C++ calls it without a crossing.
+    if has_packages("examples/esm") {
+        programs.push((node.command([project("examples/esm/main.js")]), false));
+    }
+    if let Some(npm) = npm_script("npm") {
+        programs.push((node.command([&npm, "--version"]), false));
+    }
+    for (program, exactly) in programs {
+        let traced = trace(&["--verify"], &program);
+        let (entries, crossings) = verified(&traced);
+        let by_kind = &traced.run["crossings"]["by_kind"];
+        assert_eq!(
+            crossings,
+            number(&by_kind["slow"]) + number(&by_kind["construct"]),
+            "{program:?}"
+        );
+        if exactly {
+            assert_eq!(entries, crossings, "{program:?}: {}", traced.stderr());
+        } else {
+            assert!(entries >= crossings, "{program:?}: {entries} {crossings}");
+        }
+        sums_agree(&traced);
+    }
+}
+
+/// Programs that do the same every time.
+fn deterministic_programs(node: &Node) -> Vec<Vec<String>> {
+    let mut programs = vec![
+        node.command(["-e", "require('zlib'); new URL('https://a.test/b?c')"]),
+        known_calls(node, 1_000, "byte-length"),
+    ];
+    if has_packages("examples/express") {
+        programs.push(node.command([project("examples/express/app.js")]));
+    }
+    programs
+}
+
+fn two_runs_give_the_same_counts(node: &Node) {
+    for program in deterministic_programs(node) {
+        let [one, two] = [trace(&[], &program), trace(&[], &program)];
+        assert_eq!(
+            one.calls_by_callback(),
+            two.calls_by_callback(),
+            "{program:?}"
+        );
+        for figure in ["lookups", "opens", "opens_failed", "stats", "bytes"] {
+            let [one, two] = [&one, &two].map(|t| &t.run["package_json"][figure]);
+            assert_eq!(one, two, "{program:?}: {figure}");
+        }
+        let opens = |traced: &Traced| {
+            let mut operations = traced.file_operations();
+            // The allocator's and the clock's, whenever some thread comes to them.
+            operations.retain(|(operation, path), _| {
+                *operation == "open" && !path.starts_with("/proc") && !path.starts_with("/sys")
+            });
+            operations
+        };
+        assert_eq!(opens(&one), opens(&two), "{program:?}");
+    }
+}
+
+fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
+    for program in deterministic_programs(node) {
+        let full = trace(&[], &program);
+        let count = trace(&["--mode", "count"], &program);
+        assert_eq!(count.run["mode"], "count");
+        assert_eq!(
+            full.calls_by_callback(),
+            count.calls_by_callback(),
+            "{program:?}"
+        );
+        for figure in ["lookups", "opens", "stats"] {
+            let [full, count] = [&full, &count].map(|t| &t.run["package_json"][figure]);
+            assert_eq!(full, count, "{program:?}: {figure}");
+        }
+        sums_agree(&count);
+    }
+}
+
+/// Functions that bpftrace counts: name in C++ without arguments, callbacks of the report.
+const SEEN_BY_BOTH: &[(&str, &[&str])] = &[
+    ("node::fs::InternalModuleStat", &["InternalModuleStat"]),
+    ("node::fs::LStat", &["LStat"]),
+    (
+        "node::contextify::ContextifyScript::New",
+        &["ContextifyScript::New"],
+    ),
+    (
+        "node::Buffer::(anonymous namespace)::CreateFromString",
+        &["CreateFromString"],
+    ),
+    (
+        "v8::internal::(anonymous namespace)::Invoke",
+        &["Execution::Invoke"],
+    ),
+];
+
+fn bpftrace_counts_the_same(node: &Node) {
+    if !["bpftrace", "nm", "c++filt"].into_iter().all(has_tool) || !has_packages("examples/express")
+    {
+        return;
+    }
+    let path = std::fs::canonicalize(&node.path).expect("the build");
+    let path = path.to_str().expect("UTF-8");
+    if path.contains([' ', ':']) {
+        println!("skipped: bpftrace cannot take a path with a space or a colon: {path}");
+        return;
+    }
+    let symbols = symbols(path, SEEN_BY_BOTH.iter().map(|(name, _)| *name));
+    let program: String = symbols
+        .iter()
+        .map(|(index, symbol)| format!("uprobe:{path}:\"{symbol}\" {{ @[{index}] = count(); }} "))
+        .collect();
+    let app = format!(
+        "{path} --no-warnings --expose-internals {} 1000 to-js",
+        project("examples/known-calls/calls.js")
+    );
+    let app = match has_packages("examples/express") {
+        true => format!("{path} {}", project("examples/express/app.js")),
+        false => app,
+    };
+    let output = plain(&mut Command::new("bpftrace"))
+        .args(["-f", "json", "-e", &program, "-c", &app])
+        .stdin(Stdio::null())
+        .output()
+        .expect("bpftrace starts");
+    if !output.status.success() {
+        println!(
+            "skipped: bpftrace failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        return;
+    }
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let hits = stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find(|line| line["type"] == "map")
+        .expect("counts");
+    let traced = trace(&[], app.split(' '));
+    let mut compared = 0;
+    for (index, (name, functions)) in SEEN_BY_BOTH.iter().enumerate() {
+        if !symbols.iter().any(|(i, _)| *i == index) {
+            continue;
+        }
+        let hits = hits["data"]["@"][index.to_string()].as_u64().unwrap_or(0);
+        let calls = list(&traced.run["crossings"]["callbacks"])
+            .iter()
+            .chain(list(&traced.run["crossings"]["to_js"]))
+            .filter(|c| functions.contains(&c["function"].as_str().unwrap_or_default()))
+            .map(|c| number(&c["calls"]))
+            .sum::<u64>();
+        assert_eq!(hits, calls, "{name} on {}", node.version);
+        compared += usize::from(hits > 0);
+    }
+    assert!(compared >= 3, "{compared} functions were called");
+}
+
+/// Symbols of functions of these names, with the name's index.
+fn symbols<'a>(binary: &str, names: impl Iterator<Item = &'a str>) -> Vec<(usize, String)> {
+    let names: Vec<&str> = names.collect();
+    let run = |program: &str, arguments: &[&str], input: &[u8]| {
+        let folder = crate::support::folder();
+        let file = folder.path().join("input");
+        std::fs::write(&file, input).expect("a file");
+        let output = Command::new(program)
+            .args(arguments)
+            .stdin(std::fs::File::open(&file).expect("the file"))
+            .output()
+            .expect("the tool starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let listing = run(
+        "nm",
+        &["--defined-only", "--format=just-symbols", binary],
+        b"",
+    );
+    // Clones that the compiler split off (`.cold`, `.part.0`) are no entries.
+    let mangled: Vec<&str> = listing.lines().filter(|name| !name.contains('.')).collect();
+    let demangled = run("c++filt", &[], (mangled.join("\n") + "\n").as_bytes());
+    let mut found: Vec<(usize, String)> = mangled
+        .iter()
+        .zip(demangled.lines())
+        .filter_map(|(mangled, demangled)| {
+            let index = names.iter().position(|name| {
+                demangled
+                    .strip_prefix(name)
+                    .is_some_and(|r| r.starts_with('('))
+            })?;
+            Some((index, (*mangled).to_owned()))
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}

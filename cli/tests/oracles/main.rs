@@ -1,0 +1,17 @@
+//! The figures of a trace against things not written here: programs with a known number of calls, strace, bpftrace,
+//! `performance.nodeTiming`, `require.cache`.
+//!
+//! Traces need root, so these tests are ignored unless asked for (`docs/development.md`).
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod commands;
+mod compilation;
+mod crossings;
+mod files;
+mod milestones;
+mod processes;
+mod serialization;
+
+pub(crate) use support::on_each_node;

@@ -1,0 +1,51 @@
+//! Milestones, against what the process itself says.
+
+use serde_json::Value;
+
+use crate::support::{Node, on_each_node, trace};
+
+on_each_node!(milestones_are_those_of_node_timing);
+
+/// Node hands its clock's nanoseconds to both; only `nodeTiming`'s arithmetic in milliseconds rounds.
+const TOLERANCE_NS: f64 = 2_000.0;
+
+fn milestones_are_those_of_node_timing(node: &Node) {
+    let script = "setTimeout(() => {}, 5); process.on('exit', () => \
+        console.log(JSON.stringify(require('perf_hooks').performance.nodeTiming)))";
+    let traced = trace(&[], node.command(["-e", script]));
+    let timing: Value = serde_json::from_str(&traced.stdout()).expect("nodeTiming");
+    let milestones = &traced.run["milestones"];
+    let ours = |name: &str| milestones[name].as_f64().unwrap_or(f64::NAN);
+    // Node counts from its process's start, nodeprof from the exec: only differences compare.
+    let theirs = |name: &str| timing[name].as_f64().unwrap_or(f64::NAN) * 1e6;
+    for (name, node_name) in [
+        ("v8_start", "v8Start"),
+        ("environment", "environment"),
+        ("bootstrap_complete", "bootstrapComplete"),
+        ("loop_start", "loopStart"),
+        ("loop_exit", "loopExit"),
+    ] {
+        let ours = ours(name) - ours("node_start");
+        let theirs = theirs(node_name) - theirs("nodeStart");
+        assert!(
+            (ours - theirs).abs() < TOLERANCE_NS,
+            "{name}: {ours} and {theirs}; {milestones} and {timing}"
+        );
+        assert!(ours > 0.0, "{name}: {ours}");
+    }
+    assert_eq!(milestones["exec"], 0);
+    let order = [
+        "exec",
+        "node_start",
+        "v8_start",
+        "environment",
+        "bootstrap_complete",
+        "loop_start",
+        "loop_exit",
+        "exit",
+    ];
+    assert!(
+        order.is_sorted_by_key(|name| milestones[name].as_u64()),
+        "{milestones}"
+    );
+}
