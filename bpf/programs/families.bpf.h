@@ -22,6 +22,15 @@ static __always_inline struct cookie split_cookie(__u64 raw)
 	return c;
 }
 
+/* Tells the string functions what a string is in the binary of this probe. */
+static __always_inline void know_strings(struct thread *t, struct cookie *c)
+{
+	__u32 binary = c->binary;
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+
+	t->first_nonstring = image ? image->first_nonstring : 0;
+}
+
 /* ---- texts ---- */
 
 /* Reads `length` bytes (or up to NUL if negative) of the program's memory into a new record. */
@@ -127,7 +136,7 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 		break;
 	}
 	tagged = handle ? read_word(handle) : 0;
-	if (tagged && v8_string_data(tagged, &s)) {
+	if (tagged && v8_string_data(t, tagged, &s)) {
 		__u64 n = s.length;
 
 		if (s.two_byte) {
@@ -136,7 +145,7 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 		}
 		return write_text(t, h, s.data, n & 0x7fffffff);
 	}
-	if (tagged && v8_string_type(tagged) < FIRST_NON_STRING_TYPE)
+	if (tagged && v8_string_type(t, tagged) != NOT_A_STRING)
 		return write_pieces(t, h, tagged);
 	h->flags |= RECORD_NO_TEXT;
 	return write_text(t, h, 0, 0);
@@ -233,7 +242,7 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 		value = a & 0x7fffffffffffffff;
 		break;
 	case SIZE_STRING_ARGUMENT:
-		value = a ? v8_string_length(read_word(a)) : -1;
+		value = a ? v8_string_length(t, read_word(a)) : -1;
 		break;
 	case SIZE_FIELD_AT_RETURN:
 		value = a + (c->detail >> 4) * 8;
@@ -276,7 +285,7 @@ static __always_inline void serialization_return(struct pt_regs *ctx, struct thr
 		if (f->value >= 0)
 			break; /* fallthrough: a negative length means "until NUL" */
 	case SIZE_RETURNED_STRING:
-		f->value = ctx->ax ? v8_string_length(read_word(ctx->ax)) : -1;
+		f->value = ctx->ax ? v8_string_length(t, read_word(ctx->ax)) : -1;
 		break;
 	case SIZE_RETURNED_SIZE:
 		f->value = ctx->ax & 0x7fffffffffffffff;

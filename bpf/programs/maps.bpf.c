@@ -24,4 +24,5 @@ struct {
 	struct sum_key sum_key;
 	struct sum sum;
 	struct image image;
+	struct piece piece;
 } record_types SEC(".rodata.types");

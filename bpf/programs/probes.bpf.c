@@ -66,12 +66,15 @@ int on_entry(struct pt_regs *ctx)
 		span_enter(ctx, t, &c, now);
 		break;
 	case ACTION_LOOKUP:
+		know_strings(t, &c);
 		lookup(t, &c, raw, a, b, now);
 		break;
 	case ACTION_SERIALIZATION:
+		know_strings(t, &c);
 		serialization_enter(ctx, t, &c, a, now);
 		break;
 	case ACTION_COMPILE:
+		know_strings(t, &c);
 		compile_enter(ctx, t, &c, raw, a, b, now);
 		break;
 	case ACTION_CODE_CACHE_HIT:
@@ -95,6 +98,7 @@ int on_return(struct pt_regs *ctx)
 	count(COUNTER_HITS, 1);
 	switch (c.action) {
 	case ACTION_SERIALIZATION:
+		know_strings(t, &c);
 		serialization_return(ctx, t, &c, now);
 		return 0;
 	case ACTION_TO_JS:

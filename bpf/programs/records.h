@@ -81,6 +81,13 @@ enum record_type {
 #define RECORD_TWO_BYTE 16  /* text is UTF-16 */
 #define RECORD_TRUNCATED 32 /* text was longer */
 #define RECORD_NO_TEXT 64   /* text could not be read */
+#define RECORD_PIECES 128   /* text is a row of pieces, each with its struct piece before it */
+
+/* Part of a V8 string: followed by its bytes. */
+struct piece {
+	__u16 bytes;
+	__u16 two_byte;
+};
 
 /* A callback is an address, or an index into the plan's callbacks with this bit set. */
 #define CALLBACK_BY_INDEX (1ULL << 63)
@@ -195,6 +202,7 @@ struct sum {
 struct image {
 	__u64 text_start, text_end;
 	__u64 builtins_start, builtins_end;
+	__u64 first_nonstring; /* V8 instance types below are strings */
 };
 #define MAX_IMAGES 64
 

@@ -45,6 +45,7 @@ struct thread {
 	__u32 pid, tid;
 	__u64 syscall_start;
 	__u64 events; /* written one by one so far */
+	__u64 first_nonstring; /* of the binary whose probe is being handled */
 	__u64 getter; /* accessor that V8's builtin is about to call */
 	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];

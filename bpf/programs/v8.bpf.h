@@ -16,7 +16,6 @@
 #define STRING_SLICED 3
 #define STRING_THIN 5
 #define STRING_ONE_BYTE 8
-#define FIRST_NON_STRING_TYPE 128
 
 struct v8_string {
 	__u64 data;
@@ -24,45 +23,40 @@ struct v8_string {
 	bool two_byte;
 };
 
-/* The length of the string, or negative if it is none. */
-static __always_inline __s64 v8_string_length(__u64 tagged)
+#define NOT_A_STRING 0xffff
+
+/* Instance type of a V8 string, or NOT_A_STRING. */
+static __always_inline __u16 v8_string_type(struct thread *t, __u64 tagged)
 {
 	__u64 map;
-	__u16 type = 0xffff;
-	__s32 length = -1;
+	__u16 type = NOT_A_STRING;
 
 	if ((tagged & 3) != 1)
-		return -1;
-	map = read_word(tagged - 1);
-	if ((map & 3) != 1 || bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12)) ||
-	    type >= FIRST_NON_STRING_TYPE)
-		return -1;
-	bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
-	return length;
-}
-
-/* Type of a V8 string, or FIRST_NON_STRING_TYPE and above. */
-static __always_inline __u16 v8_string_type(__u64 tagged)
-{
-	__u64 map;
-	__u16 type = 0xffff;
-
-	if ((tagged & 3) != 1)
-		return type;
+		return NOT_A_STRING;
 	map = read_word(tagged - 1);
 	if ((map & 3) == 1)
 		bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12));
-	return type;
+	return type < t->first_nonstring ? type : NOT_A_STRING;
+}
+
+/* The length of the string, or negative if it is none. */
+static __always_inline __s64 v8_string_length(struct thread *t, __u64 tagged)
+{
+	__s32 length = -1;
+
+	if (v8_string_type(t, tagged) != NOT_A_STRING)
+		bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
+	return length;
 }
 
 /* Finds the characters of a string that lie in one piece; false for a cons string that is not flattened yet. */
-static __always_inline bool v8_string_data(__u64 tagged, struct v8_string *s)
+static __always_inline bool v8_string_data(struct thread *t, __u64 tagged, struct v8_string *s)
 {
 	for (int i = 0; i < 3; i++) {
-		__u16 type = v8_string_type(tagged);
+		__u16 type = v8_string_type(t, tagged);
 		__s32 length = 0;
 
-		if (type >= FIRST_NON_STRING_TYPE)
+		if (type == NOT_A_STRING)
 			return false;
 		bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
 		s->two_byte = !(type & STRING_ONE_BYTE);
@@ -107,6 +101,7 @@ static long walk_piece(__u32 index, struct walk *w)
 	__u64 piece, data = 0;
 	__u32 n = 0, at = w->length, depth = w->depth;
 	__u16 type;
+	struct piece head = {};
 
 	if (!depth)
 		return 1;
@@ -114,8 +109,8 @@ static long walk_piece(__u32 index, struct walk *w)
 	piece = w->thread->pieces[piece_slot(depth)];
 	w->depth = depth;
 	w->readable = false; /* until this piece is */
-	type = v8_string_type(piece);
-	if (type >= FIRST_NON_STRING_TYPE || depth > PIECE_STACK - 2)
+	type = v8_string_type(w->thread, piece);
+	if (type == NOT_A_STRING || depth > PIECE_STACK - 2)
 		return 1;
 	bpf_probe_read_user(&n, sizeof(n), (void *)(piece - 1 + 12));
 	switch (type & STRING_REPRESENTATION) {
@@ -133,11 +128,11 @@ static long walk_piece(__u32 index, struct walk *w)
 	case STRING_SLICED:
 		/* The parent is flat; the offset is a Smi. */
 		data = read_word(piece - 1 + 16);
-		if ((v8_string_type(data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
+		if ((v8_string_type(w->thread, data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
 			data = read_word(data - 1 + 24);
 		else
 			data = data - 1 + 16;
-		data += read_word(piece - 1 + 24) >> 32;
+		data += (read_word(piece - 1 + 24) >> 32) * (type & STRING_ONE_BYTE ? 1 : 2);
 		break;
 	case STRING_EXTERNAL:
 		data = read_word(piece - 1 + 24);
@@ -145,18 +140,23 @@ static long walk_piece(__u32 index, struct walk *w)
 	default:
 		data = piece - 1 + 16;
 	}
-	if (!(type & STRING_ONE_BYTE) || n >= TEXT_LARGE / 2 || at >= TEXT_LARGE / 2)
+	head.two_byte = !(type & STRING_ONE_BYTE);
+	if (head.two_byte)
+		n *= 2;
+	if (n >= TEXT_LARGE / 2 || at >= TEXT_LARGE / 2 - sizeof(head))
 		return 1;
+	head.bytes = n;
 	asm volatile("%0 &= %1" : "+r"(at) : "i"(TEXT_LARGE / 2 - 1));
 	asm volatile("%0 &= %1" : "+r"(n) : "i"(TEXT_LARGE / 2 - 1));
-	if (bpf_probe_read_user(w->record->text + at, n, (void *)data))
+	__builtin_memcpy(w->record->text + at, &head, sizeof(head));
+	if (bpf_probe_read_user(w->record->text + at + sizeof(head), n, (void *)data))
 		return 1;
-	w->length = at + n;
+	w->length = at + sizeof(head) + n;
 	w->readable = true;
 	return 0;
 }
 
-/* Writes a record with a string of several pieces (cons and sliced strings), one byte per character. */
+/* Writes a record with a string of several pieces (cons and sliced strings). */
 __noinline int write_pieces(struct thread *t, struct record_header *h, __u64 tagged)
 {
 	struct walk w = { .thread = t, .depth = 1 };
@@ -170,6 +170,7 @@ __noinline int write_pieces(struct thread *t, struct record_header *h, __u64 tag
 	t->pieces[0] = tagged;
 	bpf_loop(MAX_PIECES, walk_piece, &w, 0);
 	r->header = *h;
+	r->header.flags |= RECORD_PIECES;
 	if (!w.readable || w.depth) {
 		r->header.flags |= RECORD_NO_TEXT;
 		w.length = 0;

@@ -473,8 +473,9 @@ impl State {
             plan.text.end.0,
             plan.builtins.start.0,
             plan.builtins.end.0,
+            plan.first_nonstring_type.map_or(0, u64::from),
         ];
-        // SAFETY: key and value have the sizes of the map's (u32, struct image of four words).
+        // SAFETY: key and value have the sizes of the map's (u32, struct image of five words).
         let outcome = unsafe {
             libbpf_sys::bpf_map_update_elem(
                 self.images,

@@ -208,20 +208,33 @@ fn text(bytes: &[u8], kind: u8) -> Result<(TextHead, Option<Vec<u8>>), DecodeErr
     };
     let content = if header.flags & wire::RECORD_NO_TEXT as u8 != 0 {
         None
+    } else if header.flags & wire::RECORD_PIECES as u8 != 0 {
+        Some(join_pieces(content))
     } else if header.flags & wire::RECORD_TWO_BYTE as u8 != 0 {
-        let units = content
-            .chunks_exact(2)
-            .map(|c| u16::from_le_bytes([c[0], c[1]]));
-        Some(
-            char::decode_utf16(units)
-                .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
-                .collect::<String>()
-                .into_bytes(),
-        )
+        Some(utf16(content))
     } else {
         Some(content.to_vec())
     };
     Ok((head, content))
+}
+
+/// Little-endian UTF-16 as UTF-8.
+fn utf16(bytes: &[u8]) -> Vec<u8> {
+    let units = bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]]));
+    let text: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    text.into_bytes()
+}
+
+/// The pieces of a V8 string: each after its `struct piece`. One-byte characters are kept as they are.
+fn join_pieces(mut bytes: &[u8]) -> Vec<u8> {
+    let mut joined = Vec::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_le_bytes([head[0], head[1]])).min(rest.len());
+        let (piece, rest) = rest.split_at(length);
+        if head[2] != 0 { joined.extend(utf16(piece)) } else { joined.extend_from_slice(piece) }
+        bytes = rest;
+    }
+    joined
 }
 
 impl Record {
@@ -408,6 +421,14 @@ mod tests {
     #[test]
     fn the_text_lies_where_the_header_says() {
         assert_eq!(TEXT_OFFSET, std::mem::offset_of!(raw::record_text, text));
+    }
+
+    #[test]
+    fn pieces_of_either_width_are_joined() {
+        assert_eq!(size_of::<raw::piece>(), 4);
+        assert_eq!(join_pieces(b"\x02\0\0\0/a\x04\0\x01\0/\0b\0"), b"/a/b");
+        assert_eq!(join_pieces(b"\xff\0\0\0ab"), b"ab");
+        assert_eq!(join_pieces(b"\x01"), b"");
     }
 
     #[test]

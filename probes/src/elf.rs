@@ -309,7 +309,12 @@ pub(crate) struct Binary<'d> {
     pub(crate) text: AddressRange,
     /// By ascending address; several symbols may share one.
     pub(crate) functions: Vec<Function<'d>>,
+    /// `v8dbg_FirstNonstringType`: instance types below are strings; it differs by version (64 in V8 9.4, then 128).
+    pub(crate) first_nonstring_type: Option<u16>,
 }
+
+/// V8's own note for debuggers.
+const FIRST_NONSTRING_TYPE: &[u8] = b"v8dbg_FirstNonstringType";
 
 impl<'d> Binary<'d> {
     /// Reads the symbol table.
@@ -352,7 +357,16 @@ impl<'d> Binary<'d> {
         }
         let mut functions = Vec::with_capacity(symbols.len() / 2);
         let mut has_start = false;
+        let mut first_nonstring_type = None;
         for symbol in symbols.iter() {
+            if symbol.st_type() == elf::STT_OBJECT
+                && symbol.name(endian, symbols.strings()) == Ok(FIRST_NONSTRING_TYPE)
+            {
+                first_nonstring_type = outline
+                    .bytes_at(symbol.st_value(endian), 4)
+                    .and_then(|bytes| bytes.try_into().ok())
+                    .and_then(|bytes| u16::try_from(u32::from_le_bytes(bytes)).ok());
+            }
             if symbol.st_type() != elf::STT_FUNC || symbol.is_undefined(endian) {
                 continue;
             }
@@ -396,6 +410,7 @@ impl<'d> Binary<'d> {
             segments,
             text,
             functions,
+            first_nonstring_type,
         })
     }
 

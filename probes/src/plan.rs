@@ -363,6 +363,9 @@ pub struct AttachPlan {
     pub probes: Vec<Probe>,
     /// Functions that JavaScript can call, by ascending address.
     pub callbacks: Vec<Callback>,
+    /// V8 instance types below this are strings (`v8dbg_FirstNonstringType`); `None`: the binary does not tell,
+    /// then no string is read.
+    pub first_nonstring_type: Option<u16>,
     /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the first number differs by
     /// version. Empty if the binary does not tell: the first one marked is `environment`.
     pub milestones: Vec<(u32, String)>,

@@ -107,6 +107,7 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
         },
         text: binary.text,
         builtins: named.builtins,
+        first_nonstring_type: binary.first_nonstring_type,
         segments: binary.segments.clone(),
         probes,
         callbacks,
