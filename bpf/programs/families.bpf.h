@@ -142,6 +142,8 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 		if (s.two_byte) {
 			h->flags |= RECORD_TWO_BYTE;
 			n *= 2;
+		} else {
+			h->flags |= RECORD_LATIN1;
 		}
 		return write_text(t, h, s.data, n & 0x7fffffff);
 	}

@@ -78,6 +78,7 @@ enum record_type {
 #define RECORD_UNTIMED 2    /* only the entry is probed */
 #define RECORD_NESTED 4     /* inside another of its family */
 #define RECORD_CACHED 8     /* code taken from a cache */
+#define RECORD_LATIN1 8      /* records with text: one byte a character */
 #define RECORD_TWO_BYTE 16  /* text is UTF-16 */
 #define RECORD_TRUNCATED 32 /* text was longer */
 #define RECORD_NO_TEXT 64   /* text could not be read */

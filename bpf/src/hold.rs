@@ -59,6 +59,10 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The holder answers a [`Holder::ping`].
+    Alive,
+    /// The holder is gone: no probe is attached any more.
+    Gone,
     /// Execs of child processes are held from now on, or why not.
     Holding(Result<(), String>),
 }
@@ -67,6 +71,7 @@ pub enum Event {
 enum Request {
     Attach { pid: u32, path: PathBuf },
     Watch(PathBuf),
+    Ping,
 }
 
 /// The tracer's end of the holder.
@@ -145,6 +150,20 @@ impl Holder {
         send(&self.socket, b'W', 0, path.as_os_str().as_bytes())
     }
 
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// If the holder is gone.
+    pub fn ping(&self) -> io::Result<()> {
+        transmit(&self.socket, &message(b'P', 0, b""), libc::MSG_DONTWAIT)
+    }
+
+    /// Ends a holder that gives no sign of life: a hung one blocks every exec of node on this host.
+    pub fn kill(&self) {
+        // SAFETY: our own child, which nobody else reaps.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
     /// Descriptor to poll for events.
     pub fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
@@ -168,7 +187,9 @@ impl Holder {
         {
             return None;
         }
-        let (kind, pid, body) = receive(&self.socket)?;
+        let Some((kind, pid, body)) = receive(&self.socket) else {
+            return Some(Event::Gone);
+        };
         let word = |at: usize| {
             body.get(at..at + 8)
                 .and_then(|b| b.try_into().ok())
@@ -195,6 +216,7 @@ impl Holder {
                     reason,
                 })
             }
+            b'p' => Some(Event::Alive),
             b'h' => Some(Event::Holding(match body.is_empty() {
                 true => Ok(()),
                 false => Err(String::from_utf8_lossy(&body).into_owned()),
@@ -228,8 +250,6 @@ fn leave_terminal() {
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"nodeprof-holder".as_ptr());
-        // The tracer's death closes the socket, too; this also covers a holder that is busy.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
@@ -374,7 +394,8 @@ impl State {
                             f.watch(&path);
                         }
                     }
-                    None => return,
+                    Some(Request::Ping) => self.tell(b'p', 0, b""),
+                    None => return, // dropping the fanotify group first: it lets every held exec go
                 }
             } else if fds[0].revents & (libc::POLLHUP | libc::POLLERR) != 0 {
                 return; // the tracer is gone: so are its probes
@@ -514,6 +535,7 @@ impl Request {
         match kind {
             b'A' => Some(Request::Attach { pid, path }),
             b'W' => Some(Request::Watch(path)),
+            b'P' => Some(Request::Ping),
             _ => None,
         }
     }
@@ -586,8 +608,17 @@ impl Fanotify {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
-        Ok(Fanotify(unsafe { OwnedFd::from_raw_fd(fd) }))
+        // As descriptor 0 (/dev/null until now): when the holder is killed, the kernel closes its descriptors
+        // in ascending order, and held execs must not wait until the links before them are detached.
+        // SAFETY: two descriptors of ours.
+        unsafe {
+            let lowest = libc::dup3(fd, 0, libc::O_CLOEXEC);
+            if lowest < 0 {
+                return Ok(Fanotify(OwnedFd::from_raw_fd(fd)));
+            }
+            libc::close(fd);
+            Ok(Fanotify(OwnedFd::from_raw_fd(lowest)))
+        }
     }
 
     /// Holds execs of one file. A file that cannot be marked is not held; its processes are then caught at exec.

@@ -7,7 +7,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use nodeprof_bpf::{Options, Programs};
 //! let programs = Programs::load(&Options::default())?;
-//! programs.attach_tree()?;
+//! programs.attach_tree(true)?;
 //! programs.reader(|bytes| println!("{:?}", nodeprof_bpf::Record::decode(bytes)))?.consume()?;
 //! # Ok(()) }
 //! ```

@@ -212,6 +212,8 @@ fn text(bytes: &[u8], kind: u8) -> Result<(TextHead, Option<Vec<u8>>), DecodeErr
         Some(join_pieces(content))
     } else if header.flags & wire::RECORD_TWO_BYTE as u8 != 0 {
         Some(utf16(content))
+    } else if header.flags & wire::RECORD_LATIN1 as u8 != 0 {
+        Some(latin1(content))
     } else {
         Some(content.to_vec())
     };
@@ -220,18 +222,35 @@ fn text(bytes: &[u8], kind: u8) -> Result<(TextHead, Option<Vec<u8>>), DecodeErr
 
 /// Little-endian UTF-16 as UTF-8.
 fn utf16(bytes: &[u8]) -> Vec<u8> {
-    let units = bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]]));
-    let text: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    let units = bytes
+        .chunks_exact(2)
+        .map(|c| u16::from_le_bytes([c[0], c[1]]));
+    let text: String = char::decode_utf16(units)
+        .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect();
     text.into_bytes()
 }
 
-/// The pieces of a V8 string: each after its `struct piece`. One-byte characters are kept as they are.
+/// V8's one-byte characters as UTF-8.
+fn latin1(bytes: &[u8]) -> Vec<u8> {
+    bytes
+        .iter()
+        .map(|&b| char::from(b))
+        .collect::<String>()
+        .into_bytes()
+}
+
+/// The pieces of a V8 string, each after its `struct piece`.
 fn join_pieces(mut bytes: &[u8]) -> Vec<u8> {
     let mut joined = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<4>() {
         let length = usize::from(u16::from_le_bytes([head[0], head[1]])).min(rest.len());
         let (piece, rest) = rest.split_at(length);
-        if head[2] != 0 { joined.extend(utf16(piece)) } else { joined.extend_from_slice(piece) }
+        if head[2] != 0 {
+            joined.extend(utf16(piece))
+        } else {
+            joined.extend(latin1(piece))
+        }
         bytes = rest;
     }
     joined
@@ -429,6 +448,7 @@ mod tests {
         assert_eq!(join_pieces(b"\x02\0\0\0/a\x04\0\x01\0/\0b\0"), b"/a/b");
         assert_eq!(join_pieces(b"\xff\0\0\0ab"), b"ab");
         assert_eq!(join_pieces(b"\x01"), b"");
+        assert_eq!(join_pieces(b"\x01\0\0\0\xe4"), "ä".as_bytes());
     }
 
     #[test]

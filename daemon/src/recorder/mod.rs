@@ -408,6 +408,9 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         root: pid,
         loop_started: None,
         executed: None,
+        holder_gone: None,
+        pinged: None,
+        last_ping: now(),
     };
     if let Some(path) = &guess {
         holder
@@ -532,12 +535,50 @@ struct Session {
     root: u32,
     loop_started: Option<u64>,
     executed: Option<u64>,
+    /// When the holder was found to be gone.
+    holder_gone: Option<u64>,
+    /// A ping without an answer yet: when, and whether it could be sent.
+    pinged: Option<(u64, bool)>,
+    last_ping: u64,
 }
 
+/// A holder that does not answer for this long is ended.
+const SILENCE: Duration = Duration::from_secs(2);
+
 impl Session {
+    fn lose_holder(&mut self) {
+        if self.holder_gone.is_none() {
+            self.holder_gone = Some(now());
+            self.assembler.lose("holder_ended", 1);
+            if self.executed.is_none() {
+                self.families_failed = Some("the holder process ended".into());
+            }
+        }
+    }
+
+    /// Sees to it that the holder answers: one that is stopped or hung would block every exec of node.
+    fn check_holder(&mut self, holder: &Holder) {
+        let clock = now();
+        match self.pinged {
+            _ if self.holder_gone.is_some() => {}
+            Some((at, true)) if clock.saturating_sub(at) > SILENCE.as_nanos() as u64 => {
+                holder.kill();
+                self.lose_holder();
+            }
+            Some(_) => {}
+            None if clock.saturating_sub(self.last_ping) > SILENCE.as_nanos() as u64 / 2 => {
+                self.last_ping = clock;
+                self.pinged = Some((clock, holder.ping().is_ok()));
+            }
+            None => {}
+        }
+    }
+
     fn on_holder(&mut self, event: Event, holder: &Holder) {
         match event {
             Event::Holding(outcome) => self.held = Some(outcome),
+            Event::Alive => self.pinged = None,
+            Event::Gone => self.lose_holder(),
             Event::Attached {
                 pid,
                 binary,
@@ -587,7 +628,11 @@ impl Session {
             let descriptors = [
                 programs.ring().as_fd().as_raw_fd(),
                 child.descriptor.as_raw_fd(),
-                holder.descriptor(),
+                if self.holder_gone.is_none() {
+                    holder.descriptor()
+                } else {
+                    -1
+                },
                 child.signals.0.as_raw_fd(),
             ];
             if ended.is_none() {
@@ -595,9 +640,12 @@ impl Session {
                     .map_err(system("waiting for records"))?;
             }
             // Before the records: a process's binary is announced before its first record can be.
-            while let Some(event) = holder.next(Duration::ZERO) {
+            while self.holder_gone.is_none()
+                && let Some(event) = holder.next(Duration::ZERO)
+            {
                 self.on_holder(event, holder);
             }
+            self.check_holder(holder);
             reader.consume().map_err(system("reading records"))?;
             let mut taken = std::mem::take(&mut *buffer.borrow_mut());
             let mut rest = taken.as_slice();
@@ -801,6 +849,9 @@ impl Session {
                     );
                     state = ("failed", Some(format!("no probes attached: {what}")));
                 } else {
+                    if self.holder_gone.is_some() {
+                        state = ("partial", Some("the holder process ended before the trace did: its probes went with it".into()));
+                    }
                     let missing: Vec<String> = plans
                         .iter()
                         .flat_map(|p| p.probes.iter().map(move |probe| (p, probe)))
