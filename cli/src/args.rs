@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nodeprof_flamegraphs::fold::Metric;
 use nodeprofd::recorder::{FAMILIES, Until};
 
 /// Tells exactly where the startup of a Node.js program goes, with eBPF, on the unmodified node binary.
@@ -129,7 +130,7 @@ pub struct Flame {
     /// A recording
     pub file: PathBuf,
     /// What the width of a frame is
-    #[arg(long, value_name = "METRIC", value_parser = clap::builder::PossibleValuesParser::new(["crossings", "crossing-time", "serialization", "files", "package-json"]))]
+    #[arg(long, value_name = "METRIC", value_parser = clap::builder::PossibleValuesParser::new(Metric::NAMES))]
     pub of: String,
     /// svg: interactive, for a browser; folded: one line a stack, for other tools
     #[arg(long, default_value = "svg")]

@@ -52,7 +52,9 @@ impl std::fmt::Write for Bounded {
 const FUNCTION_ARGUMENTS: &str = "(v8::FunctionCallbackInfo<v8::Value> const&)";
 
 /// Functions that take a callback's argument but that V8 never calls: helpers of callbacks and of V8.
-const HELPERS: [&str; 7] = [
+const HELPERS: [&str; 8] = [
+    // A virtual function of requests that C++ calls itself.
+    "::SetReturnValue(",
     "::GetCurrent(",
     "ConsoleCallArguments",
     "CheckTypes",

@@ -82,7 +82,10 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
     for (index, callback) in callbacks.iter().enumerate() {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let name = callback_names[&callback.address];
-        if SERVED_BY_CACHES.iter().any(|served| name.starts_with(served)) {
+        if SERVED_BY_CACHES
+            .iter()
+            .any(|served| name.starts_with(served))
+        {
             continue;
         }
         let (family, role) = match callback.sort {

@@ -64,15 +64,15 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         _ => {}
     }
     if let Some(v) = verification {
-        let verdict = if v.entries == v.crossings {
-            "equal"
-        } else {
-            "different: C++ callbacks that C++ calls itself"
-        };
         eprintln!(
-            "verified: {} entries of binding callbacks, {} crossings by call and construction: {verdict}",
-            v.entries, v.crossings
+            "verified: {} entries of binding callbacks, {} crossings by call and construction: {}",
+            v.entries,
+            v.crossings,
+            if v.differences.is_empty() { "equal for every callback" } else { "different for these callbacks" }
         );
+        for (binding, function, entries, crossings) in v.differences {
+            eprintln!("  {binding}.{function}: {entries} entries, {crossings} crossings");
+        }
     }
     printed?;
     let status = child.wait().context("waiting for the program")?;
