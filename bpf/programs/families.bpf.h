@@ -155,7 +155,8 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 
 /* ---- crossings ---- */
 
-static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 a, __u64 now)
+static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,
+				       __u64 a, __u64 now)
 {
 	__u8 kind = c->detail == CALL_BY_MARK ? t->pending_kind : c->detail;
 	int i;
@@ -187,7 +188,8 @@ static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u
 /* A probe may lie a few instructions behind the entry, where the first one would be slow. */
 #define MAX_PROBE_DISTANCE 64
 
-static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 now)
+static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, struct cookie *c,
+				       __u64 now)
 {
 	__u64 caller = read_word(ctx->sp);
 	__u32 binary = c->binary;
@@ -199,7 +201,7 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 		return;
 	if (c->action == ACTION_CALLBACK_ENTRY) {
 		/* Called from inside the C++ of another callback: no crossing of its own. */
-		struct sum_key key = { .callback = callback, .pid = t->pid, .family = 2 };
+		struct sum_key key = {.callback = callback, .pid = t->pid, .family = 2};
 		struct sum zero = {}, *s = bpf_map_lookup_elem(&sums, &key);
 
 		if (!s) {
@@ -230,7 +232,8 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 
 /* ---- serialization ---- */
 
-static __always_inline void serialization_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 a, __u64 now)
+static __always_inline void serialization_enter(struct pt_regs *ctx, struct thread *t,
+						struct cookie *c, __u64 a, __u64 now)
 {
 	int i;
 	bool nested = t->top[FRAME_SERIALIZATION] != NO_FRAME;
@@ -251,7 +254,7 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 		break;
 	}
 	if (count_only) {
-		struct frame single = { .id = c->id, .value = value };
+		struct frame single = {.id = c->id, .value = value};
 
 		if ((c->detail & 15) == SIZE_FIELD_AT_RETURN)
 			single.value = -1;
@@ -273,7 +276,8 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 	write_frame(t, i, 0, RECORD_UNTIMED);
 }
 
-static __always_inline void serialization_return(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 now)
+static __always_inline void serialization_return(struct pt_regs *ctx, struct thread *t,
+						 struct cookie *c, __u64 now)
 {
 	/* The return probe runs after the `ret` has taken the return address off the stack. */
 	int i = pop_frame(t, FRAME_SERIALIZATION, ctx->sp - 8, ctx->sp - 8, now);
@@ -301,7 +305,8 @@ static __always_inline void serialization_return(struct pt_regs *ctx, struct thr
 
 /* ---- phases ---- */
 
-static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 a, __u64 b, __u64 now)
+static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 a, __u64 b,
+				      __u64 now)
 {
 	/* A worker's environment has milestones of its own; phases are the main thread's. */
 	if (t->pid == t->tid && t->phase < 255)
@@ -314,10 +319,13 @@ static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 
 	r->number = a;
 	r->unused = 0;
 	r->timestamp = b;
-	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP); /* wakes the reader: `--until loop-start` and the memory reading wait for it */
+	bpf_ringbuf_submit(
+		r,
+		BPF_RB_FORCE_WAKEUP); /* wakes the reader: `--until loop-start` and the memory reading wait for it */
 }
 
-static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 now)
+static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,
+				       __u64 now)
 {
 	if (c->flags & COOKIE_HAS_RETURN) {
 		int i = push_frame(t, FRAME_SPAN, ctx->sp, now);
@@ -338,7 +346,8 @@ static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, st
 
 /* ---- package.json and compilation ---- */
 
-static __always_inline void lookup(struct thread *t, struct cookie *c, __u64 raw, __u64 a, __u64 b, __u64 now)
+static __always_inline void lookup(struct thread *t, struct cookie *c, __u64 raw, __u64 a, __u64 b,
+				   __u64 now)
 {
 	struct record_header h;
 
@@ -347,7 +356,8 @@ static __always_inline void lookup(struct thread *t, struct cookie *c, __u64 raw
 	write_path(t, &h, raw, a, b);
 }
 
-static __always_inline void compile_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c, __u64 raw, __u64 a, __u64 b, __u64 now)
+static __always_inline void compile_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,
+					  __u64 raw, __u64 a, __u64 b, __u64 now)
 {
 	struct record_header h;
 	int i;

@@ -8,10 +8,28 @@
 
 /* x86-64 numbers; see asm/unistd_64.h. */
 enum syscall {
-	SYS_READ = 0, SYS_OPEN = 2, SYS_CLOSE = 3, SYS_STAT = 4, SYS_FSTAT = 5, SYS_LSTAT = 6,
-	SYS_PREAD64 = 17, SYS_READV = 19, SYS_ACCESS = 21, SYS_CHDIR = 80, SYS_FCHDIR = 81, SYS_CREAT = 85,
-	SYS_READLINK = 89, SYS_OPENAT = 257, SYS_NEWFSTATAT = 262, SYS_READLINKAT = 267, SYS_FACCESSAT = 269,
-	SYS_PREADV = 295, SYS_STATX = 332, SYS_IO_URING_SETUP = 425, SYS_OPENAT2 = 437, SYS_FACCESSAT2 = 439,
+	SYS_READ = 0,
+	SYS_OPEN = 2,
+	SYS_CLOSE = 3,
+	SYS_STAT = 4,
+	SYS_FSTAT = 5,
+	SYS_LSTAT = 6,
+	SYS_PREAD64 = 17,
+	SYS_READV = 19,
+	SYS_ACCESS = 21,
+	SYS_CHDIR = 80,
+	SYS_FCHDIR = 81,
+	SYS_CREAT = 85,
+	SYS_READLINK = 89,
+	SYS_OPENAT = 257,
+	SYS_NEWFSTATAT = 262,
+	SYS_READLINKAT = 267,
+	SYS_FACCESSAT = 269,
+	SYS_PREADV = 295,
+	SYS_STATX = 332,
+	SYS_IO_URING_SETUP = 425,
+	SYS_OPENAT2 = 437,
+	SYS_FACCESSAT2 = 439,
 };
 
 /* Where the operands of a syscall are. */
@@ -67,7 +85,8 @@ static __always_inline bool uses_ring_for_files(struct bpf_raw_tracepoint_args *
 	struct pt_regs *regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
 	__u32 flags = 0;
 
-	bpf_probe_read_user(&flags, sizeof(flags), (void *)(kernel_register(&regs->si) + PARAMS_FLAGS));
+	bpf_probe_read_user(&flags, sizeof(flags),
+			    (void *)(kernel_register(&regs->si) + PARAMS_FLAGS));
 	return flags & SETUP_SQPOLL;
 }
 

@@ -8,7 +8,8 @@
 #include "records.h"
 #include "thread.bpf.h"
 
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+char LICENSE[] SEC("license")
+= "Dual MIT/GPL";
 
 /* The record types, so that their BTF is kept for the decoder. */
 struct {

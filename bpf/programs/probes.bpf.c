@@ -12,7 +12,8 @@
 #include "families.bpf.h"
 #include "files.bpf.h"
 
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+char LICENSE[] SEC("license")
+= "Dual MIT/GPL";
 
 SEC("uprobe.multi")
 int on_entry(struct pt_regs *ctx)
@@ -49,7 +50,8 @@ int on_entry(struct pt_regs *ctx)
 		int i;
 
 		if (count_only) {
-			write_call(t, now, 0, 0, CALLBACK_BY_INDEX, CALLBACK_NONE, CALL_TO_JS, RECORD_UNTIMED);
+			write_call(t, now, 0, 0, CALLBACK_BY_INDEX, CALLBACK_NONE, CALL_TO_JS,
+				   RECORD_UNTIMED);
 			break;
 		}
 		i = push_frame(t, FRAME_CROSSING, ctx->sp, now);

@@ -57,7 +57,8 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	r->duration = 0;
 	r->descriptor = 0;
 	/* The path, a NUL, then the arguments as they lie in memory, each with its NUL. */
-	__s64 path = bpf_probe_read_kernel_str(r->text, TEXT_LARGE / 2, BPF_CORE_READ(bprm, filename));
+	__s64 path =
+		bpf_probe_read_kernel_str(r->text, TEXT_LARGE / 2, BPF_CORE_READ(bprm, filename));
 
 	if (path < 1)
 		path = 1;

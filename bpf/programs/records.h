@@ -31,12 +31,12 @@ enum action {
  *   action 8 | detail 8 | register 4 | register 4 | flags 8 | binary 8 | id 24
  * The id is the index of the probe, or of the callback, in the plan of the binary.
  */
-#define COOKIE_DETAIL_SHIFT 8
+#define COOKIE_DETAIL_SHIFT	8
 #define COOKIE_REGISTER_A_SHIFT 16
 #define COOKIE_REGISTER_B_SHIFT 20
-#define COOKIE_FLAGS_SHIFT 24
-#define COOKIE_BINARY_SHIFT 32
-#define COOKIE_ID_SHIFT 40
+#define COOKIE_FLAGS_SHIFT	24
+#define COOKIE_BINARY_SHIFT	32
+#define COOKIE_ID_SHIFT		40
 
 /* Flags of a cookie. */
 #define COOKIE_HAS_RETURN 1
@@ -45,7 +45,14 @@ enum action {
 enum call_kind { CALL_SLOW, CALL_FAST, CALL_GETTER, CALL_CONSTRUCT, CALL_TO_JS, CALL_BY_MARK };
 
 /* Details: where a path is. */
-enum path_source { PATH_NONE, PATH_STRING_VIEW, PATH_C_STRING, PATH_V8_HANDLE, PATH_ARGUMENT, PATH_COMPILER_SOURCE };
+enum path_source {
+	PATH_NONE,
+	PATH_STRING_VIEW,
+	PATH_C_STRING,
+	PATH_V8_HANDLE,
+	PATH_ARGUMENT,
+	PATH_COMPILER_SOURCE
+};
 
 /* Details: where a size is. */
 enum size_source {
@@ -74,15 +81,15 @@ enum record_type {
 };
 
 /* Flags of a record. */
-#define RECORD_UNFINISHED 1 /* entered, never left */
-#define RECORD_UNTIMED 2    /* only the entry is probed */
-#define RECORD_NESTED 4     /* inside another of its family */
-#define RECORD_CACHED 8     /* code taken from a cache */
-#define RECORD_LATIN1 8      /* records with text: one byte a character */
-#define RECORD_TWO_BYTE 16  /* text is UTF-16 */
-#define RECORD_TRUNCATED 32 /* text was longer */
-#define RECORD_NO_TEXT 64   /* text could not be read */
-#define RECORD_PIECES 128   /* text is a row of pieces, each with its struct piece before it */
+#define RECORD_UNFINISHED 1   /* entered, never left */
+#define RECORD_UNTIMED	  2   /* only the entry is probed */
+#define RECORD_NESTED	  4   /* inside another of its family */
+#define RECORD_CACHED	  8   /* code taken from a cache */
+#define RECORD_LATIN1	  8   /* records with text: one byte a character */
+#define RECORD_TWO_BYTE	  16  /* text is UTF-16 */
+#define RECORD_TRUNCATED  32  /* text was longer */
+#define RECORD_NO_TEXT	  64  /* text could not be read */
+#define RECORD_PIECES	  128 /* text is a row of pieces, each with its struct piece before it */
 
 /* Part of a V8 string: followed by its bytes. */
 struct piece {
@@ -102,7 +109,7 @@ struct record_header {
 	__u8 phase;
 	__u32 pid;
 	__u32 tid;
-	__u32 id; /* the cookie's id and binary, or a syscall's number */
+	__u32 id;   /* the cookie's id and binary, or a syscall's number */
 	__u64 time; /* CLOCK_MONOTONIC, ns */
 };
 
@@ -149,11 +156,11 @@ struct record_fork {
 
 struct record_exit {
 	struct record_header header;
-	__s32 exit_code; /* as in wait(2) */
-	__u32 last;      /* the last thread of its process */
+	__s32 exit_code;    /* as in wait(2) */
+	__u32 last;	    /* the last thread of its process */
 	__u64 user, system; /* ns, by ticks */
-	__u64 runtime;   /* ns, exact sum of both */
-	__u64 max_rss;   /* pages */
+	__u64 runtime;	    /* ns, exact sum of both */
+	__u64 max_rss;	    /* pages */
 };
 
 /*
@@ -209,16 +216,16 @@ struct image {
 
 /* Things lost or counted by the programs, one slot each. */
 enum counter {
-	COUNTER_HITS,           /* of uprobes and return probes in the tree */
-	COUNTER_SYSCALLS,       /* entries and exits in the tree */
-	COUNTER_RING_FULL,      /* records that found no room */
+	COUNTER_HITS,		/* of uprobes and return probes in the tree */
+	COUNTER_SYSCALLS,	/* entries and exits in the tree */
+	COUNTER_RING_FULL,	/* records that found no room */
 	COUNTER_UNMATCHED_EXIT, /* an exit without its enter */
-	COUNTER_ABANDONED,      /* an enter whose frame was left without its exit */
-	COUNTER_DEPTH,          /* frames deeper than the shadow stack */
-	COUNTER_SUMS_FULL,      /* calls that found no room in the sums */
-	COUNTER_NO_STATE,       /* threads that could not be followed */
-	COUNTER_DIRECT_CALLS,   /* callbacks called by C++ directly: no crossing */
-	COUNTER_UNREADABLE,     /* memory of the program that could not be read */
+	COUNTER_ABANDONED,	/* an enter whose frame was left without its exit */
+	COUNTER_DEPTH,		/* frames deeper than the shadow stack */
+	COUNTER_SUMS_FULL,	/* calls that found no room in the sums */
+	COUNTER_NO_STATE,	/* threads that could not be followed */
+	COUNTER_DIRECT_CALLS,	/* callbacks called by C++ directly: no crossing */
+	COUNTER_UNREADABLE,	/* memory of the program that could not be read */
 	COUNTER_ENTERS,
 	COUNTER_EXITS,
 	COUNTER_MAX,

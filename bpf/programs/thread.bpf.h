@@ -15,7 +15,13 @@
 /* An exit may find frames above its own that never saw their exit (an exception, a longjmp). */
 #define MAX_ABANDONED 16
 
-enum frame_family { FRAME_CROSSING, FRAME_SERIALIZATION, FRAME_COMPILE, FRAME_SPAN, FRAME_FAMILIES };
+enum frame_family {
+	FRAME_CROSSING,
+	FRAME_SERIALIZATION,
+	FRAME_COMPILE,
+	FRAME_SPAN,
+	FRAME_FAMILIES
+};
 #define NO_FRAME 0xff
 
 /* Open parts of a V8 string under way: a power of two. */
@@ -23,10 +29,10 @@ enum frame_family { FRAME_CROSSING, FRAME_SERIALIZATION, FRAME_COMPILE, FRAME_SP
 
 struct frame {
 	__u64 start;
-	__u64 sp;       /* stack pointer at the enter: what the exit is matched by */
-	__u64 inner;    /* time in nested frames of the same family */
+	__u64 sp;	/* stack pointer at the enter: what the exit is matched by */
+	__u64 inner;	/* time in nested frames of the same family */
 	__u64 callback; /* crossing: its callback; else the crossing around it */
-	__s64 value;    /* serialization: bytes, or the register that tells them */
+	__s64 value;	/* serialization: bytes, or the register that tells them */
 	__u32 id;
 	__u8 family;
 	__u8 kind;
@@ -38,19 +44,20 @@ _Static_assert(sizeof(struct frame) == 48, "the state of a thread must fit one p
 struct thread {
 	__u8 depth;
 	__u8 top[FRAME_FAMILIES]; /* innermost frame of each family */
-	__u8 traced;              /* it has executed the command: before that it is nodeprof's own fork */
-	__u8 phase;               /* milestones passed */
-	__u8 pending_kind;        /* what the next call of a shared site is */
+	__u8 traced;	   /* it has executed the command: before that it is nodeprof's own fork */
+	__u8 phase;	   /* milestones passed */
+	__u8 pending_kind; /* what the next call of a shared site is */
 	__s32 syscall;
 	__u32 pid, tid;
 	__u64 syscall_start;
-	__u64 events; /* written one by one so far */
-	__u64 first_nonstring; /* of the binary whose probe is being handled */
-	__u64 getter; /* accessor that V8's builtin is about to call */
+	__u64 events;		   /* written one by one so far */
+	__u64 first_nonstring;	   /* of the binary whose probe is being handled */
+	__u64 getter;		   /* accessor that V8's builtin is about to call */
 	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];
 };
-_Static_assert(sizeof(struct thread) <= 4096 - 64, "one page, with the kernel's own words beside it");
+_Static_assert(sizeof(struct thread) <= 4096 - 64,
+	       "one page, with the kernel's own words beside it");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -98,7 +105,8 @@ static __always_inline void count(__u32 which, __u64 by)
 	__u64 *slot = bpf_map_lookup_elem(&counters, &which);
 
 	if (slot)
-		*slot += by; /* per CPU: a preempted increment may be lost, so only for losses and cost */
+		*slot +=
+			by; /* per CPU: a preempted increment may be lost, so only for losses and cost */
 }
 
 static __always_inline struct thread *current_thread(void)
@@ -108,7 +116,8 @@ static __always_inline struct thread *current_thread(void)
 	return t && t->traced ? t : 0;
 }
 
-static __always_inline void fill_header(struct record_header *h, struct thread *t, __u8 type, __u64 time)
+static __always_inline void fill_header(struct record_header *h, struct thread *t, __u8 type,
+					__u64 time)
 {
 	h->type = type;
 	h->flags = 0;
@@ -133,13 +142,14 @@ static __always_inline struct frame *frame_at(struct thread *t, __u32 index)
 
 static __always_inline __u64 wake_flag(void)
 {
-	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) >= WAKE_AT ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) >= WAKE_AT ? BPF_RB_FORCE_WAKEUP
+									 : BPF_RB_NO_WAKEUP;
 }
 
-#define RESERVE(type_, variable) \
-	struct type_ *variable = bpf_ringbuf_reserve(&records, sizeof(*variable), 0); \
-	if (!variable) \
-		count(COUNTER_RING_FULL, 1)
+#define RESERVE(type_, variable)                                                                   \
+	struct type_ *variable = bpf_ringbuf_reserve(&records, sizeof(*variable), 0);              \
+	if (!variable)                                                                             \
+	count(COUNTER_RING_FULL, 1)
 
 static __always_inline void reset_stack(struct thread *t)
 {
@@ -196,11 +206,12 @@ static __always_inline bool by_itself(struct thread *t, __u8 flags)
 	return true;
 }
 
-static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner, __u64 callback,
-				       __u64 parent, __u8 kind, __u8 flags)
+static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner,
+				       __u64 callback, __u64 parent, __u8 kind, __u8 flags)
 {
 	if (!by_itself(t, flags)) {
-		struct sum_key key = { .callback = callback, .pid = t->pid, .kind = kind, .phase = t->phase };
+		struct sum_key key = {
+			.callback = callback, .pid = t->pid, .kind = kind, .phase = t->phase};
 
 		add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED));
 		return;
@@ -218,13 +229,19 @@ static __always_inline void write_call(struct thread *t, __u64 start, __u64 dura
 	bpf_ringbuf_submit(r, wake_flag());
 }
 
-static __always_inline void write_serialization(struct thread *t, struct frame *f, __u64 duration, __u8 flags)
+static __always_inline void write_serialization(struct thread *t, struct frame *f, __u64 duration,
+						__u8 flags)
 {
 	if (!by_itself(t, flags)) {
-		struct sum_key key = { .callback = f->callback, .pid = t->pid, .id = f->id, .phase = t->phase, .family = 1 };
+		struct sum_key key = {.callback = f->callback,
+				      .pid = t->pid,
+				      .id = f->id,
+				      .phase = t->phase,
+				      .family = 1};
 		bool nested = flags & RECORD_NESTED;
 
-		add_to_sum(&key, nested ? 0 : duration, nested ? 0 : f->inner, f->value, !(flags & RECORD_UNTIMED));
+		add_to_sum(&key, nested ? 0 : duration, nested ? 0 : f->inner, f->value,
+			   !(flags & RECORD_UNTIMED));
 		return;
 	}
 	RESERVE(record_serialization, r);
@@ -384,30 +401,64 @@ __noinline int pop_frame(struct thread *t, __u32 family, __u64 lowest, __u64 hig
 }
 
 /* A plain `switch` is merged by the compiler into a load from a computed context pointer, which the verifier refuses. */
-#define LOAD_REGISTER(field) \
-	asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(v) : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, field)))
+#define LOAD_REGISTER(field)                                                                       \
+	asm volatile("%0 = *(u64 *)(%1 + %2)"                                                      \
+		     : "=r"(v)                                                                     \
+		     : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, field)))
 
 static __noinline __u64 register_value(struct pt_regs *ctx, __u32 number)
 {
 	__u64 v = 0;
 
 	switch (number & 15) {
-	case 0: LOAD_REGISTER(ax); break;
-	case 1: LOAD_REGISTER(cx); break;
-	case 2: LOAD_REGISTER(dx); break;
-	case 3: LOAD_REGISTER(bx); break;
-	case 4: LOAD_REGISTER(sp); break;
-	case 5: LOAD_REGISTER(bp); break;
-	case 6: LOAD_REGISTER(si); break;
-	case 7: LOAD_REGISTER(di); break;
-	case 8: LOAD_REGISTER(r8); break;
-	case 9: LOAD_REGISTER(r9); break;
-	case 10: LOAD_REGISTER(r10); break;
-	case 11: LOAD_REGISTER(r11); break;
-	case 12: LOAD_REGISTER(r12); break;
-	case 13: LOAD_REGISTER(r13); break;
-	case 14: LOAD_REGISTER(r14); break;
-	default: LOAD_REGISTER(r15); break;
+	case 0:
+		LOAD_REGISTER(ax);
+		break;
+	case 1:
+		LOAD_REGISTER(cx);
+		break;
+	case 2:
+		LOAD_REGISTER(dx);
+		break;
+	case 3:
+		LOAD_REGISTER(bx);
+		break;
+	case 4:
+		LOAD_REGISTER(sp);
+		break;
+	case 5:
+		LOAD_REGISTER(bp);
+		break;
+	case 6:
+		LOAD_REGISTER(si);
+		break;
+	case 7:
+		LOAD_REGISTER(di);
+		break;
+	case 8:
+		LOAD_REGISTER(r8);
+		break;
+	case 9:
+		LOAD_REGISTER(r9);
+		break;
+	case 10:
+		LOAD_REGISTER(r10);
+		break;
+	case 11:
+		LOAD_REGISTER(r11);
+		break;
+	case 12:
+		LOAD_REGISTER(r12);
+		break;
+	case 13:
+		LOAD_REGISTER(r13);
+		break;
+	case 14:
+		LOAD_REGISTER(r14);
+		break;
+	default:
+		LOAD_REGISTER(r15);
+		break;
 	}
 	return v;
 }

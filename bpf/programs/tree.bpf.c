@@ -9,4 +9,5 @@
 #include "thread.bpf.h"
 #include "processes.bpf.h"
 
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+char LICENSE[] SEC("license")
+= "Dual MIT/GPL";

@@ -36,8 +36,8 @@ enum { BPF_RB_AVAIL_DATA = 0 };
 
 /* The registers of the traced program; x86-64 kernel ABI, fixed. */
 struct pt_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs,
-		flags, sp, ss;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip,
+		cs, flags, sp, ss;
 };
 
 struct bpf_raw_tracepoint_args {

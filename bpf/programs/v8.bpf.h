@@ -10,12 +10,12 @@
 #define NODEPROF_V8_H
 
 #define STRING_REPRESENTATION 7
-#define STRING_SEQUENTIAL 0
-#define STRING_CONS 1
-#define STRING_EXTERNAL 2
-#define STRING_SLICED 3
-#define STRING_THIN 5
-#define STRING_ONE_BYTE 8
+#define STRING_SEQUENTIAL     0
+#define STRING_CONS	      1
+#define STRING_EXTERNAL	      2
+#define STRING_SLICED	      3
+#define STRING_THIN	      5
+#define STRING_ONE_BYTE	      8
 
 struct v8_string {
 	__u64 data;
@@ -159,7 +159,7 @@ static long walk_piece(__u32 index, struct walk *w)
 /* Writes a record with a string of several pieces (cons and sliced strings). */
 __noinline int write_pieces(struct thread *t, struct record_header *h, __u64 tagged)
 {
-	struct walk w = { .thread = t, .depth = 1 };
+	struct walk w = {.thread = t, .depth = 1};
 
 	if (!t || !h)
 		return 0;

@@ -368,7 +368,7 @@ impl State {
                 },
             ];
             // SAFETY: two pollfds.
-            if unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } < 0 {
+            if unsafe { libc::poll(fds.as_mut_ptr(), 2, LOOK_IN) } < 0 {
                 continue;
             }
             self.busy_since.store(
