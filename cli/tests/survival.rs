@@ -3,7 +3,7 @@
 
 mod faults_support;
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use faults_support::{
     Folder, VERSIONS, build, children, code, command, load, run, signal, soon, trace,
@@ -181,17 +181,16 @@ fn collections_are_asked_for_inside_of_callbacks() {
     Case {
         flags: &["--expose-gc"],
         source: "
-            const vm = require('vm');
+            const vm = require('vm'); const v8 = require('v8');
             let n = 0;
             const collect = () => { gc(); n++; return 1 };
             for (let i = 0; i < 20; i++) {
               vm.runInNewContext('f()', { f: collect });
-              fs.statSync({ __proto__: Buffer.from(__filename) }.constructor === Buffer ? __filename : __filename);
+              fs.statSync(__filename);
               JSON.parse('[1,2]', (k, v) => { collect(); return v });
               Buffer.from({ valueOf() { collect(); return 'x' } });
-              process.emitWarning.name; structuredCloneOrNot({ get a() { collect(); return 1 } });
+              v8.serialize({ get a() { collect(); return 1 } });
             }
-            function structuredCloneOrNot(v) { require('v8').serialize(v) }
             for (let i = 0; i < 60000; i++) { process.uptime(); if (i % 6000 == 0) collect() }
             console.log(n); lastAct();
         ",
@@ -245,7 +244,7 @@ fn the_cpu_profiler_walks_the_stack_at_the_same_time() {
         ",
         ..CASE
     }
-    .survives_and(|place, _| assert!(!place.is_empty()));
+    .survives();
 }
 
 #[test]
@@ -263,7 +262,13 @@ fn three_million_hot_calls_are_survived_and_counted() {
                 .args([&node, Path::new("--expose-internals"), &calls_js])
                 .args([&n.to_string(), "uptime"]));
             assert_eq!(traced.stdout(), format!("{n} uptime: {n}\n"), "{version}");
-            assert_eq!((traced.code(), traced.stderr().as_str()), (0, ""));
+            // Old versions warn of --expose-internals.
+            let said = traced.stderr();
+            assert_eq!(traced.code(), 0, "{version}: {said}");
+            assert!(
+                said.is_empty() || said.contains("internal testing only"),
+                "{said}"
+            );
             assert!(calls(&load(&file), "ptime") >= n, "{version}, {mode}");
         }
     }
@@ -471,11 +476,9 @@ fn a_module_may_await_at_its_top() {
 #[ignore = "needs root"]
 fn webassembly_calls_javascript_that_calls_c() {
     Case {
-        // (module (import "m" "f" (func $f)) (func (export "run") (param i32) loop: call $f; n-1; br_if))
+        // (module (import "m" "f" (func)) (func (export "run") (param i32)
+        //   (loop (call 0) (br_if 0 (local.tee 0 (i32.sub (local.get 0) (i32.const 1)))))))
         source: "
-            const bytes = new Uint8Array([0,97,115,109,1,0,0,0, 1,8,2,96,0,0,96,1,127,0, 2,7,1,1,109,1,102,0,0, 3,2,1,1,
-              7,7,1,3,114,117,110,0,1, 10,19,1,17,0,3,64,16,0,32,0,65,1,107,34,0,13,0,11,11]);
-            bytes[bytes.length - 19 - 1] = 16; bytes[bytes.length - 18 + 0] = 1;
             let n = 0;
             const make = () => new WebAssembly.Instance(new WebAssembly.Module(code()), { m: { f() { n++; fs.statSync('/'); process.uptime(); if (n == 1500) throw new Error('through wasm') } } });
             function code() {
@@ -570,6 +573,5 @@ fn a_profile_written_by_node_itself_is_whole() {
             json["nodes"].as_array().is_some_and(|n| n.len() > 5),
             "{version}"
         );
-        thread::yield_now();
     }
 }

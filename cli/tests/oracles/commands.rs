@@ -1,1 +1,426 @@
-//! TODO
+//! The command as its user meets it: streams, statuses, signals, until, sudo.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    os::fd::{AsRawFd as _, FromRawFd as _},
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::support::{Node, Trace, has_packages, number, plain, project, report, write};
+
+fn node() -> Option<Node> {
+    Node::find("20.20.2")
+}
+
+#[test]
+#[ignore = "needs root"]
+fn standard_input_and_output_are_the_programs_own() {
+    let Some(node) = node() else { return };
+    let input: Vec<u8> = (0..1_000_000u32).map(|i| (i * i >> 7) as u8).collect();
+    let script = "process.stdin.pipe(process.stdout); process.stderr.write('to stderr\\n')";
+    let traced = Trace::new::<&str, _>([], node.command(["-e", script]))
+        .input(&input)
+        .run();
+    traced.succeeded();
+    assert!(
+        traced.output.stdout == input,
+        "{} bytes",
+        traced.output.stdout.len()
+    );
+    assert_eq!(traced.stderr(), "to stderr\n");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_report_as_json_follows_the_programs_output() {
+    let Some(node) = node() else { return };
+    let folder = crate::support::folder();
+    let output = plain(&mut Command::new(crate::support::NODEPROF))
+        .args(["trace", "--format", "json", "-o", "t.nodeprof", "--"])
+        .args(node.command(["-e", "console.log('mine')"]))
+        .current_dir(folder.path())
+        .output()
+        .expect("nodeprof starts");
+    assert!(output.status.success());
+    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+    let json = stdout
+        .strip_prefix("mine\n")
+        .expect("the program's output first");
+    let shown: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(shown["schema"], 1);
+    let saved = report(&folder.path().join("t.nodeprof"));
+    assert_eq!(shown["runs"][0], saved);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_exit_status_is_the_programs_own() {
+    let Some(node) = node() else { return };
+    for (script, status, signal) in [
+        ("process.exit(7)", 7, None),
+        ("process.exitCode = 255", 255, None),
+        ("throw new Error('x')", 1, None),
+        (
+            "process.kill(process.pid, 'SIGKILL'); for (;;);",
+            137,
+            Some(9),
+        ),
+        (
+            "process.kill(process.pid, 'SIGTERM'); setTimeout(() => {}, 9e5)",
+            143,
+            Some(15),
+        ),
+        ("process.abort()", 134, Some(6)),
+    ] {
+        let traced = Trace::new::<&str, _>([], node.command(["-e", script])).run();
+        assert_eq!(traced.output.status.code(), Some(status), "{script}");
+        assert_eq!(traced.run["signal"].as_i64(), signal, "{script}");
+        let own = signal.is_none().then_some(i64::from(status));
+        assert_eq!(traced.run["exit_status"].as_i64(), own, "{script}");
+        assert!(number(&traced.run["crossings"]["total"]) > 10, "{script}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn nodeprofs_own_failures_have_statuses_of_their_own() {
+    let Some(node) = node() else { return };
+    let folder = crate::support::folder();
+    let not_executable = write(folder.path(), "plain.txt", "text");
+    let status = |program: &[String]| {
+        let mut trace = Trace::new::<&str, _>([], program);
+        let output = trace.output();
+        assert!(!trace.recording().exists(), "{program:?}");
+        assert!(!output.stderr.is_empty(), "{program:?}");
+        output.status.code()
+    };
+    assert_eq!(status(&["no-such-program-anywhere".into()]), Some(127));
+    assert_eq!(status(&["/no/such/program".into()]), Some(127));
+    assert_eq!(status(&[not_executable]), Some(126));
+    assert_eq!(status(&["/".into()]), Some(126));
+
+    let ran = folder.path().join("ran");
+    let touch = format!("require('fs').writeFileSync({ran:?}, '')");
+    let mut trace = Trace::new::<&str, _>([], node.command(["-e", &touch]));
+    fs::write(trace.recording(), "mine").expect("a file");
+    let output = trace.output();
+    assert_eq!(output.status.code(), Some(125), "an existing file");
+    assert_eq!(fs::read(trace.recording()).expect("the file"), b"mine");
+    assert!(
+        !ran.exists(),
+        "the program ran though its recording could not be written"
+    );
+}
+
+/// A trace of a program that goes on.
+struct Running {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    trace: Trace,
+}
+
+impl Running {
+    fn start(options: &[&str], program: Vec<String>) -> Running {
+        let mut trace = Trace::new(options, program);
+        let mut child = trace
+            .command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("nodeprof starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Running {
+            child,
+            stdout,
+            trace,
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("a line");
+        line
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: plain system call; our own child, not yet reaped.
+        let outcome = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(outcome, 0);
+    }
+
+    /// Waits for the recording, which is there at once when the trace ends.
+    fn recorded(&self) -> serde_json::Value {
+        let patience = Instant::now() + Duration::from_secs(10);
+        while !self.trace.recording().exists() {
+            assert!(
+                Instant::now() < patience,
+                "no recording while the program runs"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        report(self.trace.recording())
+    }
+
+    fn end(mut self) -> (Output, Trace) {
+        let mut rest = Vec::new();
+        self.stdout.read_to_end(&mut rest).expect("output");
+        let mut output = self.child.wait_with_output().expect("nodeprof ends");
+        output.stdout = rest;
+        (output, self.trace)
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_goes_on_after_until() {
+    let Some(node) = node() else { return };
+    if !has_packages("examples/express") {
+        return;
+    }
+    for (until, ended_by) in [
+        ("loop-start", "loop-start"),
+        ("idle", "idle"),
+        ("500ms", "duration"),
+    ] {
+        let program = node.command([&project("examples/express/app.js"), "--serve"]);
+        let mut running = Running::start(&["--until", until], program);
+        let ready = running.line();
+        let address = ready
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next())
+            .unwrap_or_else(|| panic!("{ready}"))
+            .to_owned();
+        let run = running.recorded();
+        assert_eq!(run["ended_by"], ended_by);
+        assert!(
+            run["exit_status"].is_null() && run["signal"].is_null(),
+            "{until}"
+        );
+        assert!(number(&run["crossings"]["total"]) > 1_000, "{until}");
+        assert!(number(&run["milestones"]["loop_start"]) > 0, "{until}");
+        assert!(run["milestones"]["exit"].is_null(), "{until}");
+        if until == "500ms" {
+            let wall = number(&run["time"]["wall_ns"]);
+            assert!((500_000_000..700_000_000).contains(&wall), "{wall}");
+        }
+        // The server answers, and nothing of it is recorded any more.
+        let mut connection = TcpStream::connect(&address).expect("the server listens");
+        connection
+            .write_all(b"GET / HTTP/1.0\r\n\r\n")
+            .expect("a request");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+        running.signal(libc::SIGTERM);
+        let (output, trace) = running.end();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{until}: the server closes itself"
+        );
+        assert_eq!(
+            report(trace.recording()),
+            run,
+            "{until}: it was written once"
+        );
+    }
+}
+
+/// Prints how often it was interrupted, some time after the first.
+const COUNTS_INTERRUPTS: &str = "let n = 0; process.on('SIGINT', () => { n++; \
+     if (n === 1) setTimeout(() => { console.log('interrupted', n); process.exit(9); }, 300); }); \
+     setInterval(() => {}, 1e6); console.log('ready');";
+
+#[test]
+#[ignore = "needs root"]
+fn an_interrupt_sent_to_nodeprof_reaches_the_program_once() {
+    let Some(node) = node() else { return };
+    let mut running = Running::start(&[], node.command(["-e", COUNTS_INTERRUPTS]));
+    assert_eq!(running.line(), "ready\n");
+    running.signal(libc::SIGINT);
+    let (output, trace) = running.end();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "interrupted 1\n");
+    assert_eq!(output.status.code(), Some(9));
+    is_complete(&report(trace.recording()));
+}
+
+/// The trace went on to the program's end, or stopped at the interrupt and says so.
+fn is_complete(run: &serde_json::Value) {
+    assert!(number(&run["crossings"]["total"]) > 20);
+    let ended_by = run["ended_by"].as_str().unwrap_or_default();
+    assert!(["exit", "interrupt"].contains(&ended_by), "{ended_by}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn ctrl_c_on_the_terminal_reaches_the_program_once() {
+    let Some(node) = node() else { return };
+    let mut terminal = Terminal::open();
+    let mut trace = Trace::new::<&str, _>([], node.command(["-e", COUNTS_INTERRUPTS]));
+    let mut child = terminal.spawn(trace.command());
+    terminal.wait_for("ready");
+    terminal.write(b"\x03");
+    terminal.wait_for("interrupted 1");
+    let status = child.wait().expect("nodeprof ends");
+    assert_eq!(status.code(), Some(9), "{}", terminal.printed);
+    is_complete(&report(trace.recording()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_terminal_is_the_programs() {
+    let Some(node) = node() else { return };
+    let mut terminal = Terminal::open();
+    let script = "console.log('terminals', process.stdin.isTTY, process.stdout.isTTY, process.stderr.isTTY);
+        process.stdin.once('data', (data) => { console.log('typed', JSON.stringify(String(data))); process.exit(0); });";
+    let mut trace = Trace::new::<&str, _>([], node.command(["-e", script]));
+    let mut child = terminal.spawn(trace.command());
+    terminal.wait_for("terminals true true true");
+    terminal.write(b"abc\n");
+    terminal.wait_for(r#"typed "abc\n""#);
+    assert_eq!(child.wait().expect("nodeprof ends").code(), Some(0));
+}
+
+/// A pseudo-terminal, seen from the side of who types.
+struct Terminal {
+    ours: fs::File,
+    theirs: fs::File,
+    printed: String,
+}
+
+impl Terminal {
+    fn open() -> Terminal {
+        let (mut ours, mut theirs) = (-1, -1);
+        // SAFETY: two live integers; name, settings and size are not asked for or given.
+        let outcome = unsafe {
+            libc::openpty(
+                &mut ours,
+                &mut theirs,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                std::ptr::null(),
+            )
+        };
+        assert_eq!(outcome, 0, "a pseudo-terminal");
+        // SAFETY: two new descriptors that nobody else owns.
+        let [ours, theirs] =
+            unsafe { [fs::File::from_raw_fd(ours), fs::File::from_raw_fd(theirs)] };
+        // SAFETY: our own descriptor. The children get theirs as streams; without this they would keep the terminal open.
+        unsafe {
+            for file in [&ours, &theirs] {
+                libc::fcntl(file.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+        Terminal {
+            ours,
+            theirs,
+            printed: String::new(),
+        }
+    }
+
+    /// Starts a command as the leader of a session with this terminal.
+    fn spawn(&self, command: &mut Command) -> Child {
+        let stream = || Stdio::from(self.theirs.try_clone().expect("a descriptor"));
+        command.stdin(stream()).stdout(stream()).stderr(stream());
+        // SAFETY: two system calls between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        command.spawn().expect("nodeprof starts")
+    }
+
+    fn write(&mut self, typed: &[u8]) {
+        self.ours.write_all(typed).expect("the terminal is open");
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !self.printed.contains(text) {
+            assert!(Instant::now() < patience, "{text} in {}", self.printed);
+            let mut poll = libc::pollfd {
+                fd: self.ours.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one live pollfd.
+            if unsafe { libc::poll(&mut poll, 1, 100) } <= 0 {
+                continue;
+            }
+            let mut buffer = [0; 4096];
+            let got = self.ours.read(&mut buffer).expect("the terminal is open");
+            self.printed
+                .push_str(&String::from_utf8_lossy(&buffer[..got]));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_that_does_not_handle_an_interrupt_ends_by_it() {
+    let Some(node) = node() else { return };
+    for (signal, status) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let script = "setInterval(() => {}, 1e6); setTimeout(() => console.log('ready'))";
+        let mut running = Running::start(&[], node.command(["-e", script]));
+        assert_eq!(running.line(), "ready\n");
+        running.signal(signal);
+        let (output, trace) = running.end();
+        assert_eq!(output.status.code(), Some(status));
+        let run = report(trace.recording());
+        assert!(number(&run["milestones"]["loop_start"]) > 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn under_sudo_the_program_is_the_users() {
+    let Some(node) = node() else { return };
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let Some((uid, gid)) = passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.first() == Some(&"nobody")).then(|| {
+            Some((
+                fields.get(2)?.parse::<u32>().ok()?,
+                fields.get(3)?.parse::<u32>().ok()?,
+            ))
+        })?
+    }) else {
+        println!("skipped: there is no user nobody");
+        return;
+    };
+    // The builds can be where only root may look.
+    let folder = crate::support::folder();
+    let path = folder.path().join("node");
+    fs::copy(&node.path, &path).expect("a copy of node");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let script = "const p = process; console.log(JSON.stringify([p.getuid(), p.geteuid(), p.getgid(), p.getegid(), p.getgroups()]))";
+    let mut trace = Trace::new::<&str, _>([], [path.to_str().expect("UTF-8"), "-e", script])
+        .in_folder(folder.path());
+    trace
+        .command()
+        .env("SUDO_UID", uid.to_string())
+        .env("SUDO_GID", gid.to_string())
+        .env("SUDO_USER", "nobody");
+    let traced = trace.run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let ids: serde_json::Value = serde_json::from_str(&traced.stdout()).expect("JSON");
+    assert_eq!(ids, serde_json::json!([uid, uid, gid, gid, [gid]]));
+    let owner = fs::metadata(&traced.recording).expect("the recording");
+    assert_eq!((owner.uid(), owner.gid()), (uid, gid));
+    assert!(number(&traced.run["crossings"]["total"]) > 20);
+}

@@ -1,1 +1,119 @@
-//! TODO
+//! What was compiled, against what the process says it has loaded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::support::{
+    Node, Traced, has_packages, list, number, on_each_node, project, text, trace, write,
+};
+
+on_each_node!(
+    each_required_file_is_compiled_once,
+    each_builtin_loaded_is_compiled_once,
+);
+
+/// Compilations by path.
+fn compiled(traced: &Traced, unit: &str) -> BTreeMap<String, u64> {
+    let mut paths = BTreeMap::new();
+    for script in list(&traced.run["compile"]["scripts"]) {
+        if script["unit"] == unit {
+            *paths.entry(text(&script["path"]).to_owned()).or_default() +=
+                number(&script["compilations"]);
+        }
+    }
+    paths
+}
+
+fn each_required_file_is_compiled_once(node: &Node) {
+    if !has_packages("examples/express") {
+        return;
+    }
+    let folder = crate::support::folder();
+    let loaded = folder.path().join("loaded.json");
+    let script = write(
+        folder.path(),
+        "main.js",
+        &format!(
+            "process.on('exit', () => require('fs').writeFileSync({loaded:?}, JSON.stringify(Object.keys(require.cache))));\n\
+             require({:?});\n",
+            project("examples/express/app.js")
+        ),
+    );
+    let traced = trace(&[], node.command([&script]));
+    let loaded: Vec<String> =
+        serde_json::from_str(&std::fs::read_to_string(loaded).expect("the list")).expect("JSON");
+    let compiled_functions = compiled(&traced, "function");
+    let compiled_modules = compiled(&traced, "module");
+    let [mut files, mut modules] = [BTreeMap::new(), BTreeMap::new()];
+    for path in loaded.iter().filter(|path| !path.ends_with(".json")) {
+        if path.ends_with(".mjs") {
+            modules.insert(format!("file://{path}"), 1);
+            continue;
+        }
+        // Node compiles a CommonJS file that an ES module imports once more, to see whether it has the syntax of a module.
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let imported =
+            path.ends_with("/index.js") && loaded.contains(&format!("{folder}/require.mjs"));
+        files.insert(path.clone(), if imported { 2 } else { 1 });
+    }
+    assert!(files.len() > 200, "{}", files.len());
+    same(&files, &compiled_functions);
+    same(&modules, &compiled_modules);
+
+    // Each compilation is a call of one of these.
+    let calls = traced.calls(&[
+        "ContextifyContext::CompileFunction",
+        "CompileFunctionForCJSLoader",
+        "ContainsModuleSyntax",
+    ]);
+    assert_eq!(calls, compiled_functions.values().sum::<u64>());
+}
+
+fn same(expected: &BTreeMap<String, u64>, compiled: &BTreeMap<String, u64>) {
+    let differences: Vec<_> = expected
+        .keys()
+        .chain(compiled.keys())
+        .filter(|path| expected.get(*path) != compiled.get(*path))
+        .map(|path| (path, expected.get(path), compiled.get(path)))
+        .collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+fn each_builtin_loaded_is_compiled_once(node: &Node) {
+    let script = "const before = process.moduleLoadList.slice(); \
+        require('zlib'); require('http2'); require('readline'); require('dgram'); \
+        console.log(JSON.stringify({ before, after: process.moduleLoadList }))";
+    let traced = trace(&[], node.command(["-e", script]));
+    let lists: Value = serde_json::from_str(&traced.stdout()).expect("JSON");
+    let modules = |name: &str| -> BTreeSet<String> {
+        list(&lists[name])
+            .iter()
+            .filter_map(|one| text(one).strip_prefix("NativeModule "))
+            .map(|name| format!("node:{name}"))
+            .collect()
+    };
+    let (before, after) = (modules("before"), modules("after"));
+    let compiled = compiled(&traced, "builtin");
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.len() > 10, "{new:?}");
+    for module in new {
+        assert_eq!(
+            compiled.get(module),
+            Some(&1),
+            "{module} on {}",
+            node.version
+        );
+    }
+    // Node's own entry points are compiled, too, and are no modules.
+    for (path, count) in &compiled {
+        let entry_point = ["bootstrap", "main", "per_context"]
+            .iter()
+            .any(|kind| path.starts_with(&format!("node:internal/{kind}/")));
+        assert!(
+            entry_point || after.contains(path),
+            "{path} is not in moduleLoadList"
+        );
+        assert_eq!(*count, 1, "{path}");
+    }
+}

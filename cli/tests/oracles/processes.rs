@@ -1,1 +1,253 @@
-//! TODO
+//! Workers, children, and children that are not node.
+
+use crate::support::{Node, Trace, list, npm_script, number, on_each_node, project, trace, write};
+
+on_each_node!(
+    calls_of_workers_are_counted,
+    a_tree_of_processes_is_recorded,
+);
+
+const CALLS: &str = "let sum = 0; for (let i = 0; i < N; i++) sum += process.uptime() > 0;";
+
+fn calls_of_workers_are_counted(node: &Node) {
+    let folder = crate::support::folder();
+    let script = write(
+        folder.path(),
+        "main.js",
+        &format!(
+            "const {{ Worker, isMainThread, workerData }} = require('worker_threads');
+             const N = isMainThread ? 7 : workerData;
+             {CALLS}
+             const [, , workers, n] = process.argv;
+             if (isMainThread) for (let i = 0; i < Number(workers); i++) new Worker(__filename, {{ workerData: Number(n) }});"
+        ),
+    );
+    let calls = |workers: u64, n: u64| {
+        let traced = trace(
+            &[],
+            node.command([&script, &workers.to_string(), &n.to_string()]),
+        );
+        assert_eq!(list(&traced.run["processes"]).len(), 1);
+        traced.calls(&["Uptime", "FastUptime"])
+    };
+    let base = calls(0, 0);
+    assert!(base >= 7, "{base}");
+    assert_eq!(calls(1, 1_000), base + 1_000);
+    assert_eq!(calls(4, 1_000), base + 4 * 1_000);
+    assert_eq!(calls(2, 30_000), base + 2 * 30_000);
+}
+
+fn a_tree_of_processes_is_recorded(node: &Node) {
+    let other = match node.major() {
+        24 => "20.20.2",
+        _ => "24.21.0",
+    };
+    let Some(other) = Node::find(other) else {
+        return;
+    };
+    let folder = crate::support::folder();
+    let child = write(
+        folder.path(),
+        "child.js",
+        &format!("const N = Number(process.argv[2]); {CALLS} process.exitCode = 5;"),
+    );
+    let script = write(
+        folder.path(),
+        "main.js",
+        &format!(
+            "const {{ spawnSync }} = require('child_process');
+             const N = 100;
+             {CALLS}
+             for (const [file, ...args] of [
+               [process.execPath, {child:?}, '200'],
+               [{other:?}, {child:?}, '400'],
+               ['uname', '-s'],
+               ['sh', '-c', 'exit 7'],
+               ['sh', '-c', 'kill -9 $$'],
+             ]) spawnSync(file, args);
+             process.exitCode = 3;",
+            other = other.path
+        ),
+    );
+    let traced = Trace::new::<&str, _>([], node.command([&script])).run();
+    assert_eq!(traced.output.status.code(), Some(3), "{}", traced.stderr());
+    assert_eq!(traced.run["exit_status"], 3);
+    traced.lost_nothing();
+    assert_eq!(
+        list(&traced.run["processes"]).len(),
+        6,
+        "{:#}",
+        traced.run["processes"]
+    );
+
+    let command =
+        |words: Vec<String>| move |p: &serde_json::Value| p["command"] == serde_json::json!(words);
+    let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let main = traced.process("main", command(node.command([&script])));
+    let same = traced.process("the same node", |p| p["command"][2] == "200");
+    let another = traced.process("another node", |p| p["command"][2] == "400");
+    let uname = traced.process("uname", command(words(&["uname", "-s"])));
+    let exits = traced.process("exit 7", command(words(&["sh", "-c", "exit 7"])));
+    let killed = traced.process("kill -9", command(words(&["sh", "-c", "kill -9 $$"])));
+
+    assert_eq!(main["main"], true);
+    assert!(main["parent_pid"].is_null());
+    assert_eq!(main["exit_status"], 3);
+    let version = |node: &Node| format!("v{}", node.version);
+    assert_eq!(main["node"], version(node));
+    assert_eq!(same["node"], version(node));
+    assert_eq!(another["node"], version(&other));
+    for one in [same, another, uname, exits, killed] {
+        assert_eq!(one["parent_pid"], main["pid"]);
+        assert_eq!(one["main"], false);
+        let (start, end) = (number(&one["start_ns"]), number(&one["end_ns"]));
+        assert!(start < end && end <= number(&main["end_ns"]), "{one}");
+        assert!(number(&one["file_operations"]) > 0, "{one}");
+    }
+    for (one, status, signal) in [
+        (same, Some(5), None),
+        (another, Some(5), None),
+        (uname, Some(0), None),
+        (exits, Some(7), None),
+        (killed, None, Some(9)),
+    ] {
+        assert_eq!(one["exit_status"].as_u64(), status, "{one}");
+        assert_eq!(one["signal"].as_u64(), signal, "{one}");
+    }
+    for one in [uname, exits, killed] {
+        assert!(one["node"].is_null(), "{one}");
+        assert_eq!(one["crossings"], 0, "{one}");
+    }
+    // Bases: one run of each program alone, with other numbers of calls.
+    let alone = |node: &Node, program: Vec<String>| {
+        let traced = Trace::new::<&str, _>([], program).run();
+        assert_eq!(traced.run["node"]["version"], version(node));
+        traced.calls(&["Uptime", "FastUptime"])
+    };
+    let base_same = alone(node, node.command([&child, "0"]));
+    let base_other = alone(&other, other.command([&child, "0"]));
+    assert_eq!(
+        traced.calls(&["Uptime", "FastUptime"]),
+        base_same * 2 + 100 + 200 + base_other + 400,
+        "bases {base_same} {base_other}"
+    );
+    let sum: u64 = list(&traced.run["processes"])
+        .iter()
+        .map(|p| number(&p["crossings"]))
+        .sum();
+    assert_eq!(sum, number(&traced.run["crossings"]["total"]));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn npm_scripts_and_npx_are_followed_into_their_node() {
+    let (Some(node), Some(npm), Some(npx)) =
+        (Node::find("24.21.0"), npm_script("npm"), npm_script("npx"))
+    else {
+        return;
+    };
+    let folder = crate::support::folder();
+    write(
+        folder.path(),
+        "x.js",
+        "console.log('ran', process.argv[2]); process.exitCode = 4;",
+    );
+    write(
+        folder.path(),
+        "package.json",
+        r#"{ "name": "x", "version": "1.0.0", "scripts": { "x": "node x.js one" } }"#,
+    );
+    write(
+        folder.path(),
+        "node_modules/.bin/hello",
+        "#!/usr/bin/env node\nconsole.log('hello', process.argv[2]); process.exitCode = 6;\n",
+    );
+    let bin = node.path.parent().expect("a folder");
+    for (program, printed, status, script) in [
+        (
+            node.command([&npm, "run", "--silent", "x"]),
+            "ran one\n",
+            4,
+            "x.js",
+        ),
+        (
+            node.command([&npx, "--no-install", "hello", "two"]),
+            "hello two\n",
+            6,
+            "hello",
+        ),
+    ] {
+        let mut trace = Trace::new::<&str, _>([], &program)
+            .in_folder(folder.path())
+            .first_on_path(bin);
+        trace
+            .command()
+            .env("npm_config_cache", folder.path().join("cache"));
+        let traced = trace.run();
+        assert_eq!(traced.stdout(), printed, "{}", traced.stderr());
+        assert_eq!(
+            traced.output.status.code(),
+            Some(status),
+            "{}",
+            traced.stderr()
+        );
+        traced.lost_nothing();
+        let ran = traced.process(script, |p| {
+            !p["node"].is_null()
+                && p["command"][1]
+                    .as_str()
+                    .is_some_and(|w| w.ends_with(script))
+        });
+        assert_eq!(
+            ran["exit_status"].as_i64(),
+            Some(i64::from(status)),
+            "{ran}"
+        );
+        assert!(number(&ran["crossings"]) > 100, "{ran}");
+        assert_eq!(ran["node"], "v24.21.0");
+        assert_eq!(traced.run["exit_status"].as_i64(), Some(i64::from(status)));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_script_with_a_shebang_line_is_traced() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let folder = crate::support::folder();
+    let script = write(
+        folder.path(),
+        "with space.js",
+        "#!/usr/bin/env node\nconsole.log(process.argv.slice(2).join());\n",
+    );
+    let traced = Trace::new::<&str, _>([], [script.as_str(), "a", "", "ü"])
+        .first_on_path(node.path.parent().expect("a folder"))
+        .run();
+    traced.succeeded();
+    traced.lost_nothing();
+    assert_eq!(traced.stdout(), "a,,ü\n");
+    assert_eq!(traced.run["node"]["version"], "v22.23.3");
+    assert!(number(&traced.run["crossings"]["total"]) > 50);
+    assert_eq!(list(&traced.run["processes"]).len(), 1);
+    assert_eq!(traced.run["milestones"]["exec"], 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_examples_tree_has_four_processes() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    // More than once: which of exec and fork is heard of first is a race.
+    for _ in 0..5 {
+        let traced = trace(&[], node.command([project("examples/children/main.js")]));
+        assert_eq!(
+            list(&traced.run["processes"]).len(),
+            4,
+            "{:#}",
+            traced.run["processes"]
+        );
+        assert_eq!(traced.run["processes"][0]["main"], true);
+    }
+}
