@@ -43,7 +43,9 @@ fn write_file(path: &Path, force: bool, content: &[u8]) -> anyhow::Result<()> {
     }
     let mut options = OpenOptions::new();
     options.write(true);
-    if force {
+    // A pipe or a device (`/dev/stdout`) is written to, not replaced.
+    let replaceable = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
+    if force || replaceable {
         options.create(true).truncate(true)
     } else {
         options.create_new(true)
