@@ -1,5 +1,10 @@
 //! Faults around a trace: nodeprof is killed or stopped, files are bad, disks are full, rights are missing. The
 //! program runs unharmed or does not run, the error says what was found, what is needed and what to type.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test that fails says where"
+)]
 
 mod faults_support;
 

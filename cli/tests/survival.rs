@@ -1,5 +1,10 @@
 //! A traced program does what it does untraced: same output, same status, whatever happens inside of it.
 //! The recording is complete up to the program's end, however it ends.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test that fails says where"
+)]
 
 mod faults_support;
 
