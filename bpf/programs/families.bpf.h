@@ -162,8 +162,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 	int i;
 
 	count(COUNTER_ENTERS, 1);
-	if (kind == CALL_GETTER)
-		t->getter = a;
+	t->announced = a;
 	if (count_only) {
 		write_call(t, now, 0, 0, a, CALLBACK_NONE, kind, RECORD_UNTIMED);
 		return;
@@ -195,37 +194,35 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 	__u32 binary = c->binary;
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	__u64 callback = CALLBACK_BY_INDEX | (c->id >> 8);
-	__u8 kind = c->action == ACTION_FAST_ENTRY ? CALL_FAST : CALL_GETTER;
+	__u8 kind = c->action == ACTION_FAST_ENTRY	 ? CALL_FAST
+		    : c->action == ACTION_CALLBACK_ENTRY ? CALL_SLOW
+							 : CALL_GETTER;
 
 	if (!image)
 		return;
 	if (c->action == ACTION_CALLBACK_ENTRY) {
-		/* Called from inside the C++ of another callback: no crossing of its own. */
 		struct sum_key key = {.callback = callback, .pid = t->pid, .family = 2};
-		struct sum zero = {}, *s = bpf_map_lookup_elem(&sums, &key);
 
-		if (!s) {
-			bpf_map_update_elem(&sums, &key, &zero, BPF_NOEXIST);
-			s = bpf_map_lookup_elem(&sums, &key);
-		}
-		if (s)
-			__sync_fetch_and_add(&s->calls, 1);
-		return;
+		if (verify)
+			add_to_sum(&key, 0, 0, 0, false);
+		if (!(c->flags & COOKIE_IS_CROSSING))
+			return;
 	}
-	if (c->action == ACTION_FAST_ENTRY) {
-		/* Optimised code lies outside of the binary; C++ that calls its own fast function does not cross. */
+	if (c->action != ACTION_FAST_ENTRY) {
+		/* Has a call site just announced this very function? (Builtins may be mapped anywhere.) */
+		__u64 announced = t->announced;
+
+		t->announced = 0;
+		if (announced && ctx->ip - announced < MAX_PROBE_DISTANCE)
+			return;
+	}
+	if (c->action != ACTION_PROPERTY_ENTRY) {
+		/* Optimised code lies outside of the binary; C++ that calls a callback itself does not cross. */
 		if (caller >= image->text_start && caller < image->text_end &&
 		    !(caller >= image->builtins_start && caller < image->builtins_end)) {
 			count(COUNTER_DIRECT_CALLS, 1);
 			return;
 		}
-	} else {
-		/* Has the accessor builtin just announced this very function? (Its copy may be mapped anywhere.) */
-		__u64 announced = t->getter;
-
-		t->getter = 0;
-		if (announced && ctx->ip - announced < MAX_PROBE_DISTANCE)
-			return;
 	}
 	write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED);
 }

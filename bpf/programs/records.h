@@ -40,6 +40,8 @@ enum action {
 
 /* Flags of a cookie. */
 #define COOKIE_HAS_RETURN 1
+/* A callback's entry is the only place where its call from optimised code is seen. */
+#define COOKIE_IS_CROSSING 2
 
 /* Details: kinds of a call site. */
 enum call_kind { CALL_SLOW, CALL_FAST, CALL_GETTER, CALL_CONSTRUCT, CALL_TO_JS, CALL_BY_MARK };

@@ -52,7 +52,7 @@ struct thread {
 	__u64 syscall_start;
 	__u64 events;		   /* written one by one so far */
 	__u64 first_nonstring;	   /* of the binary whose probe is being handled */
-	__u64 getter;		   /* accessor that V8's builtin is about to call */
+	__u64 announced;	   /* callback that a call site is about to call */
 	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];
 };
@@ -97,6 +97,8 @@ struct {
 volatile const __u64 event_limit = 200000;
 /* No times, no nesting: every call only adds to a sum, and no exit is probed. */
 volatile const bool count_only = false;
+/* Entries of callbacks are also counted apart, to be compared with the crossings. */
+volatile const bool verify = false;
 /* Families whose syscalls are recorded. */
 volatile const bool record_files = true;
 

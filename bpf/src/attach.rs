@@ -36,8 +36,12 @@ impl AttachPoints {
                 continue;
             };
             let mut cookie = Cookie::of(&probe.role, id as u32);
+            if matches!(probe.role, Role::CallbackEntry { .. }) && probe.family == Family::Crossings
+            {
+                cookie.flags |= wire::COOKIE_IS_CROSSING as u8;
+            }
             if probe.with_return {
-                cookie.flags = wire::COOKIE_HAS_RETURN as u8;
+                cookie.flags |= wire::COOKIE_HAS_RETURN as u8;
             }
             let raw = cookie.pack(binary);
             points.entry_offsets.push(offset.0);

@@ -26,6 +26,8 @@ pub struct Options {
     pub event_limit: u64,
     /// No times, no nesting: every call only adds to a sum.
     pub count_only: bool,
+    /// Count the entries of callbacks apart.
+    pub verify: bool,
     /// Record file operations by syscall tracepoints.
     pub files: bool,
     /// Size of the ring buffer in bytes: a power of two, at least a page.
@@ -39,6 +41,7 @@ impl Default for Options {
         Options {
             event_limit: 200_000,
             count_only: false,
+            verify: false,
             files: true,
             ring_bytes: 8 << 20,
         }
@@ -375,6 +378,7 @@ macro_rules! load_sharing {
                 $options.event_limit
             };
             rodata.count_only = $options.count_only;
+            rodata.verify = $options.verify;
             rodata.record_files = $options.files;
         }
         let shared = &$maps.maps;

@@ -65,10 +65,12 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
     let (callbacks, callback_names) = callbacks(&named);
     let returns = ReturnsToV8::new(&binary, called_by_javascript(&named, &callbacks));
 
+    let copies_builtins = copies_builtins(&binary);
     let resolver = Resolver {
         binary: &binary,
         named: &named,
         returns: &returns,
+        copies_builtins,
     };
     let mut probes = Vec::new();
     for family in &catalogue {
@@ -89,6 +91,10 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
             continue;
         }
         let (family, role) = match callback.sort {
+            // Where the builtins cannot be probed, calls from optimised code are counted at the callbacks.
+            CallbackSort::Function if copies_builtins => {
+                (Family::Crossings, Role::CallbackEntry { callback: index })
+            }
             CallbackSort::Function => (Family::Verify, Role::CallbackEntry { callback: index }),
             CallbackSort::Property => (Family::Crossings, Role::PropertyEntry { callback: index }),
             CallbackSort::Fast => (Family::Crossings, Role::FastEntry { callback: index }),
@@ -312,6 +318,7 @@ struct Resolver<'a, 'd> {
     binary: &'a Binary<'d>,
     named: &'a NamedFunctions<'d>,
     returns: &'a ReturnsToV8,
+    copies_builtins: bool,
 }
 
 impl Resolver<'_, '_> {
@@ -351,6 +358,9 @@ impl Resolver<'_, '_> {
                     .is_some_and(|function| NEVER_RETURN.contains(&function.name))
             };
             match callsites::find(self.binary.code(address), address, callee, &never_returns) {
+                Ok(_) if entry.code == CodeKind::Builtin && self.copies_builtins => {
+                    without(&named.name, ProbeState::Unsafe, COPIED_BUILTINS, probes);
+                }
                 Ok(sites) => {
                     let [enter, exit] = roles(sites.callback);
                     for (role, at) in [(enter, sites.enter), (exit, sites.exit)] {
@@ -647,6 +657,28 @@ impl Resolver<'_, '_> {
             None => Vec::new(),
         }
     }
+}
+
+const COPIED_BUILTINS: &str = "this V8 copies its builtins, breakpoints included, for workers and large heaps, and \
+                               a copied breakpoint kills the program: these calls are counted, not timed";
+
+/// Whether this V8 may copy its embedded builtins into the code range at run time.
+///
+/// V8 10.2 (Node 18) does so by memcpy if the old space may reach 2 GB: in every worker on a machine with the
+/// memory for it, and in the main isolate with `--max-old-space-size=2048` or more. A breakpoint in the
+/// copy is known to nobody: SIGTRAP. V8 9.4 (Node 16) has the function, but its flag is compiled out on x86-64;
+/// from 11.3 on (Node 20) the file is mapped a second time instead, and uprobes work there.
+fn copies_builtins(binary: &Binary<'_>) -> bool {
+    const COPIES: &[u8] = b"_ZN2v88internal9CodeRange21RemapEmbeddedBuiltins";
+    const MAPS_AGAIN: &[u8] = b"_ZN2v84base2OS10RemapPages";
+    const FLAG: &[u8] = b"Put embedded builtins code into the code range";
+    let has = |prefix: &[u8]| binary.functions.iter().any(|f| f.name.starts_with(prefix));
+    has(COPIES)
+        && !has(MAPS_AGAIN)
+        && binary
+            .outline
+            .read_only_data()
+            .any(|data| memchr::memmem::find(data, FLAG).is_some())
 }
 
 const NO_SUCH_FUNCTION: &str = "this version of node has no such function";

@@ -30,7 +30,7 @@ use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, Sum, SumFamily, Warmth,
     hold::{Event, Holder, HolderOptions},
 };
-use nodeprof_probes::plan::{AttachPlan, Family, ProbeState, Role};
+use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState, Role};
 use nodeprof_profile::recording::{
     CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run,
     RunId,
@@ -349,6 +349,7 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     let count = options.mode == Mode::Count;
     let load = Options {
         count_only: count,
+        verify: options.verify,
         files: options.wants("files") || options.wants("package-json"),
         ..Options::default()
     };
@@ -852,14 +853,12 @@ impl Session {
                     if self.holder_gone.is_some() {
                         state = ("partial", Some("the holder process ended before the trace did: its probes went with it".into()));
                     }
-                    let missing: Vec<String> = plans
+                    let mut missing: Vec<&Probe> = plans
                         .iter()
-                        .flat_map(|p| p.probes.iter().map(move |probe| (p, probe)))
-                        .filter(|(_, probe)| {
-                            probe.family == family && probe.state == ProbeState::Unsafe
-                        })
-                        .map(|(_, probe)| probe.symbol.clone())
+                        .flat_map(|plan| &plan.probes)
+                        .filter(|probe| probe.family == family && probe.state == ProbeState::Unsafe)
                         .collect();
+                    missing.dedup_by(|a, b| a.symbol == b.symbol);
                     let any = plans.iter().any(|p| {
                         p.probes
                             .iter()
@@ -873,14 +872,11 @@ impl Session {
                                     .into(),
                             ),
                         );
-                    } else if !missing.is_empty() {
-                        state = (
-                            "partial",
-                            Some(format!(
-                                "{} unsafe to probe; see: nodeprof probes",
-                                missing.join(", ")
-                            )),
-                        );
+                    } else if let Some(first) = missing.first() {
+                        let symbols: Vec<&str> =
+                            missing.iter().map(|p| p.symbol.as_str()).collect();
+                        let why = first.reason.as_deref().unwrap_or("unsafe to probe");
+                        state = ("partial", Some(format!("{}: {why}", symbols.join(", "))));
                     }
                 }
             }
