@@ -3,6 +3,8 @@
 //!
 //! Traces need root, so these tests are ignored unless asked for (`docs/development.md`).
 
+#![allow(clippy::expect_used, reason = "a test that fails says where")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -522,7 +522,7 @@ fn parse_strace(line: &str) -> Option<(&'static str, String)> {
         .and_then(|(_, rest)| rest.split_once('"'))
         .map(|(path, _)| path);
     let path = match (behind, given) {
-        (Some(folder), Some(path)) if path.is_empty() => folder.to_owned(),
+        (Some(folder), Some("")) => folder.to_owned(),
         (Some(folder), Some(path)) if !path.starts_with('/') => format!("{folder}/{path}"),
         (_, Some(path)) => path.to_owned(),
         (Some(path), None) => path.to_owned(),
