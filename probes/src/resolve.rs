@@ -358,13 +358,16 @@ impl Resolver<'_, '_> {
                     .is_some_and(|function| NEVER_RETURN.contains(&function.name))
             };
             match callsites::find(self.binary.code(address), address, callee, &never_returns) {
-                Ok(_) if entry.code == CodeKind::Builtin && self.copies_builtins => {
-                    without(&named.name, ProbeState::Unsafe, COPIED_BUILTINS, probes);
-                }
                 Ok(sites) => {
                     let [enter, exit] = roles(sites.callback);
                     for (role, at) in [(enter, sites.enter), (exit, sites.exit)] {
-                        probes.push(self.attached(family, &named.name, role, at, None));
+                        let mut probe = self.attached(family, &named.name, role, at, None);
+                        if entry.code == CodeKind::Builtin && self.copies_builtins {
+                            probe.state = ProbeState::Unsafe;
+                            probe.offset = None;
+                            probe.reason = Some(COPIED_BUILTINS.to_owned());
+                        }
+                        probes.push(probe);
                     }
                 }
                 Err(callsites::NoSites::NoCall) if entry.optional => without(

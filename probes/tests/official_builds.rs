@@ -57,16 +57,35 @@ fn every_family_of_every_version_has_probes() {
             Family::PackageJson,
             Family::Serialization,
             Family::Compile,
-            Family::Verify,
         ] {
             let count = attached(&plan).filter(|p| p.family == family).count();
             assert!(count > 0, "{version} {family:?}");
         }
         let unsafe_ = plan.probes.iter().filter(|p| p.state == ProbeState::Unsafe);
-        assert_eq!(unsafe_.count(), 0, "{version}");
+        // Enter and exit in two builtins of the V8 that copies them.
+        let expected = if version == "18.20.8" { 4 } else { 0 };
+        assert_eq!(unsafe_.count(), expected, "{version}");
         // One way to ask for a package.json, so that no lookup counts twice.
         let lookups = attached(&plan).filter(|p| matches!(p.role, Role::Lookup { .. }));
         assert_eq!(lookups.count(), 1, "{version}");
+    }
+}
+
+#[test]
+fn builtins_that_v8_copies_are_not_probed_and_their_calls_counted_at_the_callbacks() {
+    for (version, plan) in plans() {
+        let copied = version == "18.20.8";
+        let in_builtins = attached(&plan)
+            .filter(|p| p.symbol.starts_with("Builtins_"))
+            .count();
+        assert_eq!(in_builtins == 0, copied, "{version}");
+        let counted_at = if copied {
+            Family::Crossings
+        } else {
+            Family::Verify
+        };
+        let mut entries = attached(&plan).filter(|p| matches!(p.role, Role::CallbackEntry { .. }));
+        assert!(entries.all(|p| p.family == counted_at), "{version}");
     }
 }
 
@@ -99,14 +118,14 @@ fn milestones_are_numbered_as_the_binary_numbers_them() {
 fn callbacks_are_as_many_as_counted_by_signature() {
     // Functions, property callbacks and Fast API functions by `nm -C` and the rules of `names.rs`.
     let counts = HashMap::from([
-        ("16.20.0", (933, 102, 2)),
-        ("18.20.8", (978, 111, 2)),
-        ("20.0.0", (970, 106, 53)),
-        ("20.20.2", (992, 107, 70)),
-        ("21.1.0", (1001, 105, 56)),
-        ("22.23.3", (1086, 122, 107)),
-        ("24.21.0", (1203, 134, 122)),
-        ("26.10.0", (1298, 146, 127)),
+        ("16.20.0", (930, 102, 2)),
+        ("18.20.8", (975, 111, 2)),
+        ("20.0.0", (967, 106, 53)),
+        ("20.20.2", (989, 107, 70)),
+        ("21.1.0", (998, 105, 56)),
+        ("22.23.3", (1083, 122, 107)),
+        ("24.21.0", (1200, 134, 122)),
+        ("26.10.0", (1295, 146, 127)),
     ]);
     for (version, plan) in plans() {
         let count = |sort| plan.callbacks.iter().filter(|c| c.sort == sort).count();
@@ -148,7 +167,7 @@ fn call_sites_are_those_found_by_hand() {
                 u64::from_str_radix(text, 16).unwrap()
             };
             let found = |enter: bool| {
-                let mut probes = attached(&plan).filter(|p| {
+                let mut probes = plan.probes.iter().filter(|p| {
                     p.symbol == *builtin && matches!(p.role, Role::CallEnter { .. }) == enter
                 });
                 let probe = probes.next().unwrap();
@@ -378,7 +397,8 @@ fn only_functions_without_a_cheap_instruction_are_slow() {
             .iter()
             .filter(|p| p.state == ProbeState::SlowInstruction)
             .collect();
-        assert!(slow.iter().all(|p| p.family == Family::Verify), "{version}");
+        let entry = |p: &&&Probe| matches!(p.role, Role::CallbackEntry { .. });
+        assert_eq!(slow.iter().filter(entry).count(), slow.len(), "{version}");
         assert!(slow.iter().all(|p| p.reason.is_some()), "{version}");
         assert!(slow.len() < 20, "{version}: {}", slow.len());
     }
