@@ -108,8 +108,19 @@ fn complete(recording: &Recording, expected: i32, mode: &str, place: &str) {
         "{place}"
     );
     assert_eq!(main.incomplete, None, "{place}");
+    // The V8 of Node 18 copies its builtins, so they are not probed: calls from optimised code have no times.
+    let copies_builtins = recording.binaries.iter().any(|b| {
+        b.node_version
+            .as_deref()
+            .is_some_and(|v| v.starts_with("v18."))
+    });
     for family in &recording.families {
-        assert_eq!(family.state, "on", "{place}: {family:?}");
+        let expected = if copies_builtins && family.name == "crossings" {
+            "partial"
+        } else {
+            "on"
+        };
+        assert_eq!(family.state, expected, "{place}: {family:?}");
     }
     for loss in &recording.losses {
         if loss.kind == "records" {

@@ -475,3 +475,52 @@ impl Graph {
             .map(|(index, _)| index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_any_bytes_gives_sites_inside_of_it_or_a_reason() {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        // Random bytes with many of the instructions that matter: jumps, calls through registers, pushes.
+        const COMMON: [&[u8]; 8] = [
+            &[0xff, 0xd2],
+            &[0x41, 0xff, 0xd7],
+            &[0x75, 0x04],
+            &[0xeb, 0x02],
+            &[0x55],
+            &[0x74, 0xf0],
+            &[0xc3],
+            &[0x90],
+        ];
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let mut code = Vec::new();
+            for _ in 0..next() % 40 {
+                match next() % 3 {
+                    0 => code.push(next() as u8),
+                    _ => code.extend_from_slice(COMMON[(next() % 8) as usize]),
+                }
+            }
+            let address = next() >> (next() % 40);
+            for callee in [Callee::NotFromIsolate, Callee::CalleeSaved] {
+                if let Ok(sites) = find(&code, address, callee, &|_| false) {
+                    found += 1;
+                    let inside = |site: u64| site.wrapping_sub(address) < code.len() as u64;
+                    assert!(inside(sites.enter) && inside(sites.exit));
+                }
+            }
+        }
+        assert!(
+            found > 0,
+            "the generator never makes a function with a call"
+        );
+    }
+}

@@ -68,7 +68,11 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             "verified: {} entries of binding callbacks, {} crossings by call and construction: {}",
             v.entries,
             v.crossings,
-            if v.differences.is_empty() { "equal for every callback" } else { "different for these callbacks" }
+            if v.differences.is_empty() {
+                "equal for every callback"
+            } else {
+                "different for these callbacks"
+            }
         );
         for (binding, function, entries, crossings) in v.differences {
             eprintln!("  {binding}.{function}: {entries} entries, {crossings} crossings");

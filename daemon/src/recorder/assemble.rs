@@ -498,16 +498,16 @@ impl Assembler {
             Record::Exit { header, exit } => {
                 let (process, _, at) = self.at(header);
                 let cpu = self.cpu.entry(process).or_default();
-                cpu.user += exit.user;
-                cpu.system += exit.system;
-                cpu.runtime += exit.runtime;
+                cpu.user = cpu.user.saturating_add(exit.user);
+                cpu.system = cpu.system.saturating_add(exit.system);
+                cpu.runtime = cpu.runtime.saturating_add(exit.runtime);
                 let (user, system) = split_runtime(*cpu);
                 if exit.last {
                     let entry = &mut self.recording.processes[process.0 as usize];
                     entry.exited = Some(at);
                     entry.user = Some(Nanoseconds(user));
                     entry.system = Some(Nanoseconds(system));
-                    entry.max_rss_bytes = Some(exit.max_rss_pages * page_size());
+                    entry.max_rss_bytes = Some(exit.max_rss_pages.saturating_mul(page_size()));
                     let signal = exit.exit_code & 0x7f;
                     entry.signal = (signal != 0).then_some(signal);
                     entry.exit_status = (signal == 0).then_some((exit.exit_code >> 8) & 0xff);
@@ -594,6 +594,11 @@ impl Assembler {
             inner = inner.saturating_sub(last.duration.unwrap_or_default().0);
             self.recording.compilations.pop();
         }
+        // From Node 24 on some built-in modules reach V8's compiler without the loader's function.
+        let unit = match self.recording.name(path).starts_with(b"node:") {
+            true => CompilationUnit::Builtin,
+            false => unit,
+        };
         self.recording.compilations.push(Compilation {
             process,
             thread,
@@ -786,7 +791,7 @@ fn crossing_kind(kind: u8) -> CrossingKind {
 
 /// User and system time: the kernel counts them by ticks and their sum exactly; scaled as `getrusage` does.
 fn split_runtime(cpu: Cpu) -> (u64, u64) {
-    let ticks = cpu.user + cpu.system;
+    let ticks = cpu.user.saturating_add(cpu.system);
     if ticks == 0 {
         return (cpu.runtime, 0);
     }
@@ -831,6 +836,41 @@ mod tests {
             }),
             (7, 0)
         );
+    }
+
+    #[test]
+    fn lost_reordered_and_nonsensical_records_never_panic_and_can_be_shown() {
+        // Reproducible without a dependency.
+        let mut state = 0x2545_f491_4f6c_dd1du64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        a.recording
+            .runs
+            .push(nodeprof_profile::recording::Run::default());
+        for _ in 0..30_000 {
+            let mut bytes: Vec<u8> = (0..64 + next() % 200).map(|_| next() as u8).collect();
+            // Types and process ids in a range where records meet each other; everything else at random.
+            bytes[0] = (next() % 14) as u8;
+            bytes[4..8].copy_from_slice(&((next() % 5) as u32 + 1).to_le_bytes());
+            bytes[8..12].copy_from_slice(&((next() % 7) as u32 + 1).to_le_bytes());
+            if next() % 2 == 0 {
+                bytes[44..48].copy_from_slice(&((next() % 200) as u32).to_le_bytes());
+            }
+            a.take(&bytes);
+            if next() % 64 == 0 {
+                a.attached((next() % 5) as u32 + 1, (next() % 3) as u8);
+            }
+        }
+        a.finish();
+        assert!(a.recording.check_references().is_ok());
+        assert!(a.recording.crossings.len() > 100 && a.recording.processes.len() > 4);
+        let profile = nodeprof_profile::Profile::from_recording(&a.recording);
+        assert_eq!(profile.runs.len(), 1);
     }
 
     #[test]

@@ -793,6 +793,14 @@ impl Session {
         ended_by: &str,
         status: Option<ExitStatus>,
     ) -> Run {
+        // The kernel's word on the end may have been lost with others; the system's own is not.
+        if let (Some(status), Some(root)) = (status, self.assembler.find_process(self.root))
+            && root.exited.is_none()
+        {
+            root.exited = Some(Nanoseconds(ended));
+            root.exit_status = status.code();
+            root.signal = status.signal();
+        }
         let root = self.assembler.find_process(self.root);
         let started = root
             .as_ref()
