@@ -80,8 +80,8 @@ pub struct Trace {
     /// full: every call with its time; count: exact counts with the least cost
     #[arg(long, default_value = "full")]
     pub mode: TraceMode,
-    /// Families to record, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = FAMILIES.map(String::from), hide_default_value = true, value_parser = clap::builder::PossibleValuesParser::new(FAMILIES))]
+    /// Families to record, separated by commas [default: all; in count mode all but serialization]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(FAMILIES))]
     pub families: Vec<String>,
     /// Also count the entries of every binding callback (about 1,000 more probes) and compare
     #[arg(long)]

@@ -240,6 +240,22 @@ fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
             assert_eq!(full, count, "{program:?}: {figure}");
         }
         sums_agree(&count);
+        let asked = trace(
+            &["--mode", "count", "--families", "serialization"],
+            &program,
+        );
+        let functions = |traced: &Traced| -> Vec<(String, u64)> {
+            let all = traced.run["serialization"]["functions"].as_array();
+            let mut all: Vec<_> = all
+                .expect("a list")
+                .iter()
+                .map(|f| (f["function"].to_string(), number(&f["calls"])))
+                .collect();
+            all.sort();
+            all
+        };
+        assert!(!functions(&full).is_empty());
+        assert_eq!(functions(&full), functions(&asked), "{program:?}");
     }
 }
 

@@ -73,7 +73,8 @@ pub struct TraceOptions {
     pub until: Until,
     /// What to keep.
     pub mode: Mode,
-    /// Families to record, by the names of [`FAMILIES`].
+    /// Families to record, by the names of [`FAMILIES`]; none: those of the mode (count mode leaves
+    /// serialization out, which has more calls than all others together).
     pub families: Vec<String>,
     /// Also count the entries of every binding callback, as a check of the crossings.
     pub verify: bool,
@@ -101,7 +102,7 @@ impl TraceOptions {
             command,
             until: Until::Exit,
             mode: Mode::Full,
-            families: FAMILIES.iter().map(ToString::to_string).collect(),
+            families: Vec::new(),
             verify: false,
             cache: nodeprof_probes::default_cache_folder(),
             nodes: Vec::new(),
@@ -109,7 +110,10 @@ impl TraceOptions {
     }
 
     fn wants(&self, family: &str) -> bool {
-        self.families.iter().any(|f| f == family)
+        match self.families.is_empty() {
+            true => self.mode == Mode::Full || family != "serialization",
+            false => self.families.iter().any(|f| f == family),
+        }
     }
 
     fn probe_families(&self) -> Vec<Family> {
@@ -843,7 +847,11 @@ impl Session {
                 .into_iter()
                 .find(|f| family_name(*f) == name);
             if !options.wants(name) {
-                state = ("off", Some("not asked for (--families)".to_string()));
+                let why = match options.families.is_empty() {
+                    true => "not part of count mode; to have it, type: --families LIST",
+                    false => "not asked for (--families)",
+                };
+                state = ("off", Some(why.to_string()));
             } else if let Some(family) = family {
                 let refused = self
                     .families_failed
