@@ -29,7 +29,7 @@ use std::{
 use libbpf_rs::libbpf_sys;
 use nodeprof_probes::plan::{AttachPlan, Family};
 
-use crate::{AttachPoints, Link, Programs, attach};
+use crate::{AttachPoints, Link, Programs, attach, attach::detach_all};
 
 /// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches.
 pub type PlanSource = Box<dyn Fn(&Path) -> Result<AttachPlan, String> + Send + Sync>;
@@ -88,6 +88,8 @@ pub struct HolderOptions {
     pub plans: PlanSource,
     /// Node binaries that children may execute: their execs are held.
     pub candidates: Vec<PathBuf>,
+    /// A link that is only to be detached in the end, where nobody waits for it.
+    pub spare: Option<Link>,
 }
 
 impl Holder {
@@ -122,6 +124,7 @@ impl Holder {
                 let state = Arc::new(State::new(programs, options, theirs));
                 let outcome =
                     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.run()));
+                state.detach();
                 // SAFETY: ends this process; the kernel detaches all it holds.
                 unsafe { libc::_exit(i32::from(outcome.is_err())) }
             }
@@ -281,11 +284,13 @@ struct State {
     clock: Instant,
     /// What each process has, by pid, its start time (pids come again), and the binary.
     links: Mutex<HashMap<(u32, u64, u8), Link>>,
+    spare: Mutex<Option<Link>>,
 }
 
 impl State {
-    fn new(programs: &Programs, options: HolderOptions, socket: OwnedFd) -> State {
+    fn new(programs: &Programs, mut options: HolderOptions, socket: OwnedFd) -> State {
         State {
+            spare: Mutex::new(options.spare.take()),
             socket,
             entry: programs.entry(),
             exit: programs.exit(),
@@ -298,6 +303,11 @@ impl State {
             busy_since: AtomicU64::new(0),
             clock: Instant::now(),
         }
+    }
+
+    fn detach(&self) {
+        let links = std::mem::take(&mut *lock(&self.links));
+        detach_all(links.into_values().chain(lock(&self.spare).take()));
     }
 
     /// Sends to the tracer, at once or as soon as it reads.

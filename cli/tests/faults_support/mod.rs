@@ -115,6 +115,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
         .env_remove("NODE_EXTRA_CA_CERTS")
+        .env_remove("LD_LIBRARY_PATH")
         .env_remove("NODE_OPTIONS")
         .env_remove("SUDO_UID")
         .env("NO_COLOR", "1")

@@ -154,6 +154,8 @@ pub fn plain(command: &mut Command) -> &mut Command {
         "SUDO_UID",
         "SUDO_GID",
         "SUDO_USER",
+        // cargo's: programs would search its folders, and find other libraries there.
+        "LD_LIBRARY_PATH",
     ] {
         command.env_remove(name);
     }

@@ -375,7 +375,6 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         .follow(pid)
         .map_err(system("following the new process"))?;
 
-    // The holder inherits a copy of the registration and closes it last; ours goes at once.
     let registration = warmth.stop();
     let for_holder = guess.clone().zip(guessed_plan.clone().and_then(Result::ok));
     let holder_cache = cache.clone();
@@ -389,10 +388,11 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
             families: options.probe_families(),
             plans: Box::new(plans),
             candidates,
+            // The holder has a copy and closes it last; ours goes at once.
+            spare: registration,
         },
     )
     .map_err(system("starting the holder process"))?;
-    drop(registration);
     programs.attach_tree(load.files)?;
 
     let mut session = Session {
