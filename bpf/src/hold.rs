@@ -88,7 +88,7 @@ pub struct HolderOptions {
     pub plans: PlanSource,
     /// Node binaries that children may execute: their execs are held.
     pub candidates: Vec<PathBuf>,
-    /// A link that is only to be detached in the end, where nobody waits for it.
+    /// A link that is only to be detached, where nobody waits for it.
     pub spare: Option<Link>,
 }
 
@@ -306,8 +306,7 @@ impl State {
     }
 
     fn detach(&self) {
-        let links = std::mem::take(&mut *lock(&self.links));
-        detach_all(links.into_values().chain(lock(&self.spare).take()));
+        detach_all(std::mem::take(&mut *lock(&self.links)).into_values());
     }
 
     /// Sends to the tracer, at once or as soon as it reads.
@@ -493,6 +492,10 @@ impl State {
             let link = attach(self.entry, self.exit, open, pid, &points)
                 .map_err(|e| format!("attaching probes: {e}"))?;
             lock(&self.links).insert(owner, link);
+            // It has done its work: gone before the end, when only what must be detached shall be.
+            if let Some(spare) = lock(&self.spare).take() {
+                std::thread::spawn(move || drop(spare));
+            }
         }
         Ok((binary, points.len()))
     }
@@ -551,6 +554,8 @@ impl Request {
     }
 }
 
+/// Above all links of a trace with some hundred processes, below the usual limit of 1,024.
+const HIGH_DESCRIPTOR: libc::c_int = 1_000;
 /// Interval in ms in which the loop looks for what its threads could not send.
 const LOOK_IN: i32 = 500;
 /// No turn of the loop takes this long: attaching takes some 20 ms; a new binary is resolved by a thread.
@@ -618,17 +623,19 @@ impl Fanotify {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // As descriptor 0 (/dev/null until now): when the holder is killed, the kernel closes its descriptors
-        // in ascending order, and held execs must not wait until the links before them are detached.
-        // SAFETY: two descriptors of ours.
+        // As the highest descriptor: when the holder is killed, the kernel queues its descriptors' ends in
+        // ascending order and works the queue off from the newest (task_work), and held execs must not wait
+        // until the links are detached.
+        // SAFETY: a descriptor of ours.
         unsafe {
-            let lowest = libc::dup3(fd, 0, libc::O_CLOEXEC);
-            if lowest < 0 {
+            let highest = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+            if highest < 0 {
                 return Ok(Fanotify(OwnedFd::from_raw_fd(fd)));
             }
             libc::close(fd);
-            Ok(Fanotify(OwnedFd::from_raw_fd(lowest)))
+            Ok(Fanotify(OwnedFd::from_raw_fd(highest)))
         }
+    }
     }
 
     /// Holds execs of one file. A file that cannot be marked is not held; its processes are then caught at exec.
