@@ -636,7 +636,6 @@ impl Fanotify {
             Ok(Fanotify(OwnedFd::from_raw_fd(highest)))
         }
     }
-    }
 
     /// Holds execs of one file. A file that cannot be marked is not held; its processes are then caught at exec.
     fn watch(&self, path: &Path) {
