@@ -333,7 +333,11 @@ fn count_with_bpftrace<'a>(
         .expect("bpftrace starts");
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        println!("skipped: bpftrace failed: {}", why.trim());
+        println!(
+            "skipped: bpftrace failed ({}): {}",
+            output.status,
+            why.trim()
+        );
         return None;
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -366,8 +370,11 @@ fn symbols(
     };
     let arguments = ["--defined-only", "--format=just-symbols", binary];
     let listing = run("nm", &arguments, Stdio::null());
-    // Clones that the compiler split off (`.cold`, `.part.0`) are no entries.
-    let mangled: Vec<&str> = listing.lines().filter(|name| !name.contains('.')).collect();
+    // Clones that the compiler split off (`.cold`, `.part.0`) are no entries; `_ZZ` are a function's own statics.
+    let mangled: Vec<&str> = listing
+        .lines()
+        .filter(|name| !name.contains('.') && !name.starts_with("_ZZ"))
+        .collect();
     let folder = crate::support::folder();
     let file = crate::support::write(folder.path(), "symbols", &(mangled.join("\n") + "\n"));
     let file = std::fs::File::open(file).expect("the symbols");
