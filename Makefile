@@ -7,6 +7,8 @@ BIN := target/release/nodeprof
 # What the trace and the tests run; node_modules/.package-lock.json is npm's own note of what it installed.
 EXPRESS := examples/express/node_modules/.package-lock.json
 ESM := examples/esm/node_modules/.package-lock.json
+# Programs that the tests give profiles to.
+CONSUMERS := flamegraphs/tests/consumers/node_modules/.package-lock.json
 BENCH_SUBJECTS := bench/subjects/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
@@ -28,7 +30,7 @@ trace: build $(EXPRESS) ## build, then trace the start of a real program
 
 test: ## run all tests, also the privileged ones
 	@scripts/setup build test
-	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM)
+	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(CONSUMERS)
 	@scripts/run-tests
 
 node-builds: ## fetch the official Node.js builds that the tests probe
@@ -36,6 +38,7 @@ node-builds: ## fetch the official Node.js builds that the tests probe
 
 bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tools, write docs/benchmarks.md
 	@scripts/as-root bench/run --node "$$(command -v node)" --write docs/benchmarks.md
+	@scripts/as-root bench/walk --node "$$(command -v node)" --write docs/benchmarks.md
 	@bench/report --write docs/benchmarks.md
 
 lint: ## check form: rustfmt, clippy, clang-format, lock files
@@ -61,7 +64,7 @@ $(BIN):
 
 clean: ## remove what was built; fetched Node.js builds stay
 	cargo clean
-	rm -rf examples/*/node_modules bench/subjects/node_modules
+	rm -rf examples/*/node_modules bench/subjects/node_modules flamegraphs/tests/consumers/node_modules
 
 %/node_modules/.package-lock.json: %/package-lock.json %/package.json
 	@echo "npm ci in $*"

@@ -1,7 +1,7 @@
 //! Compiles the BPF programs, generates their skeletons, and takes the constants of `records.h` over into
 //! Rust, so that the header stays the only definition of what crosses.
 
-use std::{env, fmt::Write as _, fs, path::PathBuf};
+use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::PathBuf};
 
 /// The enumerators and the plain integer `#define`s of a C header as Rust constants.
 fn constants(header: &str) -> String {
@@ -48,6 +48,18 @@ fn constants(header: &str) -> String {
     out
 }
 
+/// Names of the kernel's structures in a header, without the kernel that they are of (`inode___6_6`), as a Rust constant.
+fn kernel_types(header: &str) -> String {
+    let text = strip_comments(header);
+    let names: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"))
+        .map(|name| name.split_once("___").map_or(name, |(name, _)| name))
+        .collect();
+    let names = Vec::from_iter(names);
+    format!("pub const KERNEL_TYPES: &[&str] = &{names:?};\n")
+}
+
 fn strip_comments(source: &str) -> String {
     let mut out = String::new();
     let mut rest = source;
@@ -60,15 +72,16 @@ fn strip_comments(source: &str) -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    for object in ["maps", "probes", "tree"] {
+    for object in ["maps", "probes", "samples", "tree"] {
         libbpf_cargo::SkeletonBuilder::new()
             .source(format!("programs/{object}.bpf.c"))
             .clang_args(["-Wall", "-Werror", "-Wno-unused-function", "-mcpu=v3"])
             .build_and_generate(out.join(format!("{object}.skel.rs")))?;
     }
+    let types = kernel_types(&fs::read_to_string("programs/kernel.h")?);
     fs::write(
         out.join("constants.rs"),
-        constants(&fs::read_to_string("programs/records.h")?),
+        constants(&fs::read_to_string("programs/records.h")?) + &types,
     )?;
     println!("cargo:rerun-if-changed=programs");
     Ok(())

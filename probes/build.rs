@@ -8,15 +8,26 @@ fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=catalogue");
     let mut files = Vec::new();
     for folder in ["src", "catalogue"] {
-        for entry in fs::read_dir(Path::new(folder))? {
-            files.push(entry?.path());
-        }
+        list(Path::new(folder), &mut files)?;
     }
     files.sort();
     println!(
         "cargo::rustc-env=NODEPROF_PLAN_FINGERPRINT={:016x}",
         fingerprint(&files)?
     );
+    Ok(())
+}
+
+/// All files below a folder.
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            list(&entry.path(), files)?;
+        } else {
+            files.push(entry.path());
+        }
+    }
     Ok(())
 }
 

@@ -31,85 +31,20 @@ static __always_inline void know_strings(struct thread *t, struct cookie *c)
 	t->first_nonstring = image ? image->first_nonstring : 0;
 }
 
-/* ---- texts ---- */
-
-/* Reads `length` bytes (or up to NUL if negative) of the program's memory into a new record. */
-__noinline int write_text(struct thread *t, struct record_header *h, __u64 pointer, __s64 length)
+/* The stack of an event at a function's entry: inside a crossing into C++ that one's, which was walked at its enter. */
+static __always_inline __u32 event_stack(struct pt_regs *ctx, struct thread *t)
 {
-	__s64 got;
+	__u8 i = t->top[FRAME_CROSSING];
 
-	if (!t || !h)
-		return 0;
-	if (length < TEXT_SMALL) {
-		RESERVE(record_text, r);
-		if (!r)
-			return 0;
-		r->header = *h;
-		r->duration = 0;
-		r->result = 0;
-		r->descriptor = 0;
-		if (length < 0) {
-			got = bpf_probe_read_user_str(r->text, TEXT_SMALL, (void *)pointer);
-			if (got < TEXT_SMALL) { /* else it may be longer: take the large record */
-				r->length = got > 0 ? got - 1 : 0;
-				if (got < 0) {
-					r->header.flags |= RECORD_NO_TEXT;
-					count(COUNTER_UNREADABLE, 1);
-				}
-				bpf_ringbuf_submit(r, wake_flag());
-				return 0;
-			}
-			bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
-		} else {
-			__u32 n = length & 255;
-
-			if (n > TEXT_SMALL)
-				n = TEXT_SMALL;
-			r->length = n;
-			if (bpf_probe_read_user(r->text, n, (void *)pointer)) {
-				r->length = 0;
-				r->header.flags |= RECORD_NO_TEXT;
-				count(COUNTER_UNREADABLE, 1);
-			}
-			bpf_ringbuf_submit(r, wake_flag());
-			return 0;
-		}
-	}
-	{
-		RESERVE(record_text_large, r);
-		if (!r)
-			return 0;
-		r->header = *h;
-		r->duration = 0;
-		r->result = 0;
-		r->descriptor = 0;
-		if (length < 0) {
-			got = bpf_probe_read_user_str(r->text, TEXT_LARGE, (void *)pointer);
-			r->length = got > 0 ? got - 1 : 0;
-		} else {
-			__u32 n = length > TEXT_LARGE - 1 ? TEXT_LARGE - 1 : length;
-
-			n &= TEXT_LARGE - 1;
-			r->length = n;
-			got = bpf_probe_read_user(r->text, n, (void *)pointer);
-			if (length > TEXT_LARGE - 1)
-				r->header.flags |= RECORD_TRUNCATED;
-		}
-		if (got < 0) {
-			r->length = 0;
-			r->header.flags |= RECORD_NO_TEXT;
-			count(COUNTER_UNREADABLE, 1);
-		}
-		bpf_ringbuf_submit(r, wake_flag());
-	}
-	return 0;
+	if (i != NO_FRAME && frame_at(t, i)->kind != CALL_TO_JS)
+		return frame_at(t, i)->id;
+	return walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY);
 }
 
 /* Writes a record with the path that `source` tells to be at this probe; `a` and `b`: the registers of the cookie. */
-__noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, __u64 a, __u64 b)
+__noinline int write_path(struct thread *t, struct text_head *h, __u64 raw, __u64 a, __u64 b)
 {
-	__u64 handle = 0, tagged;
-	struct v8_string s = {};
+	__u64 handle = 0;
 
 	if (!t || !h)
 		return 0;
@@ -135,36 +70,39 @@ __noinline int write_path(struct thread *t, struct record_header *h, __u64 raw, 
 		handle = read_word(a + 8);
 		break;
 	}
-	tagged = handle ? read_word(handle) : 0;
-	if (tagged && v8_string_data(t, tagged, &s)) {
-		__u64 n = s.length;
-
-		if (s.two_byte) {
-			h->flags |= RECORD_TWO_BYTE;
-			n *= 2;
-		} else {
-			h->flags |= RECORD_LATIN1;
-		}
-		return write_text(t, h, s.data, n & 0x7fffffff);
-	}
-	if (tagged && v8_string_type(t, tagged) != NOT_A_STRING)
-		return write_pieces(t, h, tagged);
-	h->flags |= RECORD_NO_TEXT;
-	return write_text(t, h, 0, 0);
+	return write_string(t, h, handle ? read_word(handle) : 0);
 }
 
 /* ---- crossings ---- */
 
+/* What is called at a site that may serve both calls and constructions. */
+static __always_inline __u8 kind_of_call(struct pt_regs *ctx, struct thread *t, struct cookie *c)
+{
+	__u32 binary = c->binary;
+	struct image *image;
+	__u64 caller;
+
+	if (c->detail == CALL_BY_MARK)
+		return t->pending_kind;
+	if (c->detail != CALL_BY_CALLER)
+		return c->detail;
+	image = bpf_map_lookup_elem(&images, &binary);
+	caller = read_word(ctx->bp + 8);
+	return image && caller >= image->constructor_start && caller < image->constructor_end
+		       ? CALL_CONSTRUCT
+		       : CALL_SLOW;
+}
+
 static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,
 				       __u64 a, __u64 now)
 {
-	__u8 kind = c->detail == CALL_BY_MARK ? t->pending_kind : c->detail;
+	__u8 kind = kind_of_call(ctx, t, c);
 	int i;
 
 	count(COUNTER_ENTERS, 1);
 	t->announced = a;
 	if (count_only) {
-		write_call(t, now, 0, 0, a, CALLBACK_NONE, kind, RECORD_UNTIMED);
+		write_call(t, now, 0, 0, a, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
 	i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
@@ -172,6 +110,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 		return;
 	frame_at(t, i)->callback = a;
 	frame_at(t, i)->kind = kind;
+	frame_at(t, i)->id = walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_FROM_JAVASCRIPT);
 }
 
 static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u64 now)
@@ -224,7 +163,13 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 			return;
 		}
 	}
-	write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED);
+	if (!count_only) {
+		t->call_stack = walk_stack(t, ctx->ip, ctx->sp, ctx->bp,
+					   WALK_AT_ENTRY | WALK_FROM_JAVASCRIPT);
+		t->call_at = now;
+	}
+	write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED,
+		   count_only ? STACK_NONE : t->call_stack);
 }
 
 /* ---- serialization ---- */
@@ -327,8 +272,10 @@ static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, st
 	if (c->flags & COOKIE_HAS_RETURN) {
 		int i = push_frame(t, FRAME_SPAN, ctx->sp, now);
 
-		if (i >= 0)
+		if (i >= 0) {
 			frame_at(t, i)->id = c->id;
+			frame_at(t, i)->value = read_word(ctx->sp);
+		}
 		return;
 	}
 	RESERVE(record_span, r);
@@ -343,31 +290,34 @@ static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, st
 
 /* ---- package.json and compilation ---- */
 
-static __always_inline void lookup(struct thread *t, struct cookie *c, __u64 raw, __u64 a, __u64 b,
-				   __u64 now)
+static __always_inline void lookup(struct pt_regs *ctx, struct thread *t, struct cookie *c,
+				   __u64 raw, __u64 a, __u64 b, __u64 now)
 {
-	struct record_header h;
+	struct text_head h = {};
 
-	fill_header(&h, t, RECORD_LOOKUP, now);
-	h.id = c->id;
+	fill_header(&h.header, t, RECORD_LOOKUP, now);
+	h.header.id = c->id;
+	h.header.stack = event_stack(ctx, t);
 	write_path(t, &h, raw, a, b);
 }
 
 static __always_inline void compile_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,
 					  __u64 raw, __u64 a, __u64 b, __u64 now)
 {
-	struct record_header h;
+	struct text_head h = {};
 	int i;
 
-	fill_header(&h, t, RECORD_COMPILE_ENTER, now);
-	h.id = c->id;
-	h.kind = c->detail >> 4;
+	fill_header(&h.header, t, RECORD_COMPILE_ENTER, now);
+	h.header.id = c->id;
+	h.header.kind = c->detail >> 4;
+	h.header.stack = event_stack(ctx, t);
 	write_path(t, &h, raw, a, b);
 	if (!(c->flags & COOKIE_HAS_RETURN))
 		return;
 	i = push_frame(t, FRAME_COMPILE, ctx->sp, now);
 	if (i >= 0) {
 		frame_at(t, i)->id = c->id;
+		frame_at(t, i)->value = read_word(ctx->sp);
 		frame_at(t, i)->kind = c->detail >> 4;
 	}
 }

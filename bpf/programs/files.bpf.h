@@ -14,9 +14,12 @@ enum syscall {
 	SYS_STAT = 4,
 	SYS_FSTAT = 5,
 	SYS_LSTAT = 6,
+	SYS_MMAP = 9,
+	SYS_MUNMAP = 11,
 	SYS_PREAD64 = 17,
 	SYS_READV = 19,
 	SYS_ACCESS = 21,
+	SYS_MREMAP = 25,
 	SYS_CHDIR = 80,
 	SYS_FCHDIR = 81,
 	SYS_CREAT = 85,
@@ -72,14 +75,6 @@ static __always_inline enum operand operand_of(long number)
 /* Offset of flags in struct io_uring_params, after sq_entries and cq_entries. */
 #define PARAMS_FLAGS 8
 
-static __always_inline __u64 kernel_register(unsigned long *of)
-{
-	__u64 v = 0;
-
-	bpf_probe_read_kernel(&v, sizeof(v), of);
-	return v;
-}
-
 static __always_inline bool uses_ring_for_files(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
@@ -90,15 +85,37 @@ static __always_inline bool uses_ring_for_files(struct bpf_raw_tracepoint_args *
 	return flags & SETUP_SQPOLL;
 }
 
+static __always_inline bool changes_mappings(long number)
+{
+	return number == SYS_MMAP || number == SYS_MUNMAP || number == SYS_MREMAP;
+}
+
+static __always_inline int note_mapping(struct bpf_raw_tracepoint_args *ctx, struct thread *t,
+					long number)
+{
+	struct pt_regs *regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
+	__s64 result = ctx->args[1];
+
+	if (result < 0 && result > -4096)
+		return 0;
+	if (number == SYS_MMAP)
+		return note_mmap(t, regs, result);
+	return note_unmap(t, regs, number == SYS_MREMAP ? result : 0);
+}
+
 SEC("raw_tp/sys_enter")
 int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 	long number;
 
-	if (!t || !t->traced || !record_files)
+	if (!t || !t->traced)
 		return 0;
 	number = ctx->args[1];
+	if (record_mappings && changes_mappings(number))
+		t->syscall = number;
+	if (!record_files)
+		return 0;
 	if (number == SYS_IO_URING_SETUP && uses_ring_for_files(ctx)) {
 		RESERVE(record_span, r);
 		if (r) {
@@ -120,7 +137,7 @@ int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 	struct pt_regs *regs;
 	__u64 now, pointer = 0;
-	__s64 got = 0;
+	struct text_head h = {};
 	__s32 descriptor = -1;
 	long number;
 
@@ -128,6 +145,8 @@ int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	number = t->syscall;
 	t->syscall = -1;
+	if (changes_mappings(number))
+		return note_mapping(ctx, t, number);
 	count(COUNTER_SYSCALLS, 1);
 	now = bpf_ktime_get_ns();
 	regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
@@ -143,56 +162,24 @@ int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
 		descriptor = kernel_register(&regs->di);
 		pointer = kernel_register(&regs->si);
 	}
+	fill_header(&h.header, t, RECORD_FILE, t->syscall_start);
+	h.header.id = number;
+	h.header.stack = crossing_stack(t);
+	h.duration = now - t->syscall_start;
+	h.result = ctx->args[1];
+	h.descriptor = descriptor;
 	if (!pointer) {
-		struct record_file_short {
-			struct record_header header;
-			__u64 duration;
-			__s64 result;
-			__s32 descriptor;
-			__u32 length;
-		} *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+		struct text_head *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 
 		if (!r) {
 			count(COUNTER_RING_FULL, 1);
 			return 0;
 		}
-		fill_header(&r->header, t, RECORD_FILE, t->syscall_start);
-		r->header.id = number;
-		r->duration = now - t->syscall_start;
-		r->result = ctx->args[1];
-		r->descriptor = descriptor;
-		r->length = 0;
+		*r = h;
 		bpf_ringbuf_submit(r, wake_flag());
 		return 0;
 	}
-	RESERVE(record_text, r);
-	if (!r)
-		return 0;
-	got = bpf_probe_read_user_str(r->text, TEXT_SMALL, (void *)pointer);
-	if (got < TEXT_SMALL) {
-		fill_header(&r->header, t, RECORD_FILE, t->syscall_start);
-		r->header.id = number;
-		r->duration = now - t->syscall_start;
-		r->result = ctx->args[1];
-		r->descriptor = descriptor;
-		r->length = got > 0 ? got - 1 : 0;
-		if (got < 0)
-			r->header.flags |= RECORD_NO_TEXT;
-		bpf_ringbuf_submit(r, wake_flag());
-		return 0;
-	}
-	bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
-	RESERVE(record_text_large, l);
-	if (!l)
-		return 0;
-	fill_header(&l->header, t, RECORD_FILE, t->syscall_start);
-	l->header.id = number;
-	l->duration = now - t->syscall_start;
-	l->result = ctx->args[1];
-	l->descriptor = descriptor;
-	got = bpf_probe_read_user_str(l->text, TEXT_LARGE, (void *)pointer);
-	l->length = got > 0 ? got - 1 : 0;
-	bpf_ringbuf_submit(l, wake_flag());
+	write_text(t, &h, pointer, -1);
 	return 0;
 }
 

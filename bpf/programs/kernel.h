@@ -13,8 +13,76 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	long long i_size;
+	__u32 i_generation;
+};
+
+/* The time of the last change, by kernel: up to 6.6, up to 6.10, since. */
+struct timespec64 {
+	long long tv_sec;
+	long tv_nsec;
+};
+struct inode___6_6 {
+	struct timespec64 i_mtime;
+};
+struct inode___6_7 {
+	struct timespec64 __i_mtime;
+};
+struct inode___6_11 {
+	long long i_mtime_sec;
+	__u32 i_mtime_nsec;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct mm_struct {
 	unsigned long arg_start, arg_end;
+	unsigned long start_code, end_code;
+	unsigned long saved_auxv[64]; /* as many as there are */
+	struct file *exe_file;
 };
 
 struct signal_struct {
@@ -31,9 +99,11 @@ struct task_struct {
 	int tgid;
 	int exit_code;
 	unsigned int flags;
+	unsigned int in_iowait : 1;
 	__u64 utime, stime;
 	struct sched_entity se;
 	struct mm_struct *mm;
+	struct files_struct *files;
 	struct signal_struct *signal;
 	struct task_struct *group_leader;
 };

@@ -7,6 +7,9 @@
 #include <bpf/bpf_helpers.h>
 #include "records.h"
 #include "thread.bpf.h"
+#define NODEPROF_MAPS_ONLY
+#include "stack.bpf.h"
+#include "mappings.bpf.h"
 
 char LICENSE[] SEC("license")
 = "Dual MIT/GPL";
@@ -22,8 +25,16 @@ struct {
 	struct record_text text;
 	struct record_fork fork;
 	struct record_exit exit;
+	struct record_walk walk;
+	struct record_function function;
+	struct record_import import_;
+	struct record_sample sample;
+	struct record_wait wait;
+	struct record_mapping mapping;
+	struct record_unmap unmap;
 	struct sum_key sum_key;
 	struct sum sum;
 	struct image image;
+	struct file_key file_key;
 	struct piece piece;
 } record_types SEC(".rodata.types");

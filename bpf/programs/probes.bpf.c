@@ -9,7 +9,10 @@
 #include "records.h"
 #include "thread.bpf.h"
 #include "v8.bpf.h"
+#include "text.bpf.h"
+#include "stack.bpf.h"
 #include "families.bpf.h"
+#include "mappings.bpf.h"
 #include "files.bpf.h"
 
 char LICENSE[] SEC("license")
@@ -26,6 +29,9 @@ int on_entry(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	count(COUNTER_HITS, 1);
+	t->image = c.binary + 1;
+	if (t->requirer)
+		write_import(t, now);
 	a = register_value(ctx, c.register_a);
 	b = register_value(ctx, c.register_b);
 	switch (c.action) {
@@ -36,9 +42,6 @@ int on_entry(struct pt_regs *ctx)
 		call_exit(ctx, t, now);
 		break;
 	case ACTION_CALL_MARK:
-		t->pending_kind = c.detail;
-		break;
-	case ACTION_CALL_MARK_FLAG:
 		t->pending_kind = a & 1 ? CALL_CONSTRUCT : CALL_SLOW;
 		break;
 	case ACTION_FAST_ENTRY:
@@ -51,13 +54,16 @@ int on_entry(struct pt_regs *ctx)
 
 		if (count_only) {
 			write_call(t, now, 0, 0, CALLBACK_BY_INDEX, CALLBACK_NONE, CALL_TO_JS,
-				   RECORD_UNTIMED);
+				   RECORD_UNTIMED, STACK_NONE);
 			break;
 		}
 		i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
 		if (i >= 0) {
 			frame_at(t, i)->callback = CALLBACK_BY_INDEX;
 			frame_at(t, i)->kind = CALL_TO_JS;
+			frame_at(t, i)->value = read_word(ctx->sp);
+			frame_at(t, i)->id =
+				walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY);
 		}
 		break;
 	}
@@ -69,7 +75,7 @@ int on_entry(struct pt_regs *ctx)
 		break;
 	case ACTION_LOOKUP:
 		know_strings(t, &c);
-		lookup(t, &c, raw, a, b, now);
+		lookup(ctx, t, &c, raw, a, b, now);
 		break;
 	case ACTION_SERIALIZATION:
 		know_strings(t, &c);
@@ -81,6 +87,16 @@ int on_entry(struct pt_regs *ctx)
 		break;
 	case ACTION_CODE_CACHE_HIT:
 		code_cache_hit(t);
+		break;
+	case ACTION_IMPORT: {
+		int i = c.flags & COOKIE_HAS_RETURN ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
+
+		if (i >= 0)
+			frame_at(t, i)->value = a;
+		break;
+	}
+	case ACTION_GARBAGE_COLLECTION:
+		t->epoch++;
 		break;
 	}
 	return 0;
@@ -112,6 +128,13 @@ int on_return(struct pt_regs *ctx)
 	case ACTION_SPAN:
 		i = pop_frame(t, FRAME_SPAN, sp, sp, now);
 		break;
+	case ACTION_IMPORT:
+		i = pop_frame(t, FRAME_SPAN, sp, sp, now);
+		if (i >= 0) {
+			t->requirer = read_word(frame_at(t, i)->value);
+			t->loaded = ctx->ax ? read_word(ctx->ax) : 0;
+		}
+		return 0;
 	}
 	if (i >= 0)
 		write_frame(t, i, now - frame_at(t, i)->start, 0);

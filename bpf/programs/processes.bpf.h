@@ -8,6 +8,87 @@
 
 #define PF_KTHREAD 0x00200000
 
+/*
+ * Programs from this size on are told to the holder when they are executed: one may be a node binary that nobody knew
+ * of, and is then stopped before its main. Official ones have over 80 MB; shells and most tools have less than 4.
+ */
+#define LARGE_PROGRAM (8 << 20)
+
+/* A version of a file. */
+struct program {
+	__u64 inode, size, changed, changed_nanoseconds;
+	__u32 device, generation;
+};
+
+struct execution {
+	struct program program;
+	__u32 pid, unused;
+};
+
+/* Programs that the holder looked at: they are not node. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct program);
+	__type(value, __u8);
+} not_node SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 10);
+} executions SEC(".maps");
+
+/* So that its type is kept for the holder. */
+struct execution execution_type SEC(".rodata.types");
+
+static __always_inline struct program program_of(struct inode *inode)
+{
+	struct inode___6_6 *old = (void *)inode;
+	struct inode___6_7 *newer = (void *)inode;
+	struct inode___6_11 *newest = (void *)inode;
+	struct program p = {
+		.inode = BPF_CORE_READ(inode, i_ino),
+		.size = BPF_CORE_READ(inode, i_size),
+		.device = BPF_CORE_READ(inode, i_sb, s_dev),
+		.generation = BPF_CORE_READ(inode, i_generation),
+	};
+
+	if (bpf_core_field_exists(newest->i_mtime_sec)) {
+		p.changed = BPF_CORE_READ(newest, i_mtime_sec);
+		p.changed_nanoseconds = BPF_CORE_READ(newest, i_mtime_nsec);
+	} else if (bpf_core_field_exists(newer->__i_mtime)) {
+		p.changed = BPF_CORE_READ(newer, __i_mtime.tv_sec);
+		p.changed_nanoseconds = BPF_CORE_READ(newer, __i_mtime.tv_nsec);
+	} else {
+		p.changed = BPF_CORE_READ(old, i_mtime.tv_sec);
+		p.changed_nanoseconds = BPF_CORE_READ(old, i_mtime.tv_nsec);
+	}
+	return p;
+}
+
+/* Tells the holder of a program that may be node. */
+static __always_inline void announce(struct task_struct *task)
+{
+	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct program p;
+
+	if (!inode || BPF_CORE_READ(inode, i_size) < LARGE_PROGRAM)
+		return;
+	p = program_of(inode);
+	if (bpf_map_lookup_elem(&not_node, &p))
+		return;
+	struct execution *e = bpf_ringbuf_reserve(&executions, sizeof(*e), 0);
+
+	if (!e) {
+		count(COUNTER_RING_FULL, 1);
+		return;
+	}
+	e->program = p;
+	e->pid = task->tgid;
+	e->unused = 0;
+	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -24,6 +105,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	n->traced = t->traced;
 	n->phase = child->tgid == t->pid ? t->phase : 0;
 	n->syscall = -1;
+	n->image = t->image;
+	n->serial = 0;
 	n->pid = child->tgid;
 	n->tid = child->pid;
 	RESERVE(record_fork, r);
@@ -36,6 +119,75 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
+/* Numbers of linux/auxvec.h. */
+#define AT_BASE		7
+#define AT_SYSINFO_EHDR 33
+/* Entries of the auxiliary vector, AT_NULL not counted; Linux 6.18 has 24. */
+#define AUXILIARY_VALUES 32
+
+#define OFFSET(type, field) bpf_core_field_offset(struct type, field)
+
+static __always_inline void learn_layout(struct file_layout *l)
+{
+	l->task_files = OFFSET(task_struct, files);
+	l->files_fdt = OFFSET(files_struct, fdt);
+	l->fdtable_fd = OFFSET(fdtable, fd);
+	l->fdtable_max_fds = OFFSET(fdtable, max_fds);
+	l->file_inode = OFFSET(file, f_inode);
+	l->file_mnt = OFFSET(file, f_path.mnt);
+	l->file_dentry = OFFSET(file, f_path.dentry);
+	l->inode_ino = OFFSET(inode, i_ino);
+	l->inode_size = OFFSET(inode, i_size);
+	l->vfsmount_root = OFFSET(vfsmount, mnt_root);
+	l->mount_vfsmount = OFFSET(mount, mnt);
+	l->mount_parent = OFFSET(mount, mnt_parent);
+	l->mount_mountpoint = OFFSET(mount, mnt_mountpoint);
+	l->dentry_parent = OFFSET(dentry, d_parent);
+	l->dentry_name = OFFSET(dentry, d_name.name);
+	l->known = 1;
+}
+
+/* Writes where an exec has put the program, its interpreter and the kernel's own code. */
+static __always_inline void describe_exec(struct thread *t, struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+	struct file_layout *l = file_layout();
+	struct file_key file;
+	__u32 *image;
+
+	if (!l)
+		return;
+	if (!l->known)
+		learn_layout(l);
+	RESERVE(record_mapping, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_MAPPING, bpf_ktime_get_ns());
+	r->header.kind = MAPPING_EXEC;
+	r->start = BPF_CORE_READ(mm, start_code);
+	r->size = BPF_CORE_READ(mm, end_code) - r->start;
+	r->offset = 0;
+	r->interpreter = 0;
+	r->vdso = 0;
+	for (int i = 0; i < AUXILIARY_VALUES; i++) {
+		__u64 entry[2] = {};
+
+		if (bpf_probe_read_kernel(entry, sizeof(entry), &mm->saved_auxv[2 * i]) ||
+		    !entry[0])
+			break;
+		if (entry[0] == AT_BASE)
+			r->interpreter = entry[1];
+		else if (entry[0] == AT_SYSINFO_EHDR)
+			r->vdso = entry[1];
+	}
+	describe_file(r, l, (__u64)BPF_CORE_READ(mm, exe_file));
+	file.inode = r->inode;
+	file.size = r->file_size;
+	bpf_ringbuf_submit(r, wake_flag());
+	image = bpf_map_lookup_elem(&image_files, &file);
+	t->image = image ? *image : 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
@@ -44,10 +196,14 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 
 	if (!t)
 		return 0;
+	announce(task);
 	reset_stack(t);
 	t->traced = 1;
 	t->phase = 0;
 	t->syscall = -1;
+	t->image = 0;
+	t->serial = 0;
+	t->requirer = 0;
 	t->pid = task->tgid;
 	t->tid = task->pid;
 	RESERVE(record_text_large, r);
@@ -78,6 +234,8 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	}
 	r->length = path + n;
 	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
+	if (record_mappings)
+		describe_exec(t, task);
 	return 0;
 }
 

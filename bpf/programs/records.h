@@ -12,7 +12,6 @@ enum action {
 	ACTION_CALL_ENTER,
 	ACTION_CALL_EXIT,
 	ACTION_CALL_MARK,
-	ACTION_CALL_MARK_FLAG,
 	ACTION_FAST_ENTRY,
 	ACTION_PROPERTY_ENTRY,
 	ACTION_CALLBACK_ENTRY,
@@ -23,6 +22,8 @@ enum action {
 	ACTION_SERIALIZATION,
 	ACTION_COMPILE,
 	ACTION_CODE_CACHE_HIT,
+	ACTION_GARBAGE_COLLECTION,
+	ACTION_IMPORT,
 	ACTION_CALIBRATE,
 };
 
@@ -44,7 +45,15 @@ enum action {
 #define COOKIE_IS_CROSSING 2
 
 /* Details: kinds of a call site. */
-enum call_kind { CALL_SLOW, CALL_FAST, CALL_GETTER, CALL_CONSTRUCT, CALL_TO_JS, CALL_BY_MARK };
+enum call_kind {
+	CALL_SLOW,
+	CALL_FAST,
+	CALL_GETTER,
+	CALL_CONSTRUCT,
+	CALL_TO_JS,
+	CALL_BY_MARK,
+	CALL_BY_CALLER
+};
 
 /* Details: where a path is. */
 enum path_source {
@@ -80,6 +89,17 @@ enum record_type {
 	RECORD_EXEC,
 	RECORD_EXIT,
 	RECORD_IO_URING,
+	RECORD_WALK,
+	RECORD_FUNCTION,
+	RECORD_FUNCTION_NAME,
+	RECORD_SCRIPT,
+	RECORD_POSITIONS,
+	RECORD_IMPORT,
+	RECORD_SAMPLE,
+	RECORD_WAIT,
+	RECORD_MAPPING,
+	RECORD_UNMAP,
+	RECORD_SOURCE,
 };
 
 /* Flags of a record. */
@@ -111,8 +131,10 @@ struct record_header {
 	__u8 phase;
 	__u32 pid;
 	__u32 tid;
-	__u32 id;   /* the cookie's id and binary, or a syscall's number */
-	__u64 time; /* CLOCK_MONOTONIC, ns */
+	__u32 id;    /* the cookie's id and binary, or a syscall's number */
+	__u64 time;  /* CLOCK_MONOTONIC, ns */
+	__u32 stack; /* of a RECORD_WALK, 0: none */
+	__u32 unused;
 };
 
 /* A crossing, written when it ends. */
@@ -165,6 +187,61 @@ struct record_exit {
 	__u64 max_rss;	    /* pages */
 };
 
+/* What a frame of a stack is. */
+enum frame_code {
+	FRAME_MACHINE,	   /* code is an address */
+	FRAME_INTERPRETED, /* code is a function's number, position an offset into its bytecode */
+	FRAME_BASELINE, /* code is a function's number, position an address in its machine code */
+	FRAME_COMPILED, /* the same, optimised code or a builtin */
+};
+
+/* No stack; the caller of an outermost frame. */
+#define STACK_NONE 0
+/* Flag of a RECORD_WALK: frames outside of its outermost one are missing. */
+#define RECORD_CUT 1
+/* More frames than any start was seen to nest: express needs 120, webpack 250. */
+#define WALK_FRAMES 512
+/* Threads that walk at the same time; a power of two. Others take turns. */
+#define WALK_SLOTS 64
+/* A frame's position lies below its kind. */
+#define WALK_KIND_SHIFT 56
+
+struct walk_frame {
+	__u64 code;
+	__u64 position;
+};
+
+/* Frames that were seen for the first time below their caller. */
+struct record_walk {
+	struct record_header header;
+	__u32 first; /* number of the outermost of them; the others count on inwards */
+	__u32 base;  /* number of the stack around them, or STACK_NONE */
+	__u32 count;
+	__u32 unused;
+	struct walk_frame
+		frames[WALK_FRAMES]; /* from the outermost inwards; as many as there are */
+};
+
+/* An import statement was linked to a module; both are numbers of RECORD_SCRIPTs. */
+struct record_import {
+	struct record_header header;
+	__u32 requirer, loaded;
+};
+
+/* A longer name follows in a RECORD_FUNCTION_NAME. */
+#define NAME_LENGTH 128
+
+/* A JavaScript function, written when it is first seen; the header's id is its number. */
+struct record_function {
+	struct record_header header;
+	__u32 script;	/* number of its RECORD_SCRIPT, 0: a builtin of V8 */
+	__u32 literal;	/* number of the function literal in its script */
+	__u32 flags;	/* of the SharedFunctionInfo */
+	__u32 length;	/* of the name, bytes */
+	__u64 position; /* where it begins: a Smi, in the upper half; 0: not known */
+	char name[NAME_LENGTH];
+};
+
 /*
  * Records with a text come in two sizes, because a ring buffer reservation has to have a constant size:
  * 232 bytes hold nearly all paths of a node_modules tree, 4096 is PATH_MAX.
@@ -187,8 +264,66 @@ struct record_text_large {
 	__u32 length;
 	char text[TEXT_LARGE];
 };
+/*
+ * A text that is longer comes in records of this size, in order: their `result` tells where in it, their `duration` how long it is. Even,
+ * so that no character is torn.
+ */
+#define PIECE_BYTES 4094
+/* What is longer is cut: a table of positions of some 20,000 lines, the text of an eval. */
+#define LARGEST_TEXT (64 * PIECE_BYTES)
 /* What precedes the text in both. */
 #define TEXT_OFFSET __builtin_offsetof(struct record_text, text)
+
+/* A CPU sample. Frames of the kernel are few: the deepest reads of a file have some 30. */
+#define KERNEL_FRAMES 32
+struct record_sample {
+	struct record_header header;
+	__u64 weight; /* CPU time it stands for, ns */
+	__u64 ip;     /* of the program: where it was, or where it called the kernel */
+	__u32 depth;  /* frames of the kernel */
+	__u32 unused;
+	__u64 kernel[KERNEL_FRAMES];
+};
+
+/* What kept a thread off the CPU; flags of a wait. */
+#define WAIT_PREEMPTED 1 /* it could have run on */
+#define WAIT_FAULT     2 /* in an exception, not in a system call */
+#define WAIT_DISK      4 /* for a block device */
+
+/* A time off the CPU, written when the thread runs again; header.id is the system call or -1. */
+struct record_wait {
+	struct record_header header;
+	__u64 duration;
+	__u64 runnable; /* of it: from the wake-up on */
+	__u64 ip;	/* of the program: where it was, or where it called the kernel */
+};
+
+/* How a file came to be mapped; header.kind. */
+enum mapping_kind {
+	MAPPING_EXEC, /* by an exec: start_code to end_code of the program */
+	MAPPING_MMAP, /* by mmap */
+};
+
+/* Executable code of a file in memory. */
+struct record_mapping {
+	struct record_header header;
+	__u64 start, size;
+	__u64 offset;	   /* in the file; of an exec: not told */
+	__u64 interpreter; /* of an exec: where its ELF header lies, 0: none */
+	__u64 vdso;	   /* of an exec: where its ELF header lies, 0: none */
+	__u64 inode, file_size;
+	__u32 length;
+	__u32 whole; /* the text reaches up to the root */
+	char text
+		[TEXT_LARGE]; /* the components of the path, innermost first, each with a NUL behind it */
+};
+
+/* munmap, or mremap to another place. */
+struct record_unmap {
+	struct record_header header;
+	__u64 start, size;
+	__u64 to, to_size; /* 0: nowhere */
+};
 
 /* Sums of calls that are not written one by one. */
 struct sum_key {
@@ -198,7 +333,8 @@ struct sum_key {
 	__u8 kind;
 	__u8 phase;
 	__u8 family; /* 0 crossings, 1 serialization, 2 callback entries (verify) */
-	__u8 unused[5];
+	__u8 unused;
+	__u32 stack;
 };
 struct sum {
 	__u64 calls;
@@ -213,8 +349,25 @@ struct image {
 	__u64 text_start, text_end;
 	__u64 builtins_start, builtins_end;
 	__u64 first_nonstring; /* V8 instance types below are strings */
+	__u64 constructor_start, constructor_end;
+	/* V8's layout, as probes/src/v8.rs explains it; function_shared is 0 if it is not known. */
+	__u8 function_shared, shared_name_or_scope, shared_script, shared_flags;
+	__u8 script_source, script_name, script_id, script_wrapped;
+	__u8 bytecode_positions, bytecode_data, scope_first, scope_has_position;
+	__u8 map_descriptors, descriptors_first, details_location, dictionary_first;
+	__u16 first_function_type, last_function_type, shared_type, script_type;
+	__u16 scope_type, bytecode_type, fixed_array_type, byte_array_type, trusted_byte_array_type;
+	__u16 function_template_type, source_text_module_type, builtin_exit_frame;
+	__u16 accessor_info_type; /* 0: names of closures are not read */
+	__u16 first_context_type, last_context_type;
+	__u16 synthetic_module_type;
 };
 #define MAX_IMAGES 64
+
+/* A file, as far as an inode number and a size tell it from others that are node binaries. */
+struct file_key {
+	__u64 inode, size;
+};
 
 /* Things lost or counted by the programs, one slot each. */
 enum counter {
@@ -228,8 +381,12 @@ enum counter {
 	COUNTER_NO_STATE,	/* threads that could not be followed */
 	COUNTER_DIRECT_CALLS,	/* callbacks called by C++ directly: no crossing */
 	COUNTER_UNREADABLE,	/* memory of the program that could not be read */
+	COUNTER_STACKS_LOST,	/* stacks that could not be walked or kept */
 	COUNTER_ENTERS,
 	COUNTER_EXITS,
+	COUNTER_SAMPLES,     /* ticks in the tree */
+	COUNTER_SWITCHES,    /* of threads of the tree, off the CPU and on it */
+	COUNTER_WAITS_LIMIT, /* short waits beyond the limit per second */
 	COUNTER_MAX,
 };
 #endif

@@ -32,8 +32,8 @@ struct frame {
 	__u64 sp;	/* stack pointer at the enter: what the exit is matched by */
 	__u64 inner;	/* time in nested frames of the same family */
 	__u64 callback; /* crossing: its callback; else the crossing around it */
-	__s64 value;	/* serialization: bytes, or the register that tells them */
-	__u32 id;
+	__s64 value; /* serialization: bytes, or the register that tells them; import: an argument; else where it returns to */
+	__u32 id;    /* crossing: its stack */
 	__u8 family;
 	__u8 kind;
 	__u8 flags;
@@ -50,9 +50,23 @@ struct thread {
 	__s32 syscall;
 	__u32 pid, tid;
 	__u64 syscall_start;
-	__u64 events;		   /* written one by one so far */
-	__u64 first_nonstring;	   /* of the binary whose probe is being handled */
-	__u64 announced;	   /* callback that a call site is about to call */
+	__u64 events;		/* written one by one so far */
+	__u64 first_nonstring;	/* of the binary whose probe is being handled */
+	__u32 image;		/* 1 + the binary whose code it runs, 0: not known */
+	__u32 serial;		/* given at its first walk */
+	__u32 epoch;		/* garbage collections so far, above its serial number */
+	__u64 requirer, loaded; /* modules of an import that was just linked */
+	__u64 announced;	/* callback that a call site is about to call */
+	__u64 call_at;		/* the last call that was seen at its entry only */
+	__u32 call_stack;
+	__u64 left_cpu; /* when it did; 0: it runs */
+	__u64 woken;	/* when it was */
+	__u64 wait_ip;	/* where it left the CPU */
+	__u32 wait_stack;
+	__s16 wait_syscall; /* in which system call; -1: in none */
+	__u8 wait_flags;
+	__u8 unused;
+	__u32 second, waits;	   /* waits written in that second */
 	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];
 };
@@ -101,14 +115,18 @@ volatile const bool count_only = false;
 volatile const bool verify = false;
 /* Families whose syscalls are recorded. */
 volatile const bool record_files = true;
+/* Mappings of executable code are recorded: addresses will be named. */
+volatile const bool record_mappings = false;
 
-static __always_inline void count(__u32 which, __u64 by)
+/* Not inlined: the kernel would patch the look-up in at each of forty places, and copies the whole program for each. */
+__noinline int count(__u32 which, __u64 by)
 {
 	__u64 *slot = bpf_map_lookup_elem(&counters, &which);
 
 	if (slot)
 		*slot +=
 			by; /* per CPU: a preempted increment may be lost, so only for losses and cost */
+	return 0;
 }
 
 static __always_inline struct thread *current_thread(void)
@@ -129,6 +147,8 @@ static __always_inline void fill_header(struct record_header *h, struct thread *
 	h->tid = t->tid;
 	h->id = 0;
 	h->time = time;
+	h->stack = STACK_NONE;
+	h->unused = 0;
 }
 
 static __always_inline struct frame *frame_at(struct thread *t, __u32 index)
@@ -166,6 +186,21 @@ static __always_inline __u64 current_callback(struct thread *t)
 	__u8 i = t->top[FRAME_CROSSING];
 
 	return i == NO_FRAME ? CALLBACK_NONE : frame_at(t, i)->callback;
+}
+
+/*
+ * The stack of the innermost crossing, into C++ or from there. Of what only C++ does. So where JavaScript was called last, a call
+ * of C++ since then whose end is not seen has not ended.
+ */
+static __always_inline __u32 crossing_stack(struct thread *t)
+{
+	__u8 i = t->top[FRAME_CROSSING];
+
+	if (i == NO_FRAME)
+		return STACK_NONE;
+	if (frame_at(t, i)->kind == CALL_TO_JS && t->call_at > frame_at(t, i)->start)
+		return t->call_stack;
+	return frame_at(t, i)->id;
 }
 
 /* Adds a call to the sums. */
@@ -209,11 +244,17 @@ static __always_inline bool by_itself(struct thread *t, __u8 flags)
 }
 
 static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner,
-				       __u64 callback, __u64 parent, __u8 kind, __u8 flags)
+				       __u64 callback, __u64 parent, __u8 kind, __u8 flags,
+				       __u32 stack)
 {
 	if (!by_itself(t, flags)) {
 		struct sum_key key = {
-			.callback = callback, .pid = t->pid, .kind = kind, .phase = t->phase};
+			.callback = callback,
+			.pid = t->pid,
+			.kind = kind,
+			.phase = t->phase,
+			.stack = stack,
+		};
 
 		add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED));
 		return;
@@ -224,6 +265,7 @@ static __always_inline void write_call(struct thread *t, __u64 start, __u64 dura
 	fill_header(&r->header, t, RECORD_CALL, start);
 	r->header.kind = kind;
 	r->header.flags = flags;
+	r->header.stack = stack;
 	r->duration = duration;
 	r->inner = inner;
 	r->callback = callback;
@@ -239,7 +281,8 @@ static __always_inline void write_serialization(struct thread *t, struct frame *
 				      .pid = t->pid,
 				      .id = f->id,
 				      .phase = t->phase,
-				      .family = 1};
+				      .family = 1,
+				      .stack = crossing_stack(t)};
 		bool nested = flags & RECORD_NESTED;
 
 		add_to_sum(&key, nested ? 0 : duration, nested ? 0 : f->inner, f->value,
@@ -252,6 +295,7 @@ static __always_inline void write_serialization(struct thread *t, struct frame *
 	fill_header(&r->header, t, RECORD_SERIALIZATION, f->start);
 	r->header.id = f->id;
 	r->header.flags = flags;
+	r->header.stack = crossing_stack(t);
 	r->duration = duration;
 	r->inner = f->inner;
 	r->bytes = f->value;
@@ -274,7 +318,8 @@ __noinline int write_frame(struct thread *t, __u32 index, __u64 duration, __u32 
 
 		if (f->outer != NO_FRAME)
 			parent = frame_at(t, f->outer)->callback;
-		write_call(t, f->start, duration, f->inner, f->callback, parent, f->kind, flags);
+		write_call(t, f->start, duration, f->inner, f->callback, parent, f->kind, flags,
+			   f->id);
 		break;
 	}
 	case FRAME_SERIALIZATION:
@@ -307,6 +352,16 @@ __noinline int write_frame(struct thread *t, __u32 index, __u64 duration, __u32 
 	}
 	return 0;
 }
+
+/* What precedes the text; the same as in struct record_text. */
+struct text_head {
+	struct record_header header;
+	__u64 duration;
+	__s64 result;
+	__s32 descriptor;
+	__u32 length;
+};
+_Static_assert(sizeof(struct text_head) == TEXT_OFFSET, "the head of struct record_text");
 
 /* Removes the innermost frame. */
 static __always_inline int drop_frame(struct thread *t)
@@ -371,7 +426,7 @@ __noinline int push_frame(struct thread *t, __u32 family, __u64 sp, __u64 now)
 	f->family = family;
 	f->kind = 0;
 	f->flags = 0;
-	f->id = 0;
+	f->id = STACK_NONE;
 	f->outer = t->top[family & 3];
 	f->callback = current_callback(t);
 	t->top[family & 3] = i;
@@ -462,6 +517,18 @@ static __noinline __u64 register_value(struct pt_regs *ctx, __u32 number)
 		LOAD_REGISTER(r15);
 		break;
 	}
+	return v;
+}
+
+/*
+ * A register of a struct that lies in the kernel's memory. Not inlined: each would have a place of its own on the stack, of
+ * which a program and all it calls have 512 bytes.
+ */
+static __noinline __u64 kernel_register(unsigned long *of)
+{
+	__u64 v = 0;
+
+	bpf_probe_read_kernel(&v, sizeof(v), of);
 	return v;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The programs that follow the process tree. They alone read kernel structures. */
+/* The programs that follow the process tree, its mappings and its waits. They alone read kernel structures. */
 #include "types.h"
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -7,7 +7,9 @@
 #include <bpf/bpf_core_read.h>
 #include "records.h"
 #include "thread.bpf.h"
+#include "mappings.bpf.h"
 #include "processes.bpf.h"
+#include "waits.bpf.h"
 
 char LICENSE[] SEC("license")
 = "Dual MIT/GPL";

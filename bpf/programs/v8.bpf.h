@@ -25,6 +25,17 @@ struct v8_string {
 
 #define NOT_A_STRING 0xffff
 
+/*
+ * The map of an object. In the middle of a collection (a sample may fall there) an object that has moved holds its new address where its
+ * map was, and is what it was but for that.
+ */
+static __always_inline __u64 v8_map(__u64 tagged)
+{
+	__u64 map = read_word(tagged - 1);
+
+	return map && !(map & 7) ? read_word(map) : map;
+}
+
 /* Instance type of a V8 string, or NOT_A_STRING. */
 static __always_inline __u16 v8_string_type(struct thread *t, __u64 tagged)
 {
@@ -33,7 +44,7 @@ static __always_inline __u16 v8_string_type(struct thread *t, __u64 tagged)
 
 	if ((tagged & 3) != 1)
 		return NOT_A_STRING;
-	map = read_word(tagged - 1);
+	map = v8_map(tagged);
 	if ((map & 3) == 1)
 		bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12));
 	return type < t->first_nonstring ? type : NOT_A_STRING;
@@ -49,30 +60,49 @@ static __always_inline __s64 v8_string_length(struct thread *t, __u64 tagged)
 	return length;
 }
 
+/* Strings that stand between a string and its characters: a slice of a flattened cons string of a thin one, and one to spare. */
+#define STRING_INDIRECTIONS 4
+
 /* Finds the characters of a string that lie in one piece; false for a cons string that is not flattened yet. */
-static __always_inline bool v8_string_data(struct thread *t, __u64 tagged, struct v8_string *s)
+__noinline int v8_string_data(struct thread *t, __u64 tagged, struct v8_string *s)
 {
-	for (int i = 0; i < 3; i++) {
+	__s32 length = 0;
+	__u64 skipped = 0;
+
+	if (!t || !s)
+		return false;
+	bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
+	s->length = length;
+	s->data = 0;
+	for (int i = 0; i < STRING_INDIRECTIONS; i++) {
 		__u16 type = v8_string_type(t, tagged);
-		__s32 length = 0;
 
 		if (type == NOT_A_STRING)
 			return false;
-		bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
 		s->two_byte = !(type & STRING_ONE_BYTE);
-		s->length = length;
 		switch (type & STRING_REPRESENTATION) {
-		case STRING_SEQUENTIAL:
-			s->data = tagged - 1 + 16;
-			return true;
-		case STRING_EXTERNAL:
-			s->data = read_word(tagged - 1 + 24);
-			return s->data != 0;
+		case STRING_CONS:
+			/* Flattened: the second half is empty. */
+			if (v8_string_length(t, read_word(tagged - 1 + 24)))
+				return false;
+			tagged = read_word(tagged - 1 + 16);
+			break;
+		case STRING_SLICED:
+			skipped += read_word(tagged - 1 + 24) >> 32;
+			tagged = read_word(tagged - 1 + 16);
+			break;
 		case STRING_THIN:
 			tagged = read_word(tagged - 1 + 16);
 			break;
+		case STRING_EXTERNAL:
+			s->data = read_word(tagged - 1 + 24);
+			if (!s->data)
+				return false;
+			s->data += skipped << s->two_byte;
+			return true;
 		default:
-			return false;
+			s->data = tagged - 1 + 16 + (skipped << s->two_byte);
+			return true;
 		}
 	}
 	return false;
@@ -81,7 +111,7 @@ static __always_inline bool v8_string_data(struct thread *t, __u64 tagged, struc
 /* A path joined from its components has a cons string per component; longer ones are reported as unreadable. */
 #define MAX_PIECES (3 * PIECE_STACK)
 
-struct walk {
+struct string_walk {
 	struct record_text_large *record;
 	struct thread *thread;
 	__u32 depth, length;
@@ -96,7 +126,7 @@ static __always_inline __u32 piece_slot(__u32 index)
 }
 
 /* Takes one piece off the stack: copies its characters, or puts its parts on the stack. */
-static long walk_piece(__u32 index, struct walk *w)
+static long walk_piece(__u32 index, struct string_walk *w)
 {
 	__u64 piece, data = 0;
 	__u32 n = 0, at = w->length, depth = w->depth;
@@ -157,9 +187,9 @@ static long walk_piece(__u32 index, struct walk *w)
 }
 
 /* Writes a record with a string of several pieces (cons and sliced strings). */
-__noinline int write_pieces(struct thread *t, struct record_header *h, __u64 tagged)
+__noinline int write_pieces(struct thread *t, struct text_head *h, __u64 tagged)
 {
-	struct walk w = {.thread = t, .depth = 1};
+	struct string_walk w = {.thread = t, .depth = 1};
 
 	if (!t || !h)
 		return 0;
@@ -169,16 +199,13 @@ __noinline int write_pieces(struct thread *t, struct record_header *h, __u64 tag
 	w.record = r;
 	t->pieces[0] = tagged;
 	bpf_loop(MAX_PIECES, walk_piece, &w, 0);
-	r->header = *h;
+	__builtin_memcpy(r, h, sizeof(*h));
 	r->header.flags |= RECORD_PIECES;
 	if (!w.readable || w.depth) {
 		r->header.flags |= RECORD_NO_TEXT;
 		w.length = 0;
 		count(COUNTER_UNREADABLE, 1);
 	}
-	r->duration = 0;
-	r->result = 0;
-	r->descriptor = 0;
 	r->length = w.length;
 	bpf_ringbuf_submit(r, wake_flag());
 	return 0;

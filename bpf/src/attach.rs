@@ -13,7 +13,7 @@ use nodeprof_probes::plan::{
     AttachPlan, CallKind, CompileUnit, Family, PathSource, Register, Role, SizeSource,
 };
 
-use crate::wire;
+use crate::{skeleton, wire};
 
 /// File offsets and cookies of all probes of one binary, ready for the kernel.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +54,12 @@ impl AttachPoints {
         points
     }
 
+    /// Adds a mark.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.entry_offsets.push(mark.offset);
+        self.entry_cookies.push(mark.cookie);
+    }
+
     /// Entry points by file offset and cookie.
     pub(crate) fn entries(points: impl Iterator<Item = (u64, u64)>) -> Self {
         let (entry_offsets, entry_cookies) = points.unzip();
@@ -72,6 +78,30 @@ impl AttachPoints {
     /// Whether there is nothing to attach.
     pub fn is_empty(&self) -> bool {
         self.entry_offsets.is_empty()
+    }
+}
+
+/// A place of which each passing is told at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    offset: libc::c_ulong,
+    cookie: u64,
+}
+
+impl Mark {
+    /// `node::Start`: the first thing that main does. Every other probe is passed after it.
+    pub(crate) fn start(plan: &AttachPlan, binary: u8) -> Option<Mark> {
+        let is_start = |role: &Role| matches!(role, Role::Span { name } if name == "node");
+        let id = plan
+            .probes
+            .iter()
+            .position(|p| p.is_attachable() && is_start(&p.role))?;
+        let probe = plan.probes.get(id)?;
+        Some(Mark {
+            offset: probe.offset?.0,
+            // Without the flag of a return probe: a record is written at the entry.
+            cookie: Cookie::of(&probe.role, id as u32).pack(binary),
+        })
     }
 }
 
@@ -108,23 +138,9 @@ impl Cookie {
                 c.register_a = *callback as u8;
             }
             Role::CallExit { .. } => c.action = wire::ACTION_CALL_EXIT,
-            Role::CallMark {
-                construct: Some(construct),
-                ..
-            } => {
+            Role::CallMark { flag } => {
                 c.action = wire::ACTION_CALL_MARK;
-                c.detail = call_kind(if *construct {
-                    CallKind::Construct
-                } else {
-                    CallKind::Slow
-                });
-            }
-            Role::CallMark {
-                construct: None,
-                flag,
-            } => {
-                c.action = wire::ACTION_CALL_MARK_FLAG;
-                c.register_a = flag.unwrap_or(Register::Rcx) as u8;
+                c.register_a = *flag as u8;
             }
             Role::FastEntry { callback } => {
                 c.action = wire::ACTION_FAST_ENTRY;
@@ -159,6 +175,11 @@ impl Cookie {
                 c.detail |= compile_unit(*unit) << 4;
             }
             Role::CodeCacheHit => c.action = wire::ACTION_CODE_CACHE_HIT,
+            Role::Import { referrer } => {
+                c.action = wire::ACTION_IMPORT;
+                c.register_a = *referrer as u8;
+            }
+            Role::GarbageCollection => c.action = wire::ACTION_GARBAGE_COLLECTION,
         }
         c
     }
@@ -204,7 +225,57 @@ fn call_kind(kind: CallKind) -> u8 {
         CallKind::Getter => wire::CALL_GETTER,
         CallKind::Construct => wire::CALL_CONSTRUCT,
         CallKind::ByMark => wire::CALL_BY_MARK,
+        CallKind::ByCaller => wire::CALL_BY_CALLER,
     }) as u8
+}
+
+/// What the programs need to know of a binary.
+pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
+    let mut image = skeleton::types::image {
+        text_start: plan.text.start.0,
+        text_end: plan.text.end.0,
+        builtins_start: plan.builtins.start.0,
+        builtins_end: plan.builtins.end.0,
+        first_nonstring: plan.first_nonstring_type.map_or(0, u64::from),
+        constructor_start: plan.constructor.map_or(0, |c| c.start.0),
+        constructor_end: plan.constructor.map_or(0, |c| c.end.0),
+        ..Default::default()
+    };
+    if let Ok(v8) = &plan.v8_layout {
+        image.function_shared = v8.function_shared;
+        image.shared_name_or_scope = v8.shared_name_or_scope;
+        image.shared_script = v8.shared_script;
+        image.shared_flags = v8.shared_flags;
+        image.script_source = v8.script_source;
+        image.script_name = v8.script_name;
+        image.script_id = v8.script_id;
+        image.script_wrapped = v8.script_wrapped;
+        image.bytecode_positions = v8.bytecode_positions;
+        image.bytecode_data = v8.bytecode_data;
+        image.scope_first = v8.scope_first;
+        image.scope_has_position = v8.scope_has_position.into();
+        image.first_function_type = v8.first_function_type;
+        image.last_function_type = v8.last_function_type;
+        image.shared_type = v8.shared_type;
+        image.script_type = v8.script_type;
+        image.scope_type = v8.scope_type;
+        image.bytecode_type = v8.bytecode_type;
+        image.fixed_array_type = v8.fixed_array_type;
+        image.function_template_type = v8.function_template_type;
+        image.source_text_module_type = v8.source_text_module_type;
+        [image.first_context_type, image.last_context_type] = v8.context_types;
+        image.synthetic_module_type = v8.synthetic_module_type;
+        image.builtin_exit_frame = v8.builtin_exit_frame.into();
+        [image.byte_array_type, image.trusted_byte_array_type] = v8.byte_array_types;
+        if let Some(own) = &v8.own_names {
+            image.map_descriptors = own.map_descriptors;
+            image.descriptors_first = own.descriptors_first;
+            image.details_location = own.details_location;
+            image.dictionary_first = own.dictionary_first;
+            image.accessor_info_type = own.accessor_info_type;
+        }
+    }
+    image
 }
 
 /// The number of a compile unit on the wire.

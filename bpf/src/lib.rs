@@ -13,16 +13,24 @@
 //! ```
 
 mod attach;
+mod code;
 pub mod hold;
+mod kernel_types;
 mod loader;
 pub mod preflight;
 mod records;
+mod samples;
 mod selfprobe;
 mod warm;
 
 pub use attach::{AttachPoints, Link, attach};
+pub use code::Code;
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
-pub use records::{Callee, DecodeError, ExitRecord, Header, Origin, Record};
+pub use records::{
+    Callee, DecodeError, ExitRecord, FrameCode, FunctionRecord, Header, MappingKind, MappingRecord,
+    Origin, Piece, Record, ScriptRecord, WaitRecord,
+};
+pub use samples::SampleError;
 pub use selfprobe::SelfProbe;
 pub use warm::Warmth;
 
@@ -50,6 +58,9 @@ mod skeleton {
     }
     pub mod probes {
         include!(concat!(env!("OUT_DIR"), "/probes.skel.rs"));
+    }
+    pub mod samples {
+        include!(concat!(env!("OUT_DIR"), "/samples.skel.rs"));
     }
     pub mod tree {
         include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));

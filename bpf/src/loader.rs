@@ -2,9 +2,11 @@
 //! All use of libbpf's loader is in this file, so that it can be exchanged here alone.
 
 use std::{
+    ffi::CString,
     io,
     mem::{MaybeUninit, offset_of},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -14,8 +16,8 @@ use libbpf_rs::{
 };
 
 use crate::{
-    Callee, Origin,
-    skeleton::{self, maps, probes, tree},
+    Callee, Code, Origin, SampleError, code, kernel_types, samples,
+    skeleton::{self, maps, probes, samples as ticks, tree},
     wire,
 };
 
@@ -30,8 +32,33 @@ pub struct Options {
     pub verify: bool,
     /// Record file operations by syscall tracepoints.
     pub files: bool,
+    /// Walk the stacks of events.
+    pub stacks: bool,
+    /// Record where executable code is mapped, so that addresses can be named.
+    pub mappings: bool,
+    /// CPU samples per second; 0: none.
+    pub sample_hz: u32,
+    /// Record times off the CPU.
+    pub waits: bool,
+    /// Folder for what is worth keeping from start to start; without one each start takes 10 ms more.
+    pub cache: Option<PathBuf>,
     /// Size of the ring buffer in bytes: a power of two, at least a page.
     pub ring_bytes: u32,
+}
+
+impl Options {
+    /// Calls of a thread that are written one by one.
+    fn single_events(&self) -> u64 {
+        match self.count_only {
+            true => 0,
+            false => self.event_limit,
+        }
+    }
+
+    /// Whether stacks are walked.
+    fn walks(&self) -> bool {
+        self.stacks && !self.count_only
+    }
 }
 
 impl Default for Options {
@@ -43,6 +70,11 @@ impl Default for Options {
             count_only: false,
             verify: false,
             files: true,
+            stacks: true,
+            mappings: false,
+            sample_hz: 0,
+            waits: false,
+            cache: None,
             ring_bytes: 8 << 20,
         }
     }
@@ -106,6 +138,8 @@ pub struct Sum {
     pub family: SumFamily,
     /// In which process.
     pub pid: u32,
+    /// Number of the stack; 0: none.
+    pub stack: u32,
     /// As in [`Record`](crate::Record).
     pub kind: u8,
     /// Milestones passed.
@@ -142,6 +176,10 @@ pub struct Counters {
     pub unreadable: u64,
     pub enters: u64,
     pub exits: u64,
+    pub stacks_lost: u64,
+    pub samples: u64,
+    pub switches: u64,
+    pub waits_beyond_limit: u64,
 }
 
 /// The loaded programs and their maps.
@@ -149,6 +187,8 @@ pub struct Programs {
     maps: maps::MapsSkel<'static>,
     probes: probes::ProbesSkel<'static>,
     tree: tree::TreeSkel<'static>,
+    /// Where CPU samples are wanted.
+    ticks: Option<ticks::SamplesSkel<'static>>,
     links: std::cell::RefCell<Vec<Link>>,
 }
 
@@ -170,19 +210,28 @@ impl Programs {
             .records
             .set_max_entries(options.ring_bytes)
             .map_err(|e| LoadError::new(&e))?;
+        if !options.stacks || options.count_only {
+            // 4 MB that nobody would use.
+            for map in [
+                &mut open.maps.walks,
+                &mut open.maps.stacks,
+                &mut open.maps.functions,
+            ] {
+                map.set_max_entries(1).map_err(|e| LoadError::new(&e))?;
+            }
+        }
         let maps = open.load().map_err(|e| LoadError::new(&e))?;
-        // Either takes about as long: parsing the kernel's types here, verifying the larger programs there.
-        let (probes, tree) = std::thread::scope(|scope| {
+        // Each takes about as long: parsing the kernel's types here, verifying programs there.
+        let (probes, tree, ticks) = std::thread::scope(|scope| {
             let tree = scope.spawn(|| load_tree(&maps, options));
-            (
-                load_probes(&maps, options),
-                tree.join()
-                    .unwrap_or_else(|_| Err(LoadError::Refused("a panic".into()))),
-            )
+            let ticks = (options.sample_hz > 0).then(|| scope.spawn(|| load_ticks(&maps, options)));
+            let probes = load_probes(&maps, options);
+            (probes, joined(tree), ticks.map(joined))
         });
         Ok(Programs {
             probes: probes?,
             tree: tree?,
+            ticks: ticks.transpose()?,
             maps,
             links: Default::default(),
         })
@@ -192,13 +241,13 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel's words.
-    pub fn attach_tree(&self, files: bool) -> Result<(), LoadError> {
+    pub fn attach_tree(&self, syscalls: bool) -> Result<(), LoadError> {
         let progs = &self.tree.progs;
         let mut links = self.links.borrow_mut();
         for program in [&progs.on_fork, &progs.on_exec, &progs.on_exit] {
             links.push(program.attach().map_err(|e| LoadError::new(&e))?);
         }
-        if files {
+        if syscalls {
             let progs = &self.probes.progs;
             for program in [&progs.on_syscall_enter, &progs.on_syscall_exit] {
                 links.push(program.attach().map_err(|e| LoadError::new(&e))?);
@@ -207,7 +256,39 @@ impl Programs {
         Ok(())
     }
 
-    /// Detaches the tracepoints.
+    /// Attaches the tracepoints of the scheduler: times off the CPU. The programs must be loaded with
+    /// [`Options::waits`].
+    ///
+    /// # Errors
+    /// The kernel's words.
+    pub fn attach_waits(&self) -> Result<(), LoadError> {
+        let progs = &self.tree.progs;
+        let mut links = self.links.borrow_mut();
+        for program in [&progs.on_switch, &progs.on_wakeup] {
+            links.push(program.attach().map_err(|e| LoadError::new(&e))?);
+        }
+        Ok(())
+    }
+
+    /// Starts a clock on each CPU, `hz` ticks a second. The programs must be loaded with the same [`Options::sample_hz`].
+    ///
+    /// # Errors
+    /// [`SampleError`]; then no clock runs.
+    pub fn attach_samples(&self, hz: u32) -> Result<(), SampleError> {
+        let Some(ticks) = &self.ticks else {
+            return Ok(());
+        };
+        let mut links = Vec::new();
+        for clock in samples::clocks(hz)? {
+            let link = ticks.progs.on_tick.attach_perf_event(clock.as_raw_fd());
+            links.push(link.map_err(|e| SampleError::Attach(e.to_string()))?);
+            let _ = clock.into_raw_fd(); // the link closes it
+        }
+        self.links.borrow_mut().extend(links);
+        Ok(())
+    }
+
+    /// Detaches the tracepoints and stops the clocks.
     pub fn detach_tree(&self) {
         self.links.borrow_mut().clear();
     }
@@ -266,14 +347,77 @@ impl Programs {
         self.maps.maps.threads.as_fd().as_raw_fd()
     }
 
+    /// Descriptor of the map of programs that are not node.
+    pub(crate) fn not_node(&self) -> RawFd {
+        self.tree.maps.not_node.as_fd().as_raw_fd()
+    }
+
+    /// A reader of what the tree executes.
+    ///
+    /// # Errors
+    /// If the buffer cannot be mapped.
+    pub(crate) fn executions<'a>(
+        &'a self,
+        mut each: impl FnMut(Execution) + 'a,
+    ) -> io::Result<Reader<'a>> {
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.tree.maps.executions, move |bytes| {
+                if let Some(e) = plain::<tree::types::execution>(bytes) {
+                    let program = bytes[..size_of::<tree::types::program>()].to_vec();
+                    each(Execution {
+                        pid: e.pid,
+                        inode: e.program.inode,
+                        program,
+                    });
+                }
+                0
+            })
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        Ok(Reader(
+            builder
+                .build()
+                .map_err(|e| io::Error::other(e.to_string()))?,
+        ))
+    }
+
     /// Descriptor of the map of address ranges by binary.
     pub fn images(&self) -> RawFd {
         self.maps.maps.images.as_fd().as_raw_fd()
     }
 
+    /// Descriptor of the map from a node binary's file to its image.
+    pub fn image_files(&self) -> RawFd {
+        self.maps.maps.image_files.as_fd().as_raw_fd()
+    }
+
     /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
     pub fn ring(&self) -> BorrowedFd<'_> {
         self.maps.maps.records.as_fd()
+    }
+
+    /// Where the kernel has put the code of the programs: what a sample in it costs is nodeprof's.
+    pub fn code(&self) -> Vec<Code> {
+        let (probes, tree) = (&self.probes.progs, &self.tree.progs);
+        let mut programs = vec![
+            (probes.on_entry.as_fd(), "on_entry"),
+            (probes.on_return.as_fd(), "on_return"),
+            (probes.on_syscall_enter.as_fd(), "on_syscall_enter"),
+            (probes.on_syscall_exit.as_fd(), "on_syscall_exit"),
+            (tree.on_fork.as_fd(), "on_fork"),
+            (tree.on_exec.as_fd(), "on_exec"),
+            (tree.on_exit.as_fd(), "on_exit"),
+            (tree.on_switch.as_fd(), "on_switch"),
+            (tree.on_wakeup.as_fd(), "on_wakeup"),
+        ];
+        if let Some(ticks) = &self.ticks {
+            programs.push((ticks.progs.on_tick.as_fd(), "on_tick"));
+        }
+        programs
+            .into_iter()
+            .filter(|(descriptor, _)| descriptor.as_raw_fd() >= 0)
+            .flat_map(|(descriptor, name)| code::of_program(descriptor.as_raw_fd(), name))
+            .collect()
     }
 
     /// A reader of the ring buffer that hands each record's bytes to `each`.
@@ -312,6 +456,7 @@ impl Programs {
                         _ => SumFamily::CallbackEntries,
                     },
                     pid: k.pid,
+                    stack: k.stack,
                     kind: k.kind,
                     phase: k.phase,
                     callee: match k.callback {
@@ -358,6 +503,10 @@ impl Programs {
             unreadable: get(wire::COUNTER_UNREADABLE),
             enters: get(wire::COUNTER_ENTERS),
             exits: get(wire::COUNTER_EXITS),
+            stacks_lost: get(wire::COUNTER_STACKS_LOST),
+            samples: get(wire::COUNTER_SAMPLES),
+            switches: get(wire::COUNTER_SWITCHES),
+            waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
         }
     }
 }
@@ -367,30 +516,37 @@ fn storage() -> &'static mut MaybeUninit<libbpf_rs::OpenObject> {
     Box::leak(Box::new(MaybeUninit::uninit()))
 }
 
-/// Opens one of the program objects, gives it the shared maps and the settings, and loads it.
+/// What a thread that loads programs has to say.
+fn joined<T>(
+    thread: std::thread::ScopedJoinHandle<'_, Result<T, LoadError>>,
+) -> Result<T, LoadError> {
+    let panicked = |_| Err(LoadError::Refused("a panic".into()));
+    thread.join().unwrap_or_else(panicked)
+}
+
+/// How an object is opened unless something else is asked.
+fn default_options() -> libbpf_rs::libbpf_sys::bpf_object_open_opts {
+    libbpf_rs::libbpf_sys::bpf_object_open_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_object_open_opts>()
+            as libbpf_rs::libbpf_sys::size_t,
+        ..Default::default()
+    }
+}
+
+/// Opens one of the program objects, gives it the settings and the shared maps that it uses, and loads it.
 macro_rules! load_sharing {
-    ($builder:expr, $maps:expr, $options:expr) => {{
-        let mut open = $builder.open(storage()).map_err(|e| LoadError::new(&e))?;
+    ($builder:expr, $options:expr, $maps:expr, $set:expr, share [$($map:ident),*], size [$($sized:ident = $entries:expr),*],
+     without [$($program:ident if $unneeded:expr),*]) => {{
+        let mut open = $builder.open_opts($options, storage()).map_err(|e| LoadError::new(&e))?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
-            rodata.event_limit = if $options.count_only {
-                0
-            } else {
-                $options.event_limit
-            };
-            rodata.count_only = $options.count_only;
-            rodata.verify = $options.verify;
-            rodata.record_files = $options.files;
+            $set(rodata);
         }
-        let shared = &$maps.maps;
-        for (map, from) in [
-            (&mut open.maps.threads, shared.threads.as_fd()),
-            (&mut open.maps.records, shared.records.as_fd()),
-            (&mut open.maps.sums, shared.sums.as_fd()),
-            (&mut open.maps.counters, shared.counters.as_fd()),
-            (&mut open.maps.images, shared.images.as_fd()),
-        ] {
-            map.reuse_fd(from).map_err(|e| LoadError::new(&e))?;
-        }
+        $(open.maps.$map.reuse_fd($maps.maps.$map.as_fd()).map_err(|e| LoadError::new(&e))?;)*
+        $(open.maps.$sized.set_max_entries($entries).map_err(|e| LoadError::new(&e))?;)*
+        // The kernel need not verify what these settings do not use.
+        $(if $unneeded {
+            open.progs.$program.set_autoload(false);
+        })*
         open.load().map_err(|e| LoadError::new(&e))
     }};
 }
@@ -399,20 +555,94 @@ fn load_probes(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
 ) -> Result<probes::ProbesSkel<'static>, LoadError> {
-    load_sharing!(probes::ProbesSkelBuilder::default(), maps, options)
+    let set = |rodata: &mut probes::types::rodata| {
+        rodata.event_limit = options.single_events();
+        rodata.count_only = options.count_only;
+        rodata.verify = options.verify;
+        rodata.record_files = options.files;
+        rodata.record_mappings = options.mappings;
+        rodata.record_stacks = options.walks();
+    };
+    load_sharing!(
+        probes::ProbesSkelBuilder::default(), default_options(), maps, set,
+        share [threads, records, sums, counters, images, walks, stacks, functions, numbers, file_layouts],
+        size [],
+        without []
+    )
 }
 
 fn load_tree(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
 ) -> Result<tree::TreeSkel<'static>, LoadError> {
-    load_sharing!(tree::TreeSkelBuilder::default(), maps, options)
+    if let Some(types) = options.cache.as_deref().and_then(kernel_types::reduced) {
+        let loaded = load_tree_with(maps, options, Some(&types));
+        if loaded.is_ok() {
+            return loaded;
+        }
+        kernel_types::forget(&types);
+    }
+    load_tree_with(maps, options, None)
+}
+
+/// `types`: a file with the kernel's types, if not all shall serve.
+fn load_tree_with(
+    maps: &maps::MapsSkel<'_>,
+    options: &Options,
+    types: Option<&CString>,
+) -> Result<tree::TreeSkel<'static>, LoadError> {
+    let mut open_options = default_options();
+    // libbpf copies it.
+    open_options.btf_custom_path = types.map_or(std::ptr::null(), |path| path.as_ptr());
+    let set = |rodata: &mut tree::types::rodata| {
+        rodata.event_limit = options.single_events();
+        rodata.record_mappings = options.mappings;
+    };
+    load_sharing!(
+        tree::TreeSkelBuilder::default(), open_options, maps, set,
+        share [threads, records, sums, counters, file_layouts, image_files],
+        size [],
+        without [on_switch if !options.waits, on_wakeup if !options.waits]
+    )
+}
+
+fn load_ticks(
+    maps: &maps::MapsSkel<'_>,
+    options: &Options,
+) -> Result<ticks::SamplesSkel<'static>, LoadError> {
+    let set = |rodata: &mut ticks::types::rodata| {
+        rodata.sample_period = samples::period_ns(options.sample_hz);
+        rodata.record_stacks = options.walks();
+    };
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|e| LoadError::new(&e))?;
+    let cpus = u32::try_from(cpus)
+        .unwrap_or(u32::MAX)
+        .clamp(1, wire::WALK_SLOTS);
+    load_sharing!(
+        ticks::SamplesSkelBuilder::default(), default_options(), maps, set,
+        share [threads, records, counters, images, stacks, functions, numbers],
+        size [tick_walks = cpus],
+        without []
+    )
+}
+
+/// A program that a process of the tree executed, large enough to be node.
+pub(crate) struct Execution {
+    pub(crate) pid: u32,
+    pub(crate) inode: u64,
+    /// Key of the map [`Programs::not_node`].
+    pub(crate) program: Vec<u8>,
 }
 
 /// See [`Programs::reader`].
 pub struct Reader<'a>(libbpf_rs::RingBuffer<'a>);
 
 impl Reader<'_> {
+    /// Descriptor to poll.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.epoll_fd()
+    }
+
     /// Hands over all that waits now.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What this kernel and this user can do: asked, not guessed.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, io::Read as _, path::Path};
 
 use nodeprof_probes::plan::{AttachPlan, Family};
 
@@ -59,6 +59,9 @@ pub fn checks(plan: Option<&AttachPlan>) -> Vec<Check> {
     let mut all = vec![architecture(), kernel(), type_information(), capabilities()];
     let programs = Programs::load(&Options {
         ring_bytes: 4096,
+        sample_hz: TRIED_HZ,
+        waits: true,
+        mappings: true,
         ..Options::default()
     });
     all.push(match &programs {
@@ -73,12 +76,14 @@ pub fn checks(plan: Option<&AttachPlan>) -> Vec<Check> {
             ),
             Err(e) => Check::failed("tracepoints", "refused", e.to_string()),
         });
+        all.push(scheduler(programs));
+        all.push(samples(programs));
         programs.detach_tree();
         all.push(uprobes(programs, plan));
     }
     all.push(hold());
     all.push(tracefs());
-    all.push(perf_events());
+    all.push(kernel_names());
     all
 }
 
@@ -223,33 +228,54 @@ fn tracefs() -> Check {
     Check::ok("tracefs", found)
 }
 
-fn perf_events() -> Check {
-    const NAME: &str = "perf events";
-    // struct perf_event_attr: type (u32) 1 = software, size (u32), config (u64) 0 = cpu clock; 64 bytes is version 0.
-    let mut attributes = [0u8; 64];
-    attributes[0] = 1;
-    attributes[4] = 64;
-    // SAFETY: a live buffer of the size that it states; the other arguments are integers.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            attributes.as_mut_ptr(),
-            0,
-            -1,
-            -1,
-            0,
-        )
-    };
-    if fd >= 0 {
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(fd as i32) };
-        Check::ok(NAME, "software clock available (CPU samples)")
-    } else {
-        let error = io::Error::last_os_error();
-        Check::limited(
+/// CPU samples per second of the check.
+const TRIED_HZ: u32 = 100;
+
+fn samples(programs: &Programs) -> Check {
+    const NAME: &str = "CPU samples";
+    match programs.attach_samples(TRIED_HZ) {
+        Ok(()) => Check::ok(NAME, "a clock on each CPU runs nodeprof's program"),
+        Err(e) => Check::limited(
             NAME,
-            error.to_string(),
-            "no CPU samples; type: sysctl kernel.perf_event_paranoid=2, or sudo nodeprof …",
-        )
+            e.to_string(),
+            "a trace has none; type: sudo nodeprof …, or leave them out: --freq 0",
+        ),
+    }
+}
+
+fn scheduler(programs: &Programs) -> Check {
+    const NAME: &str = "waits";
+    match programs.attach_waits() {
+        Ok(()) => Check::ok(NAME, "switches and wake-ups attach (BTF tracepoints)"),
+        Err(e) => Check::failed(NAME, "refused", e.to_string()),
+    }
+}
+
+fn kernel_names() -> Check {
+    const NAME: &str = "kernel names";
+    let head = fs::File::open("/proc/kallsyms").and_then(|file| {
+        let mut head = String::new();
+        io::BufReader::new(file.take(64 << 10)).read_to_string(&mut head)?;
+        Ok(head)
+    });
+    let shown = |text: &str| {
+        // Symbols of per-CPU data, which come first, lie near 0.
+        let addresses = text.lines().filter_map(|l| l.get(..16));
+        addresses
+            .clone()
+            .any(|a| a.trim_start_matches('0').len() > 8)
+    };
+    match head {
+        Ok(text) if shown(&text) => Check::ok(NAME, "/proc/kallsyms shows addresses"),
+        Ok(_) => Check::limited(
+            NAME,
+            "/proc/kallsyms hides addresses",
+            "the kernel's functions have no names in CPU samples; type: sysctl kernel.kptr_restrict=0",
+        ),
+        Err(e) => Check::limited(
+            NAME,
+            e.to_string(),
+            "the kernel's functions have no names in CPU samples; needed: CONFIG_KALLSYMS",
+        ),
     }
 }

@@ -13,6 +13,85 @@ pub struct Header {
     pub phase: u8,
     /// CLOCK_MONOTONIC, ns: when the thing began.
     pub time: u64,
+    /// Number of the stack (of a [`Record::Walk`]) where it happened; 0: none.
+    pub stack: u32,
+}
+
+/// What a frame of a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameCode {
+    /// Machine code at this address, which is not a JavaScript function's.
+    Machine(u64),
+    /// A JavaScript function in the interpreter.
+    Interpreted {
+        /** Number of its [`Record::Function`]. */
+        function: u32,
+        /** Into its bytecode array, from the array's first byte plus one. */
+        offset: u32,
+    },
+    /// In code of the baseline compiler.
+    Baseline {
+        /** Number of its [`Record::Function`]. */
+        function: u32,
+        /** Where it stood in its machine code. */
+        address: u64,
+    },
+    /// In optimised code, or a builtin of V8 with a closure of its own.
+    Compiled {
+        /** Number of its [`Record::Function`]. */
+        function: u32,
+        /** Where it stood in its machine code. */
+        address: u64,
+    },
+}
+
+/// A JavaScript function, as V8 describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionRecord {
+    /// Number that frames use.
+    pub number: u32,
+    /// Number of its [`Record::Script`]; 0 for a builtin.
+    pub script: u32,
+    /// Number of the function literal in the script: 0 is the script itself.
+    pub literal: u32,
+    /// Flags of the `SharedFunctionInfo`.
+    pub flags: u32,
+    /// Its own name, or one that V8 inferred; empty if there is none.
+    pub name: Vec<u8>,
+    /// Where it begins in the source, in characters.
+    pub position: Option<u32>,
+}
+
+/// A script, as V8 describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptRecord {
+    /// Number that functions use.
+    pub number: u32,
+    /// Its name; `None` if it has none that could be read.
+    pub name: Option<Vec<u8>>,
+    /// It is the body of a function with given arguments: a CommonJS module.
+    pub wrapped: bool,
+    /// Where its source lies in the program's memory; 0 if it is not in one piece.
+    pub source: u64,
+    /// Characters of the source.
+    pub length: u64,
+    /// They take two bytes each.
+    pub two_byte: bool,
+    /// Lines before the first one, by whoever compiled it: that one's number from 0.
+    pub line_offset: i32,
+    /// Columns before the first one of the first line.
+    pub column_offset: i32,
+}
+
+/// A piece of a text that is too long for one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it lies in the whole, bytes.
+    pub offset: u64,
+    /// Length of the whole, bytes.
+    pub whole: u64,
+    /// Empty if it could not be read.
+    pub bytes: Vec<u8>,
 }
 
 /// Which probe of which binary wrote a record.
@@ -58,6 +137,59 @@ pub struct ExitRecord {
     pub runtime: u64,
     /// Peak resident set of the process, pages; only at the last thread.
     pub max_rss_pages: u64,
+}
+
+/// A time off the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitRecord {
+    /// Until it ran again, ns.
+    pub duration: u64,
+    /// Of it: from the wake-up on, ns.
+    pub runnable: u64,
+    /// The system call it was in.
+    pub syscall: Option<u16>,
+    /// It could have run on: another thread took the CPU.
+    pub preempted: bool,
+    /// In a page fault, not in a system call.
+    pub fault: bool,
+    /// For a block device.
+    pub disk: bool,
+    /// Where the program was, or where it called the kernel.
+    pub ip: u64,
+}
+
+/// How a file came to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappingKind {
+    /// By mmap: the offset of its first byte in the file.
+    Mmap {
+        /// In bytes.
+        offset: u64,
+    },
+    /// By an exec: the range is that of the program's code, and the addresses of two more ELF headers are told (0: none).
+    Exec {
+        /// The dynamic linker's.
+        interpreter: u64,
+        /// The kernel's own code in the process.
+        vdso: u64,
+    },
+}
+
+/// Code of a file in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappingRecord {
+    /// How it came there.
+    pub kind: MappingKind,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size of the file.
+    pub file_size: u64,
+    /// Path from the root of its mount namespace; `None` if it is too long.
+    pub path: Option<Vec<u8>>,
 }
 
 /// One observation, as it comes from the kernel.
@@ -141,8 +273,81 @@ pub enum Record {
     },
     /// A thread ends.
     Exit { header: Header, exit: ExitRecord },
+    /// Stacks: frames that were seen for the first time below their callers.
+    Walk {
+        header: Header,
+        /** Number of the outermost of them; the others count on inwards. */
+        first: u32,
+        /** Number of the stack around them; `None` if there is none. */
+        base: Option<u32>,
+        /** From the outermost inwards. */
+        frames: Vec<FrameCode>,
+        /** Frames outside of the outermost one are missing. */
+        cut: bool,
+    },
+    /// A JavaScript function that frames name.
+    Function {
+        header: Header,
+        function: FunctionRecord,
+    },
+    /// The name of a function, where it lies in pieces.
+    FunctionName {
+        header: Header,
+        function: u32,
+        name: Option<Vec<u8>>,
+    },
+    /// A script that functions name.
+    Script {
+        header: Header,
+        script: ScriptRecord,
+    },
+    /// V8's table of source positions of a function.
+    Positions {
+        header: Header,
+        function: u32,
+        /** Offset of the first bytecode in its array. */
+        bytecode_at: u32,
+        table: Piece,
+    },
+    /// The text of a script that is in no file.
+    Source {
+        header: Header,
+        script: u32,
+        /** Its characters take two bytes each, else one (Latin-1). */
+        two_byte: bool,
+        text: Piece,
+    },
+    /// An import statement was linked to a module.
+    Import {
+        header: Header,
+        /** Number of the script with the statement. */
+        requirer: u32,
+        /** Number of the script that it means. */
+        loaded: u32,
+    },
     /// The process sets up an io_uring: operations through it are not seen by the syscall tracepoints.
     IoUring { header: Header },
+    /// A thread was running at this moment. `weight`: CPU time it stands for, ns; `ip`: where the program was, or where
+    /// it called the kernel; `kernel`: addresses, innermost first.
+    Sample {
+        header: Header,
+        weight: u64,
+        ip: u64,
+        kernel: Vec<u64>,
+    },
+    /// A thread was off the CPU.
+    Wait { header: Header, wait: WaitRecord },
+    /// Executable code of a file was mapped.
+    Mapping {
+        header: Header,
+        mapping: MappingRecord,
+    },
+    /// A range was unmapped, or moved: start, size, new start and new size (0: nowhere).
+    Unmap {
+        header: Header,
+        range: (u64, u64),
+        to: (u64, u64),
+    },
 }
 
 /// Why bytes are no record.
@@ -220,6 +425,54 @@ fn text(bytes: &[u8], kind: u8) -> Result<(TextHead, Option<Vec<u8>>), DecodeErr
     Ok((head, content))
 }
 
+fn piece(head: &TextHead, bytes: Option<Vec<u8>>) -> Piece {
+    Piece {
+        offset: head.result as u64,
+        whole: head.duration,
+        bytes: bytes.unwrap_or_default(),
+    }
+}
+
+/// What precedes the frames of a `struct record_walk`.
+const WALK_HEAD: usize = HEADER + 4 * 4;
+
+fn walk(bytes: &[u8], kind: u8, header: Header, cut: bool) -> Result<Record, DecodeError> {
+    let at = |offset: usize| bytes.get(offset..).unwrap_or_default();
+    let base: u32 = read(at(HEADER + 4), kind)?;
+    let count = read::<u32>(at(HEADER + 8), kind)? as usize;
+    let needed = count.saturating_mul(16).saturating_add(WALK_HEAD);
+    let Some(frames) = bytes.get(WALK_HEAD..needed) else {
+        return Err(DecodeError::Short {
+            kind,
+            found: bytes.len(),
+            needed,
+        });
+    };
+    let frames = frames.chunks_exact(16).map(|frame| {
+        let (code, position) = (frame.first_chunk(), frame.last_chunk());
+        let code = u64::from_le_bytes(*code.unwrap_or(&[0; 8]));
+        let position = u64::from_le_bytes(*position.unwrap_or(&[0; 8]));
+        let function = code as u32;
+        let address = position & ((1 << wire::WALK_KIND_SHIFT) - 1);
+        match (position >> wire::WALK_KIND_SHIFT) as u32 {
+            wire::FRAME_INTERPRETED => FrameCode::Interpreted {
+                function,
+                offset: position as u32,
+            },
+            wire::FRAME_BASELINE => FrameCode::Baseline { function, address },
+            wire::FRAME_COMPILED => FrameCode::Compiled { function, address },
+            _ => FrameCode::Machine(code),
+        }
+    });
+    Ok(Record::Walk {
+        header,
+        first: read(at(HEADER), kind)?,
+        base: (base != wire::STACK_NONE).then_some(base),
+        frames: frames.collect(),
+        cut,
+    })
+}
+
 /// Little-endian UTF-16 as UTF-8.
 fn utf16(bytes: &[u8]) -> Vec<u8> {
     let units = bytes
@@ -256,6 +509,33 @@ fn join_pieces(mut bytes: &[u8]) -> Vec<u8> {
     joined
 }
 
+fn mapping(bytes: &[u8], kind: u8) -> Result<MappingRecord, DecodeError> {
+    let r: raw::record_mapping = read(bytes, kind)?;
+    let how = match u32::from(r.header.kind) {
+        wire::MAPPING_MMAP => MappingKind::Mmap { offset: r.offset },
+        _ => MappingKind::Exec {
+            interpreter: r.interpreter,
+            vdso: r.vdso,
+        },
+    };
+    let text = bytes.get(std::mem::offset_of!(raw::record_mapping, text)..);
+    let text = text.and_then(|t| t.get(..r.length as usize));
+    Ok(MappingRecord {
+        kind: how,
+        start: r.start,
+        size: r.size,
+        inode: r.inode,
+        file_size: r.file_size,
+        path: text.filter(|_| r.whole != 0).map(path_of_components),
+    })
+}
+
+/// `/a/b` of `b\0a\0`.
+fn path_of_components(text: &[u8]) -> Vec<u8> {
+    let components = text.strip_suffix(b"\0").unwrap_or(text).rsplit(|&b| b == 0);
+    components.flat_map(|c| [b"/", c].concat()).collect()
+}
+
 impl Record {
     /// Decodes one record.
     ///
@@ -269,6 +549,7 @@ impl Record {
             tid: first.tid,
             phase: first.phase,
             time: first.time,
+            stack: first.stack,
         };
         let origin = Origin {
             binary: first.id as u8,
@@ -389,6 +670,110 @@ impl Record {
                 Record::Exit { header, exit }
             }
             wire::RECORD_IO_URING => Record::IoUring { header },
+            wire::RECORD_WALK => walk(bytes, kind, header, has(wire::RECORD_CUT))?,
+            wire::RECORD_FUNCTION => {
+                let r: raw::record_function = read(bytes, kind)?;
+                let name = r.name.map(|c| c as u8);
+                let name = name.get(..r.length as usize).unwrap_or_default();
+                Record::Function {
+                    header,
+                    function: FunctionRecord {
+                        number: first.id,
+                        script: r.script,
+                        literal: r.literal,
+                        flags: r.flags,
+                        name: if has(wire::RECORD_TWO_BYTE) {
+                            utf16(name)
+                        } else {
+                            latin1(name)
+                        },
+                        position: (r.position & 0xffff_ffff == 0)
+                            .then_some((r.position >> 32) as u32),
+                    },
+                }
+            }
+            wire::RECORD_IMPORT => {
+                let r: raw::record_import = read(bytes, kind)?;
+                Record::Import {
+                    header,
+                    requirer: r.requirer,
+                    loaded: r.loaded,
+                }
+            }
+            wire::RECORD_FUNCTION_NAME => Record::FunctionName {
+                header,
+                function: first.id,
+                name: text(bytes, kind)?.1,
+            },
+            wire::RECORD_SCRIPT => {
+                let (head, name) = text(bytes, kind)?;
+                Record::Script {
+                    header,
+                    script: ScriptRecord {
+                        number: first.id,
+                        name,
+                        wrapped: first.kind != 0,
+                        source: head.result as u64,
+                        length: head.duration >> 1,
+                        two_byte: head.duration & 1 != 0,
+                        line_offset: head.descriptor,
+                        column_offset: first.unused as i32,
+                    },
+                }
+            }
+            wire::RECORD_POSITIONS => {
+                let (head, table) = text(bytes, kind)?;
+                Record::Positions {
+                    header,
+                    function: first.id,
+                    bytecode_at: head.descriptor as u32,
+                    table: piece(&head, table),
+                }
+            }
+            wire::RECORD_SOURCE => {
+                let (head, source) = text(bytes, kind)?;
+                Record::Source {
+                    header,
+                    script: first.id,
+                    two_byte: first.kind != 0,
+                    text: piece(&head, source),
+                }
+            }
+            wire::RECORD_SAMPLE => {
+                let r: raw::record_sample = read(bytes, kind)?;
+                let depth = (r.depth as usize).min(r.kernel.len());
+                Record::Sample {
+                    header,
+                    weight: r.weight,
+                    ip: r.ip,
+                    kernel: r.kernel[..depth].to_vec(),
+                }
+            }
+            wire::RECORD_WAIT => {
+                let r: raw::record_wait = read(bytes, kind)?;
+                let wait = WaitRecord {
+                    duration: r.duration,
+                    runnable: r.runnable,
+                    syscall: u16::try_from(first.id).ok(),
+                    preempted: has(wire::WAIT_PREEMPTED),
+                    fault: has(wire::WAIT_FAULT),
+                    disk: has(wire::WAIT_DISK),
+                    ip: r.ip,
+                };
+                Record::Wait { header, wait }
+            }
+            wire::RECORD_MAPPING => Record::Mapping {
+                header,
+                mapping: mapping(bytes, kind)?,
+            },
+            wire::RECORD_UNMAP => {
+                let r: raw::record_unmap = read(bytes, kind)?;
+                Record::Unmap {
+                    header,
+                    range: (r.start, r.size),
+                    to: (r.to, r.to_size),
+                }
+            }
             _ => return Err(DecodeError::Unknown(kind)),
         })
     }
@@ -411,7 +796,7 @@ mod tests {
         for round in 0..200_000usize {
             let mut bytes: Vec<u8> = (0..round % 300).map(|_| next()).collect();
             if let Some(first) = bytes.first_mut() {
-                *first %= 16;
+                *first %= 27;
             }
             let _ = Record::decode(&bytes);
         }
@@ -440,6 +825,14 @@ mod tests {
     #[test]
     fn the_text_lies_where_the_header_says() {
         assert_eq!(TEXT_OFFSET, std::mem::offset_of!(raw::record_text, text));
+        assert_eq!(WALK_HEAD, std::mem::offset_of!(raw::record_walk, frames));
+        assert_eq!(size_of::<raw::walk_frame>(), 16);
+    }
+
+    #[test]
+    fn a_path_is_told_from_its_end() {
+        assert_eq!(path_of_components(b"node\0bin\0usr\0"), b"/usr/bin/node");
+        assert_eq!(path_of_components(b"node\0"), b"/node");
     }
 
     #[test]

@@ -1,10 +1,20 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+pub mod diff;
+pub mod measure;
+pub mod modules;
+
+use std::{ffi::OsString, path::PathBuf, str::FromStr as _, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nodeprof_flamegraphs::fold::Metric;
-use nodeprofd::recorder::{FAMILIES, Until};
+use nodeprof_flamegraphs::tables::View;
+use nodeprof_flamegraphs::{
+    fold::{By, Metric, Order},
+    select::{Point, Threads},
+};
+use nodeprof_probes::bpftrace::Group;
+use nodeprof_profile::groups::Selector;
+use nodeprofd::recorder::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, Mode, Until};
 
 /// Tells exactly where the startup of a Node.js program goes, with eBPF, on the unmodified node binary.
 #[derive(Parser)]
@@ -42,8 +52,28 @@ pub enum Command {
     Trace(Trace),
     /// Print the report of a recording
     Report(Report),
+    /// List modules or packages, the most expensive first
+    Blame(modules::Blame),
+    /// Print the chain of modules that the start waited for
+    CriticalChain(modules::CriticalChain),
+    /// Print modules below those that required them, with their costs
+    Tree(modules::Tree),
+    /// Compare two groups of runs: faster or slower, and why
+    Diff(diff::Diff),
+    /// Check budgets: fail if a figure is larger, or grew more, than it may
+    Check(diff::Check),
+    /// Write budgets
+    Budget(diff::Budget),
     /// Draw a flame graph of a recording
     Flame(Flame),
+    /// Run a program many times: times and memory without probes, counts with them
+    Bench(measure::Bench),
+    /// Run two commands or two node binaries in turn until it is certain whether one is faster
+    Compare(measure::Compare),
+    /// Write the data of a view as CSV or JSON
+    Export(Export),
+    /// Make a recording of what another tool saw: the output of perf script
+    Import(Import),
     /// List what can be probed in a node binary
     Probes(Probes),
     /// Check whether this machine can trace, and say what to type where it cannot
@@ -83,12 +113,18 @@ pub struct Trace {
     /// Families to record, separated by commas [default: all; in count mode all but serialization]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(FAMILIES))]
     pub families: Vec<String>,
+    /// CPU samples per second and CPU, up to 10000; 0: none [default: 997; none in count mode]
+    #[arg(long, value_name = "N", value_parser = frequency)]
+    pub freq: Option<u32>,
     /// Also count the entries of every binding callback (about 1,000 more probes) and compare
     #[arg(long)]
     pub verify: bool,
     /// A node binary that child processes may execute (those on PATH are known)
     #[arg(long = "node", value_name = "PATH")]
     pub nodes: Vec<PathBuf>,
+    /// Do not read source maps: positions are those in the scripts that ran
+    #[arg(long)]
+    pub no_source_maps: bool,
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: Format,
@@ -114,11 +150,23 @@ pub enum TraceMode {
     Count,
 }
 
+impl From<TraceMode> for Mode {
+    fn from(mode: TraceMode) -> Mode {
+        match mode {
+            TraceMode::Full => Mode::Full,
+            TraceMode::Count => Mode::Count,
+        }
+    }
+}
+
 /// `nodeprof report`.
 #[derive(Args)]
 pub struct Report {
     /// A recording
     pub file: PathBuf,
+    /// A run of it, from 1 [default: all; of repeated runs, what they took and did]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub run: Option<u32>,
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: Format,
@@ -126,13 +174,49 @@ pub struct Report {
 
 /// `nodeprof flame`.
 #[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  nodeprof flame app.nodeprof --of cpu -o cpu.svg
+  nodeprof flame app.nodeprof --of crossings --by package -o calls.svg
+  nodeprof flame app.nodeprof --of wall --order time --from bootstrap_complete --until loop_start -o start.svg
+  nodeprof flame app.nodeprof --of cpu --format pprof -o cpu.pb.gz
+  nodeprof flame app.nodeprof --format chrome -o trace.json
+  nodeprof flame --diff base.nodeprof head.nodeprof --of wall -o diff.svg")]
 pub struct Flame {
     /// A recording
-    pub file: PathBuf,
-    /// What the width of a frame is
-    #[arg(long, value_name = "METRIC", value_parser = clap::builder::PossibleValuesParser::new(Metric::NAMES))]
-    pub of: String,
-    /// svg: interactive, for a browser; folded: one line a stack, for other tools
+    #[arg(required_unless_present = "diff")]
+    pub file: Option<PathBuf>,
+    /// Compare two recordings, or two groups of runs (FILE@NAME, FILE@KEY=VALUE): colour by change, grey where chance explains it. One FILE: its runs called base and head
+    #[arg(long, value_names = ["BASE", "HEAD"], num_args = 1..=2, value_parser = diff::selector(), conflicts_with = "file")]
+    pub diff: Vec<Selector>,
+    /// With --diff: whose values are the widths
+    #[arg(long, value_name = "SIDE", requires = "diff")]
+    pub direction: Option<FlameDirection>,
+    /// What the width of a frame is: cpu, off-cpu, wall (both), crossing-time, serialization, file-time, compile: time; crossings, files, package-json: how often [needed but for --format chrome, which shows all without it]
+    #[arg(long, value_name = "METRIC", value_parser = clap::builder::PossibleValuesParser::new(Metric::NAMES), hide_possible_values = true)]
+    pub of: Option<String>,
+    /// What a frame is: stack: a function; module, package: what the functions are of; phase: phase, binding and callback, or path [default: stack, or phase if the recording has no stacks]
+    #[arg(long, value_name = "FORM", value_parser = By::from_str)]
+    pub by: Option<By>,
+    /// main, all, or the number of a thread [default: main for off-cpu and wall, else all]
+    #[arg(long, value_name = "WHICH", value_parser = Threads::from_str)]
+    pub thread: Option<Threads>,
+    /// Only this process of the tree
+    #[arg(long, value_name = "PID")]
+    pub process: Option<u32>,
+    /// From a milestone or phase (exec, loop_start, main_script), or a time since the exec (12ms)
+    #[arg(long, value_name = "WHEN", value_parser = Point::from_str)]
+    pub from: Option<Point>,
+    /// Until the same; a phase is part of it
+    #[arg(long, value_name = "WHEN", value_parser = Point::from_str)]
+    pub until: Option<Point>,
+    /// From left to right: merged: what is alike is one frame, by name; time: in order of time; of svg and folded [default: merged]
+    #[arg(long, value_name = "ORDER", value_parser = Order::from_str)]
+    pub order: Option<Order>,
+    /// Show positions in the scripts that ran, not in the sources that these were made from
+    #[arg(long)]
+    pub no_source_maps: bool,
+    /// Format; which program opens which is in docs/flame-graphs.md
     #[arg(long, default_value = "svg")]
     pub format: FlameFormat,
     /// File to write [default: standard output]
@@ -143,13 +227,103 @@ pub struct Flame {
     pub force: bool,
 }
 
+/// Whose values are the widths of a differential flame graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FlameDirection {
+    /// Head's; what only base had is kept in view
+    #[default]
+    Head,
+    /// Base's; what only head has is kept in view
+    Base,
+}
+
 /// Formats of a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FlameFormat {
-    /// Interactive picture
+    /// Interactive picture, for a browser
     Svg,
-    /// Folded stacks
+    /// One line a stack, for flamegraph.pl, inferno and scripts
     Folded,
+    /// For speedscope
+    Speedscope,
+    /// For go tool pprof and what else reads pprof's protocol buffers
+    Pprof,
+    /// For the Firefox Profiler
+    Firefox,
+    /// A timeline of all events, for Perfetto and chrome://tracing
+    Chrome,
+    /// For Chrome DevTools and VS Code: one thread, times only
+    Cpuprofile,
+    /// With --diff: every frame with its values, change and significance
+    Json,
+}
+
+/// The view that other programs know: wall times.
+pub const TIMES: &str = "times";
+
+/// `nodeprof export`.
+#[derive(Args)]
+#[command(after_long_help = "\
+Views:
+  runs, phases, callbacks, to-js, package-json, files, serialization, serialization-callbacks, compile, modules, packages, outside,
+  processes: the fields are those of docs/json.md; in CSV, fields of fields have a point in their name
+  times: of runs without probes; the JSON is hyperfine's, the CSV that of Node's benchmark/compare.js
+
+Examples:
+  nodeprof export app.nodeprof --of callbacks > callbacks.csv
+  nodeprof export bench.nodeprof --of times --format json -o hyperfine.json")]
+pub struct Export {
+    /// A recording
+    pub file: PathBuf,
+    /// What a row is: see below
+    #[arg(long, value_name = "VIEW", hide_possible_values = true,
+          value_parser = clap::builder::PossibleValuesParser::new(View::ALL.iter().map(|(name, _)| *name).chain([TIMES])))]
+    pub of: String,
+    /// Format
+    #[arg(long, default_value = "csv")]
+    pub format: ExportFormat,
+    /// Of this run only, from 1 [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub run: Option<u32>,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite FILE if it exists
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// Formats of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// For spreadsheets and statistics programs
+    Csv,
+    /// For scripts
+    Json,
+}
+
+/// `nodeprof import`.
+#[derive(Args)]
+#[command(after_long_help = "\
+To have JavaScript functions by name, let V8 tell perf what code it makes:
+
+  perf record -F 997 -g -- node --perf-basic-prof --interpreted-frames-native-stack app.js
+  perf script -F +pid --show-task-events > perf.script
+  nodeprof import perf.script
+
+The recording holds samples, processes and threads; the families that perf does not see are off.")]
+pub struct Import {
+    /// What `perf script` printed; `-` is standard input
+    pub file: PathBuf,
+    /// Recording to write [default: FILE.nodeprof in this folder, perf.nodeprof for standard input]
+    #[arg(short, long, value_name = "RECORDING")]
+    pub output: Option<PathBuf>,
+    /// Overwrite RECORDING if it exists
+    #[arg(short, long)]
+    pub force: bool,
+    /// The event whose samples to take [default: a clock, else cycles, else the one with the most samples]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
 }
 
 /// `nodeprof probes`.
@@ -161,6 +335,13 @@ pub struct Probes {
     /// Format of the list
     #[arg(long, default_value = "text")]
     pub format: Format,
+    /// Print a bpftrace program for the plan instead: counts on machines without nodeprof, or a second opinion
+    #[arg(long, conflicts_with = "format")]
+    pub bpftrace: bool,
+    /// What the program counts, separated by commas [default: phases,crossings,package-json]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "bpftrace",
+          value_parser = clap::builder::PossibleValuesParser::new(Group::ALL.map(Group::name)))]
+    pub families: Vec<String>,
 }
 
 /// `nodeprof doctor`.
@@ -171,6 +352,15 @@ pub struct Doctor {
     pub node: Option<PathBuf>,
 }
 
+fn frequency(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(hz) if hz <= HIGHEST_HZ => Ok(hz),
+        _ => Err(format!(
+            "found {text:?}; needed: CPU samples per second, 0 (none) to {HIGHEST_HZ}; type for example --freq {DEFAULT_HZ}"
+        )),
+    }
+}
+
 fn until(text: &str) -> Result<Until, String> {
     match text {
         "exit" => return Ok(Until::Exit),
@@ -178,28 +368,38 @@ fn until(text: &str) -> Result<Until, String> {
         "idle" => return Ok(Until::Idle),
         _ => {}
     }
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        _ => {
-            return Err(format!(
-                "found {text:?}; needed: exit, loop-start, idle, or a time; type for example --until 1.5s"
-            ));
-        }
-    };
-    let number: f64 = digits.parse().map_err(|_| {
-        format!(
-            "found {digits:?}; needed: a number before the unit; type for example --until 800ms"
-        )
-    })?;
-    match Duration::try_from_secs_f64(number * unit) {
-        Ok(time) if time > Duration::ZERO => Ok(Until::After(time)),
+    match duration(
+        text,
+        "exit, loop-start, idle, or a time; type for example --until 1.5s",
+    )? {
+        time if time > Duration::ZERO => Ok(Until::After(time)),
         _ => Err(format!(
             "found {text:?}; needed: a time above zero; type for example --until 800ms"
         )),
     }
+}
+
+/// A time in words, as nanoseconds.
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let time = duration(text, "a time, for example 1.5ms")?;
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A number with its unit.
+fn duration(text: &str, needed: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == 'µ');
+    let unit = match &text[digits.len()..] {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        _ => return Err(format!("found {text:?}; needed: {needed}")),
+    };
+    let number: f64 = digits.parse().map_err(|_| {
+        format!("found {digits:?}; needed: a number before the unit, for example 800ms")
+    })?;
+    Duration::try_from_secs_f64(number * unit)
+        .map_err(|_| format!("found {text:?}; needed: {needed}"))
 }
 
 #[cfg(test)]
@@ -213,10 +413,25 @@ mod tests {
     }
 
     #[test]
+    fn frequencies_have_bounds() {
+        assert_eq!(frequency("0"), Ok(0));
+        assert_eq!(frequency("997"), Ok(997));
+        assert_eq!(frequency("10000"), Ok(10_000));
+        for bad in ["", "10001", "-1", "1e3", "1kHz", "99999999999"] {
+            let error = frequency(bad).expect_err(bad);
+            assert!(error.contains("0 (none) to 10000"), "{error}");
+        }
+    }
+
+    #[test]
     fn times_have_units() {
         assert_eq!(until("1.5s"), Ok(Until::After(Duration::from_millis(1500))));
         assert_eq!(until("800ms"), Ok(Until::After(Duration::from_millis(800))));
         assert_eq!(until("2min"), Ok(Until::After(Duration::from_secs(120))));
+        assert_eq!(nanoseconds("1.5ms"), Ok(1_500_000));
+        assert_eq!(nanoseconds("20µs"), Ok(20_000));
+        assert_eq!(nanoseconds("0s"), Ok(0));
+        assert!(nanoseconds("5").is_err());
         for bad in ["", "5", "s", "-1s", "0s", "1h", "nans", "infs", "1e400s"] {
             assert!(until(bad).is_err(), "{bad}");
         }

@@ -24,7 +24,17 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         args::Command::Trace(a) => commands::trace::run(a, color),
         args::Command::Report(a) => commands::report::run(&a, color),
+        args::Command::Blame(a) => commands::modules::blame(&a, color),
+        args::Command::CriticalChain(a) => commands::modules::critical_chain(&a, color),
+        args::Command::Tree(a) => commands::modules::tree(&a, color),
+        args::Command::Diff(a) => commands::diff::run(&a, color),
+        args::Command::Check(a) => commands::check::run(&a, color),
+        args::Command::Budget(a) => commands::check::budget(&a),
         args::Command::Flame(a) => commands::flame::run(&a),
+        args::Command::Bench(a) => commands::measure::bench::run(a, color),
+        args::Command::Compare(a) => commands::measure::compare::run(a, color),
+        args::Command::Export(a) => commands::export::run(&a),
+        args::Command::Import(a) => commands::import::run(&a),
         args::Command::Probes(a) => commands::probes::run(&a, color),
         args::Command::Doctor(a) => commands::doctor::run(&a, color),
     };

@@ -13,7 +13,7 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -187,6 +187,17 @@ fn nodeprof_may_be_stopped_while_hundreds_of_children_start() {
     );
 }
 
+/// A trace that goes on meanwhile; nobody reads its output.
+fn begin_trace(file: &Path, node: &Path, script: &Path) -> Child {
+    trace(file)
+        .arg("--")
+        .args([node, script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_stop_of_two_seconds_changes_nothing() {
@@ -194,13 +205,7 @@ fn a_stop_of_two_seconds_changes_nothing() {
     let folder = Folder::new();
     let script = folder.file("busy.js", BUSY.replace("+ 120", "+ 700"));
     let file = folder.path("stopped.nodeprof");
-    let mut tracer = trace(&file)
-        .arg("--")
-        .args([&node, &script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut tracer = begin_trace(&file, &node, &script);
     thread::sleep(Duration::from_millis(200));
     signal(tracer.id(), libc::SIGSTOP);
     thread::sleep(Duration::from_secs(2));
@@ -222,13 +227,7 @@ fn the_holder_may_be_killed_and_the_recording_says_so() {
     let folder = Folder::new();
     let script = folder.file("busy.js", BUSY.replace("+ 120", "+ 1000"));
     let file = folder.path("holder.nodeprof");
-    let mut tracer = trace(&file)
-        .arg("--")
-        .args([&node, &script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut tracer = begin_trace(&file, &node, &script);
     let mut holder = None;
     assert!(soon(Duration::from_secs(10), || {
         holder = children(tracer.id())
@@ -686,6 +685,22 @@ fn a_wrong_command_line_is_told_and_nothing_runs() {
         (&["trace", "--color", "blue", "true"], "always"),
         (&["flame", "x"], "--of"),
         (&["flame", "--of", "nothing", "x"], "crossing-time"),
+        (&["flame", "x", "--of", "cpu", "--by", "line"], "module"),
+        (&["flame", "x", "--of", "cpu", "--from", "12"], "12ms"),
+        (
+            &["flame", "x", "--of", "cpu", "--thread", "some"],
+            "main, all",
+        ),
+        (
+            &[
+                "flame", "x", "--of", "cpu", "--order", "time", "--format", "pprof",
+            ],
+            "--format svg or folded",
+        ),
+        (
+            &["flame", "x", "--by", "stack", "--format", "chrome"],
+            "no --by",
+        ),
         (&["report"], "FILE"),
         (&["report", "/no/such/file"], "/no/such/file"),
         (&["report", "/"], "folder"),

@@ -8,4 +8,8 @@
 //! println!("{} crossings", traced.recording.crossings.len());
 //! # Ok::<(), nodeprofd::recorder::TraceError>(())
 //! ```
+//!
+//! [`measure`] runs programs again and again, with probes and without, for their times and memory.
+pub mod machine;
+pub mod measure;
 pub mod recorder;

@@ -1,11 +1,15 @@
-//! Folded stacks: what a recording counted, from the process and its phase down to a callback or a file.
+//! Folded stacks: what a recording counted, from the process down to a function, a callback or a file.
 //!
 //! ```text
-//! npm --version;bootstrap;JavaScript;fs;internalModuleStat 42
+//! node app.js;main;node::Start;app.js;require node:internal/modules/helpers:180;fs.internalModuleStat 42
 //! ```
+//!
+//! Where stacks were recorded, frames are functions, or the modules or packages that these are of ([`crate::stacks`]).
+//! Else, and on demand, they are phases:
 //!
 //! | metric | unit | frames below the phase | sum |
 //! |---|---|---|---|
+//! | `cpu`, `off-cpu`, `wall` | ns | on a CPU, or why not | CPU time of samples, time of waits |
 //! | `crossings` | calls | binding, callback; nested calls in nested frames | crossings + calls back to JavaScript |
 //! | `crossing-time` | ns | the same | their self times |
 //! | `serialization` | ns | binding, callback, C++ function | self times of serializations |
@@ -15,30 +19,119 @@
 //! | `compile` | ns | folders, file | self times of compilations |
 //!
 //! The first frame is the command's process; a process that another one started is a frame inside it. Worker threads
-//! have a frame after the phase. Two processes of one parent with the same command line are told apart by `#2`: pids
+//! have a frame of their own. Two processes of one parent with the same command line are told apart by `#2`: pids
 //! would make every run differ from the one before. Order and names depend on what was seen only, so that the folded
 //! stacks of two runs can be compared line by line.
 //!
-//! A call is counted in the phase in which it began; the self time of one that lasts beyond it is divided among the
-//! phases. System calls and serializations stand in the phase in which they began.
-//!
-//! Frames carry a [`FrameKind`], for colours; frames of a mixed JavaScript and C++ stack will be further kinds.
+//! By phase, a call is counted in the phase in which it began; the self time of one that lasts beyond it is divided
+//! among the phases. System calls and serializations stand in the phase in which they began.
 mod calls;
 mod components;
 mod folded;
 mod folder;
 mod metric;
+mod threads;
 mod tree;
+
+use std::fmt;
+use std::str::FromStr;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
-use nodeprof_profile::recording::RunId;
+use nodeprof_profile::recording::{Process, RunId};
 
-pub use folded::{Folded, Frame, FrameKind};
+pub use folded::{About, Folded, Frame, FrameKind, Source};
 pub use metric::{Metric, Unit, UnknownMetric};
 
+pub(crate) use folder::Folder;
+pub(crate) use threads::{ThreadClass, ThreadClasses};
+pub(crate) use tree::{Tree, frame_name};
+
 use crate::paths::{columns, cut, printable};
-use folder::Folder;
+use crate::select::{SelectError, Selected, Selection};
+use crate::stacks::{self, Stacks};
+
+/// What the frames of a stack are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Functions: the whole stack of JavaScript, C++ and kernel.
+    Stack,
+    /// The JavaScript modules that these functions are of.
+    Module,
+    /// The npm packages of these modules.
+    Package,
+    /// Phase, binding and callback, or phase and path: needs no stacks.
+    Phase,
+}
+
+/// From left to right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// What is alike is one frame; phases in order of time, other frames by name.
+    #[default]
+    Merged,
+    /// In order of time, as a flame chart: what is alike is one frame only where nothing came between.
+    Time,
+}
+
+macro_rules! words {
+    ($type:ident, $($variant:ident $word:literal),*) => {
+        impl $type {
+            /// All, as they are typed.
+            pub const NAMES: &'static [&'static str] = &[$($word),*];
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($type::$variant => $word),* })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                match word {
+                    $($word => Ok($type::$variant),)*
+                    _ => Err(format!("found: {word:?}; needed: one of {}", Self::NAMES.join(", "))),
+                }
+            }
+        }
+    };
+}
+words!(By, Stack "stack", Module "module", Package "package", Phase "phase");
+words!(Order, Merged "merged", Time "time");
+
+/// What to draw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which run of the recording.
+    pub run: RunId,
+    /// What to count.
+    pub metric: Metric,
+    /// What the frames are. `None`: [`By::Stack`] if stacks were recorded, else [`By::Phase`].
+    pub by: Option<By>,
+    /// From left to right.
+    pub order: Order,
+    /// Which threads, which span of time.
+    pub selection: Selection,
+    /// Show positions in the sources that scripts were made from, where source maps tell them.
+    pub source_maps: bool,
+}
+
+impl Request {
+    /// All of the first run, merged.
+    pub fn new(metric: Metric) -> Request {
+        Request {
+            run: RunId(0),
+            metric,
+            by: None,
+            order: Order::Merged,
+            selection: Selection::default(),
+            source_maps: true,
+        }
+    }
+}
 
 /// Why there are no folded stacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,45 +145,119 @@ pub enum FoldError {
         runs: usize,
     },
     /// The run has nothing of this metric.
-    #[error("found: no {things} in this recording{reason}; {remedy}")]
+    #[error("found: no {things} in {place}{reason}; {remedy}")]
     NothingToShow {
         /// Asked for.
         metric: Metric,
         /// What is missing.
         things: &'static str,
+        /// Where it is missing.
+        place: String,
         /// Why, if the recording says so; begins with a space.
         reason: String,
         /// What to do.
         remedy: String,
     },
+    /// There are such events, but without stacks.
+    #[error(
+        "found: {0} without stacks in this recording; needed: a trace with stacks, or --by phase, which needs none"
+    )]
+    NoStacks(Metric),
+    /// Folded by phase, there is nothing to put in order of time.
+    #[error(
+        "found: --order time with --by phase; needed: --by stack, --by module or --by package, or --order merged"
+    )]
+    NoOrder,
+    /// No such part of the run.
+    #[error(transparent)]
+    Select(#[from] SelectError),
 }
-/// Folds one run of a recording, counted from 0.
+
+/// Folds what a request asks for.
 ///
-/// Single events and sums count alike; a sum has no thread and no caller, and so stands directly in its phase.
-pub fn fold(
-    recording: &Recording,
-    run: impl IntoRunId,
-    metric: Metric,
-) -> Result<Folded, FoldError> {
-    fold_with_timeline(recording, &Timeline::new(recording), run, metric)
+/// Single events and sums count alike; a sum has no thread and no instant, and so counts as the main thread's.
+pub fn fold(recording: &Recording, request: &Request) -> Result<Folded, FoldError> {
+    fold_with_timeline(recording, &Timeline::new(recording), request)
 }
 
 /// The same with a timeline that the caller has for other views.
 pub fn fold_with_timeline(
     recording: &Recording,
     timeline: &Timeline,
-    run: impl IntoRunId,
-    metric: Metric,
+    request: &Request,
 ) -> Result<Folded, FoldError> {
-    let run = run.into_run_id();
-    let Some(description) = recording.runs.get(run.0 as usize) else {
-        return Err(FoldError::NoSuchRun {
-            run: run.0,
-            runs: recording.runs.len(),
-        });
+    let selected = select(recording, timeline, request)?;
+    let folded = match form(recording, request)? {
+        By::Phase if request.order == Order::Time => return Err(FoldError::NoOrder),
+        By::Phase => by_phase(recording, timeline, &selected, request.metric),
+        by => {
+            let stacks = stacks::collect(recording, timeline, &selected, request, by);
+            stacks.fold(recording, timeline, &selected, request.order)
+        }
     };
-    let mut folder = Folder::new(recording, timeline, run);
+    match folded.total() {
+        0 => Err(nothing(recording, request)),
+        _ => Ok(folded),
+    }
+}
+
+/// The stacks that a request asks for, thread by thread with their instants, for formats that tell those.
+pub fn stacks(recording: &Recording, request: &Request) -> Result<Stacks, FoldError> {
+    let timeline = Timeline::new(recording);
+    let selected = select(recording, &timeline, request)?;
+    let stacks = match form(recording, request)? {
+        By::Phase => Stacks::from_folded(
+            by_phase(recording, &timeline, &selected, request.metric),
+            recording,
+            &selected,
+        ),
+        by => stacks::collect(recording, &timeline, &selected, request, by),
+    };
+    match stacks.total() {
+        0 => Err(nothing(recording, request)),
+        _ => Ok(stacks),
+    }
+}
+
+pub(crate) fn select(
+    recording: &Recording,
+    timeline: &Timeline,
+    request: &Request,
+) -> Result<Selected, FoldError> {
+    let (run, runs) = (request.run, recording.runs.len());
+    if run.0 as usize >= runs {
+        return Err(FoldError::NoSuchRun { run: run.0, runs });
+    }
+    let selected = Selected::new(&request.selection, request.metric, recording, timeline, run)?;
+    Ok(selected)
+}
+
+/// What the frames are to be.
+fn form(recording: &Recording, request: &Request) -> Result<By, FoldError> {
+    let has_stacks = request.metric.has_stacks(recording);
+    match request.by {
+        None if has_stacks => Ok(By::Stack),
+        None | Some(By::Phase) => Ok(By::Phase),
+        Some(by) if has_stacks => Ok(by),
+        Some(_) if !request.metric.has_events(recording) => Err(nothing(recording, request)),
+        Some(_) => Err(FoldError::NoStacks(request.metric)),
+    }
+}
+
+fn by_phase(
+    recording: &Recording,
+    timeline: &Timeline,
+    selected: &Selected,
+    metric: Metric,
+) -> Folded {
+    let mut folder = Folder::new(recording, timeline, selected);
     match metric {
+        Metric::Cpu => folder.samples(),
+        Metric::OffCpu => folder.waits(),
+        Metric::Wall => {
+            folder.samples();
+            folder.waits();
+        }
         Metric::Crossings | Metric::CrossingTime => {
             folder.crossings(metric == Metric::CrossingTime)
         }
@@ -99,30 +266,57 @@ pub fn fold_with_timeline(
         Metric::PackageJson => folder.lookups(),
         Metric::Compile => folder.compilations(),
     }
+    let mut about = about(recording, timeline, selected, metric, By::Phase);
+    about.notes.extend(note_on_sums(folder.cut));
     let (frames, nodes) = folder.tree.in_order();
-    let main = timeline
-        .main_process(run)
-        .and_then(|main| recording.processes.get(main.0 as usize));
-    let binary = main.and_then(|main| recording.binaries.get(main.node?.0 as usize));
-    let folded = Folded {
-        metric,
-        command: command_line(&description.command),
-        node: binary.and_then(|binary| binary.node_version.clone()),
+    Folded {
+        about,
+        order: Order::Merged,
         frames,
         nodes,
-    };
-    if folded.total() == 0 {
-        return Err(nothing(recording, run, metric));
     }
-    Ok(folded)
 }
 
-fn nothing(recording: &Recording, run: RunId, metric: Metric) -> FoldError {
+/// That calls without an instant were left out of a span of time.
+pub(crate) fn note_on_sums(calls: u64) -> Option<String> {
+    let calls = (calls > 0).then(|| crate::units::number(calls))?;
+    Some(format!(
+        "Left out: {calls} calls that were only counted per phase, so that it is not known which of them fell into the selected part of it."
+    ))
+}
+
+pub(crate) fn about(
+    recording: &Recording,
+    timeline: &Timeline,
+    selected: &Selected,
+    metric: Metric,
+    by: By,
+) -> About {
+    let main = timeline
+        .main_process(selected.run)
+        .and_then(|main| recording.processes.get(main.0 as usize));
+    let binary = main.and_then(|main| recording.binaries.get(main.node?.0 as usize));
+    let command = recording.runs.get(selected.run.0 as usize);
+    About {
+        metric,
+        by,
+        command: command
+            .map(|run| command_line(&run.command))
+            .unwrap_or_default(),
+        node: binary.and_then(|binary| binary.node_version.clone()),
+        part: selected.words.clone(),
+        notes: Vec::new(),
+    }
+}
+
+fn nothing(recording: &Recording, request: &Request) -> FoldError {
+    let Request { run, metric, .. } = *request;
     let family = metric.family();
     let state = recording
         .families
         .iter()
         .find(|state| state.run == run && state.name == family);
+    let description = recording.runs.get(run.0 as usize);
     let (reason, remedy) = match state {
         Some(state) if state.state == "off" => (
             format!(" (the family {family} was off{})", state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default()),
@@ -132,9 +326,17 @@ fn nothing(recording: &Recording, run: RunId, metric: Metric) -> FoldError {
             format!(" (the family {family}: {}{})", state.state, state.reason.as_deref().map(|why| format!(", {why}")).unwrap_or_default()),
             "needed: a node binary and a kernel that can be probed for it; type: nodeprof doctor".to_owned(),
         ),
-        _ if metric.unit() == Unit::Time && recording.runs.get(run.0 as usize).is_some_and(|run| run.mode == "count") => (
+        _ if metric.has_events(recording) && request.selection != Selection::default() => (
+            String::new(),
+            "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
+        ),
+        _ if metric.unit() == Unit::Time && description.is_some_and(|run| run.mode == "count") => (
             " (it was made in count mode)".to_owned(),
             "needed: times; type: nodeprof trace --mode full -- COMMAND".to_owned(),
+        ),
+        _ if matches!(metric, Metric::Cpu | Metric::Wall) && description.is_some_and(|run| run.sample_hz.is_none()) => (
+            " (none were taken)".to_owned(),
+            "needed: a trace with samples; type: nodeprof trace -- COMMAND".to_owned(),
         ),
         _ => (
             String::new(),
@@ -144,30 +346,26 @@ fn nothing(recording: &Recording, run: RunId, metric: Metric) -> FoldError {
     FoldError::NothingToShow {
         metric,
         things: metric.things(),
+        place: match request.selection == Selection::default() {
+            true => "this recording".to_owned(),
+            false => "the selected part of this recording".to_owned(),
+        },
         reason,
         remedy,
     }
 }
 
-/// A run by its id or index.
-pub trait IntoRunId {
-    /// The id.
-    fn into_run_id(self) -> RunId;
-}
-
-impl IntoRunId for RunId {
-    fn into_run_id(self) -> RunId {
-        self
-    }
-}
-
-impl IntoRunId for usize {
-    fn into_run_id(self) -> RunId {
-        RunId(u32::try_from(self).unwrap_or(u32::MAX))
-    }
-}
 /// Columns of a command line in a frame or title.
 const COMMAND: usize = 60;
+
+/// What a process executed last, in short.
+pub(crate) fn command_of(process: &Process) -> String {
+    match process.execs.iter().max_by_key(|exec| exec.at) {
+        Some(exec) if !exec.arguments.is_empty() => command_line(&exec.arguments),
+        Some(exec) => command_line(std::slice::from_ref(&exec.path)),
+        None => "(forked)".to_owned(),
+    }
+}
 
 fn command_line(words: &[Vec<u8>]) -> String {
     let mut line = String::new();

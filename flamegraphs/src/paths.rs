@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_file_name_stays_when_a_path_is_shortened() {
-        let path = "/home/user/work/a-long-project-name/node_modules/express/node_modules/debug/src/index.js";
+        let path = "/home/user/code/a-long-project-name/node_modules/express/node_modules/debug/src/index.js";
         assert_eq!(shorten(path, 100), path);
         assert_eq!(
             shorten(path, 60),
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn paths_are_seen_from_the_working_directory() {
-        assert_eq!(seen_from("/work/app/lib/a.js", "/work/app"), "lib/a.js");
+        assert_eq!(seen_from("/srv/site/lib/a.js", "/srv/site"), "lib/a.js");
         assert_eq!(
-            seen_from("/work/application/a.js", "/work/app"),
-            "/work/application/a.js"
+            seen_from("/srv/siteplanning/a.js", "/srv/site"),
+            "/srv/siteplanning/a.js"
         );
-        assert_eq!(seen_from("file:///work/app/a.mjs", "/work/app/"), "a.mjs");
-        assert_eq!(seen_from("/work/app", "/work/app"), "/work/app");
+        assert_eq!(seen_from("file:///srv/site/a.mjs", "/srv/site/"), "a.mjs");
+        assert_eq!(seen_from("/srv/site", "/srv/site"), "/srv/site");
         assert_eq!(seen_from("node:fs", "/"), "node:fs");
         assert_eq!(seen_from("/etc/x", ""), "/etc/x");
     }

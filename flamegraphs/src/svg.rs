@@ -1,17 +1,23 @@
 //! An interactive flame graph: search, zoom, and a frame's value when the pointer is on it.
 //!
-//! Drawn by inferno from the folded stacks; colours and legend are ours: a hue for each [`FrameKind`], a shade within
-//! it by the frame's name, so that a frame looks the same in every graph.
+//! One file with everything in it, for any browser; a viewer that runs no scripts shows the same picture. The root is
+//! on top. A hue for each [`FrameKind`], a shade within it by the frame's name, so that a frame looks the same in every
+//! graph; a legend with the share of each kind. Colours follow the viewer's light or dark scheme.
 
-use std::collections::HashMap;
+mod colors;
+mod difference;
+mod layout;
+
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
-use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines};
-use rgb::RGB8;
-
-use crate::fold::{Folded, FrameKind, Unit};
-use crate::units::{number, time};
+use crate::fold::{Folded, Frame, FrameKind, Order, Unit};
+use crate::paths::{columns, printable};
+use crate::units::{number, percent, time};
+pub(crate) use colors::legend_name;
+use colors::{fill, legend_fill};
+pub use difference::write as write_difference;
+use layout::{Layout, layout};
 
 /// How a flame graph is to look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,207 +34,311 @@ pub enum SvgError {
     /// No values: [`crate::fold::fold`] says why before it comes to this.
     #[error("found: folded stacks without values; needed: at least one")]
     Empty,
-    /// The graph could not be drawn or written.
+    /// The graph could not be written.
     #[error("the flame graph could not be written")]
     Write(#[from] io::Error),
 }
 
-/// A kind's name in the legend, its hue in degrees and saturation in percent.
-fn look(kind: FrameKind) -> (&'static str, u16, u8) {
-    match kind {
-        FrameKind::Process => ("process", 215, 14),
-        FrameKind::Phase => ("phase", 40, 30),
-        FrameKind::Thread => ("thread", 180, 16),
-        FrameKind::JavaScript => ("JavaScript", 50, 88),
-        FrameKind::Binding => ("binding", 210, 62),
-        FrameKind::Callback => ("C++ callback", 198, 70),
-        FrameKind::FastCallback => ("Fast API call", 140, 55),
-        FrameKind::Getter => ("getter", 265, 58),
-        FrameKind::Constructor => ("constructor", 320, 55),
-        FrameKind::Serialization => ("serialization", 18, 82),
-        FrameKind::Operation => ("operation", 205, 60),
-        FrameKind::Folder => ("folder", 90, 22),
-        FrameKind::Package => ("npm package", 275, 48),
-        FrameKind::File => ("file", 130, 45),
-        FrameKind::Builtin => ("built into node", 100, 55),
-    }
-}
-
-fn color(kind: FrameKind, name: &str) -> Color {
-    let (_, hue, saturation) = look(kind);
-    // FNV-1a: the shade must not change from one version of Rust to the next.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let hue = f64::from(hue) + f64::from((hash >> 16) as u8) / 255.0 * 14.0 - 7.0;
-    // What groups is darker than what it groups, so that rows can be told apart.
-    let darkest = match kind {
-        FrameKind::Binding | FrameKind::Operation => 0.60,
-        _ => 0.68,
-    };
-    let lightness = darkest + f64::from((hash >> 32) as u8) / 255.0 * 0.14;
-    from_hsl(hue, f64::from(saturation) / 100.0, lightness)
-}
-
-fn from_hsl(hue: f64, saturation: f64, lightness: f64) -> Color {
-    let chroma = (1.0 - (2.0 * lightness - 1.0).abs()) * saturation;
-    let channel = |offset: f64| {
-        let k = (offset + hue.rem_euclid(360.0) / 30.0) % 12.0;
-        let value = lightness - chroma / 2.0 * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0);
-        (value.clamp(0.0, 1.0) * 255.0).round() as u8
-    };
-    RGB8 {
-        r: channel(0.0),
-        g: channel(8.0),
-        b: channel(4.0),
-    }
-}
-
-/// Font size of frames and legend.
-const FONT: usize = 12;
-/// Height of a frame.
+/// Height of a frame with the gap below it, in pixels.
 const FRAME: usize = 17;
-/// Frames narrower than this part of the whole are a tenth of a pixel: inferno's own limit.
-const INVISIBLE: u64 = 10_000;
-/// Time from which on microseconds are shown instead of nanoseconds.
-const MICROSECONDS: u64 = 10_000_000;
+/// Where frames and texts begin from the left, and end from the right.
+const MARGIN: usize = 10;
+/// Width of a character of the legend, about.
+const LEGEND_CHARACTER: usize = 6;
+/// Width that the legend is laid out for, if the window decides.
+const USUAL_WIDTH: usize = 1200;
+/// Width for which texts are cut when no script does it: wide enough for any screen.
+const WIDEST: f64 = 4000.0;
+/// Width of a frame's character, in pixels; a script measures the real one.
+const CHARACTER: f64 = 6.6;
 
-/// Draws the graph: root on top, phases in order of time, other frames by name.
+/// Draws the graph.
 pub fn write(folded: &Folded, options: &SvgOptions, mut to: impl Write) -> Result<(), SvgError> {
-    let total = folded.total();
-    if total == 0 {
+    if folded.total() == 0 {
         return Err(SvgError::Empty);
     }
-    // Of a million crossings, most stacks are too narrow to be drawn: not to write them halves the time.
-    let folded = folded.without_less_than(total / INVISIBLE).for_picture();
-    let mut kinds: Vec<FrameKind> = folded
-        .used_frames()
-        .map(|index| folded.frames()[index].kind)
-        .collect();
-    kinds.sort();
-    kinds.dedup();
-    let mut palette = PaletteMap::default();
-    palette.insert("", from_hsl(215.0, 0.10, 0.86));
-    let names = names_by_color(&folded);
-    for (frame, name) in folded.frames().iter().zip(&names) {
-        palette.insert(name, color(frame.kind, &frame.name));
+    let folded = folded.for_picture();
+    let layout = layout(&folded);
+    let mut out = String::with_capacity(layout.boxes.len() * 256 + (1 << 14));
+    Picture {
+        folded: &folded,
+        layout: &layout,
+        out: &mut out,
     }
-
-    let metric = folded.metric();
-    let mut drawing = Options::default();
-    let sum = match metric.unit() {
-        Unit::Count(things) => {
-            drawing.count_name = things.to_owned();
-            format!("{} {things}", number(total))
-        }
-        Unit::Time => {
-            (drawing.count_name, drawing.factor) = if total >= MICROSECONDS {
-                ("µs".to_owned(), 1e-3)
-            } else {
-                ("ns".to_owned(), 1.0)
-            };
-            time(total)
-        }
-    };
-    let node = folded
-        .node_version()
-        .map(|version| format!(" · node {version}"))
-        .unwrap_or_default();
-    drawing.title = options
-        .title
-        .clone()
-        .unwrap_or_else(|| metric.title().to_owned());
-    drawing.subtitle = Some(format!("{}{node} · {sum}", folded.command()));
-    drawing.palette_map = Some(&mut palette);
-    drawing.bgcolors = Some(BackgroundColor::Flat(RGB8 {
-        r: 252,
-        g: 252,
-        b: 250,
-    }));
-    drawing.direction = Direction::Inverted;
-    drawing.text_truncate_direction = TextTruncateDirection::Right;
-    drawing.font_size = FONT;
-    drawing.frame_height = FRAME;
-    drawing.image_width = options.width;
-    drawing.name_type = "Frame:".to_owned();
-    // Only a flame chart keeps the order of its lines, which it takes from the last to the first; what is alike and
-    // adjacent it merges as a flame graph does, and our stacks come so that all that is alike is adjacent.
-    drawing.flame_chart = true;
-
-    let lines = folded.text_with(&names);
-    let mut picture = Vec::with_capacity(lines.len() * 4 + (1 << 16));
-    from_lines(&mut drawing, lines.lines().rev(), &mut picture)?;
-    // The frames are the last element in the picture: the legend goes before it.
-    let at = picture
-        .windows(FRAMES.len())
-        .position(|window| window == FRAMES)
-        .unwrap_or(picture.len());
-    let (head, frames) = picture.split_at(at);
-    to.write_all(head)?;
-    if let Some(height) = height(head) {
-        to.write_all(legend(&kinds, height).as_bytes())?;
-    }
-    to.write_all(frames)?;
+    .draw(options);
+    to.write_all(out.as_bytes())?;
     to.flush()?;
     Ok(())
 }
 
-/// Names for the drawing, from which inferno knows a frame's colour: where two kinds of frames share a name, all but one
-/// get a mark that inferno takes for perf's and does not show.
-fn names_by_color(folded: &Folded) -> Vec<String> {
-    const MARKS: [&str; 4] = ["_[k]", "_[w]", "_[i]", "_[j]"];
-    let mut taken: HashMap<&str, Vec<FrameKind>> = HashMap::new();
-    let mut names = Vec::with_capacity(folded.frames().len());
-    for frame in folded.frames() {
-        let name = frame.name.as_str();
-        let kinds = taken.entry(name).or_default();
-        let place = kinds
-            .iter()
-            .position(|kind| *kind == frame.kind)
-            .unwrap_or_else(|| {
-                kinds.push(frame.kind);
-                kinds.len() - 1
-            });
-        // A name that ends like a mark needs one to be shown whole.
-        let marked = MARKS.iter().any(|mark| name.ends_with(mark));
-        let mark = match place + usize::from(marked) {
-            0 => "",
-            place => MARKS[(place - 1) % MARKS.len()],
+struct Picture<'a> {
+    folded: &'a Folded,
+    layout: &'a Layout,
+    out: &'a mut String,
+}
+
+/// What is around the frames.
+struct Page<'a> {
+    title: &'a str,
+    subtitle: &'a str,
+    hint: &'a str,
+    legend: Legend,
+    /// Height, in frames.
+    rows: usize,
+    total: u64,
+    unit: &'a str,
+    width: Option<usize>,
+}
+
+impl Page<'_> {
+    /// Draws it, and the frames with `frames`.
+    fn write(&self, out: &mut String, frames: impl FnOnce(&mut String)) {
+        let top = 74 + self.legend.rows * 18;
+        let height = top + self.rows * FRAME + MARGIN;
+        let width = self.width;
+        let whole = width.map_or("100%".to_owned(), |width| width.to_string());
+        let (total, unit) = (self.total, self.unit);
+        // Percentages are of the inner element: its width is the window's less both margins.
+        let inner = match width {
+            Some(width) => format!("width=\"{}\"", width.saturating_sub(2 * MARGIN)),
+            None => format!(
+                "style=\"width:calc(100% - {}px)\" width=\"98%\"",
+                2 * MARGIN
+            ),
         };
-        names.push(format!("{name}{mark}"));
+        // Writing to a String cannot fail.
+        let _ = write!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"{whole}\" height=\"{height}\">
+<title>{title}</title>
+<style>{style}</style>
+<rect id=\"paper\" width=\"100%\" height=\"100%\"/>
+<text id=\"title\" x=\"{MARGIN}\" y=\"24\">{title}</text>
+<text id=\"subtitle\" class=\"faint\" x=\"{MARGIN}\" y=\"42\">{subtitle}</text>
+<text id=\"details\" x=\"{MARGIN}\" y=\"62\">{hint}</text>
+<g id=\"tools\" class=\"hidden\"><text id=\"search\" class=\"button\" x=\"100%\" dx=\"-10\" y=\"24\">Search</text><text id=\"reset\" class=\"button hidden\" x=\"100%\" dx=\"-70\" y=\"24\">Reset zoom</text><text id=\"matched\" class=\"faint\" x=\"100%\" dx=\"-10\" y=\"42\"></text></g>
+{legend}<svg id=\"frames\" x=\"{MARGIN}\" y=\"{top}\" data-total=\"{total}\" data-unit=\"{unit}\">
+<svg {inner} class=\"inner\">
+",
+            title = Escaped(self.title),
+            style = include_str!("svg/style.css").trim(),
+            subtitle = Escaped(self.subtitle),
+            hint = Escaped(self.hint),
+            legend = self.legend.svg,
+        );
+        frames(out);
+        let _ = write!(
+            out,
+            "</svg></svg>\n<script><![CDATA[\n{}\n]]></script>\n</svg>\n",
+            include_str!("svg/behaviour.js").trim()
+        );
     }
-    names
 }
 
-/// The picture's height in pixels: the first element says it.
-fn height(head: &[u8]) -> Option<usize> {
-    let head = std::str::from_utf8(head).ok()?;
-    let (_, rest) = head.split_once("<svg ")?.1.split_once("height=\"")?;
-    rest.split_once('"')?.0.parse().ok()
+impl Picture<'_> {
+    fn draw(&mut self, options: &SvgOptions) {
+        let about = self.folded.about();
+        let title = options.title.clone().unwrap_or_else(|| about.title());
+        let hint = match self.folded.order() {
+            Order::Merged => "Width: share of the whole. Left to right: by name, not by time.",
+            Order::Time => "Width: share of the whole. Left to right: in order of time.",
+        };
+        let page = Page {
+            title: &title,
+            subtitle: &about.subtitle(self.layout.total),
+            hint,
+            legend: self.legend(options.width.unwrap_or(USUAL_WIDTH)),
+            rows: self.layout.rows,
+            total: self.layout.total,
+            unit: about.metric.unit().name(),
+            width: options.width,
+        };
+        let mut out = std::mem::take(self.out);
+        page.write(&mut out, |out| {
+            std::mem::swap(self.out, out);
+            self.frames();
+            std::mem::swap(self.out, out);
+        });
+        *self.out = out;
+    }
+
+    /// Writing to a String cannot fail.
+    fn add(&mut self, what: std::fmt::Arguments<'_>) {
+        let _ = self.out.write_fmt(what);
+    }
+
+    fn frames(&mut self) {
+        let layout = self.layout;
+        let total = layout.total as f64;
+        let all = Frame {
+            name: "all".to_owned(),
+            kind: FrameKind::Process,
+            source: None,
+            rank: 0,
+        };
+        for shape in &layout.boxes {
+            let frame = match shape.frame {
+                Some(frame) => &self.folded.frames()[frame as usize],
+                None => &all,
+            };
+            let x = shape.start as f64 * 100.0 / total;
+            let width = shape.sum as f64 * 100.0 / total;
+            let fits = (width / 100.0 * WIDEST / CHARACTER) as usize;
+            let color = match shape.frame {
+                Some(_) => fill(frame.kind, &frame.name),
+                None => "var(--all)".to_owned(),
+            };
+            self.add(format_args!(
+                "<svg class=\"f k{}\" x=\"{}%\" y=\"{}\" width=\"{}%\" height=\"{}\"><title>{}\n",
+                frame.kind as u8,
+                Decimal(x),
+                shape.depth as usize * FRAME,
+                Decimal(width),
+                FRAME - 1,
+                Escaped(&frame.name)
+            ));
+            self.detail(frame);
+            let (sum, own) = (shape.sum, shape.own);
+            let unit = self.folded.metric().unit();
+            let share = percent(sum, layout.total).replace('<', "under ");
+            match own {
+                own if own == sum => self.add(format_args!("{}, {share}", Amount(sum, unit))),
+                0 => self.add(format_args!(
+                    "{}, {share}, all in callees",
+                    Amount(sum, unit)
+                )),
+                own => self.add(format_args!(
+                    "{}, {share}; without callees {}, {}",
+                    Amount(sum, unit),
+                    Amount(own, unit),
+                    percent(own, layout.total).replace('<', "under ")
+                )),
+            }
+            self.add(format_args!(
+                "</title><rect width=\"100%\" height=\"100%\" rx=\"1\" fill=\"{color}\"/>"
+            ));
+            if fits > 2 {
+                self.add(format_args!(
+                    "<text x=\"3\" y=\"12\">{}</text>",
+                    Escaped(beginning(&frame.name, fits))
+                ));
+            }
+            self.out.push_str("</svg>\n");
+        }
+    }
+
+    /// What the label leaves out.
+    fn detail(&mut self, frame: &Frame) {
+        let Some(source) = &frame.source else { return };
+        let mut place = String::new();
+        if !source.function.is_empty() && !frame.name.starts_with(source.function.as_str()) {
+            place.push_str(&source.function);
+        }
+        if let Some(file) = &source.file {
+            let mut file = file.clone();
+            for part in [source.line, source.column]
+                .into_iter()
+                .map_while(|part| part)
+            {
+                let _ = write!(file, ":{part}");
+            }
+            if !frame.name.ends_with(file.as_str()) {
+                if !place.is_empty() {
+                    place.push('\n');
+                }
+                place.push_str(&file);
+            }
+        }
+        for line in place.lines() {
+            self.add(format_args!("{}\n", Escaped(&printable(line))));
+        }
+        if source.inlining_possible {
+            self.out
+                .push_str("optimised: functions inlined into it are not told apart\n");
+        }
+    }
+
+    fn legend(&self, width: usize) -> Legend {
+        let mut svg = String::from("<g id=\"legend\">\n");
+        let (mut x, mut row) = (MARGIN, 0);
+        for &(kind, own) in &self.layout.kinds {
+            let name = legend_name(kind);
+            let share = match own {
+                0 => String::new(),
+                own => format!(" {}", percent(own, self.layout.total).replace('<', "&lt;")),
+            };
+            let room =
+                16 + (columns(name) + columns(&share.replace("&lt;", "<"))) * LEGEND_CHARACTER + 20;
+            if x > MARGIN && x + room > width {
+                (x, row) = (MARGIN, row + 1);
+            }
+            let y = 74 + row * 18;
+            let _ = writeln!(
+                svg,
+                "<g class=\"entry\" data-kind=\"k{}\"><title>without callees; click to see which frames these are</title><rect x=\"{x}\" y=\"{y}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{name}<tspan class=\"faint\">{share}</tspan></text></g>",
+                kind as u8,
+                legend_fill(kind),
+                x + 16,
+                y + 10,
+            );
+            x += room;
+        }
+        svg.push_str("</g>\n");
+        Legend { svg, rows: row + 1 }
+    }
 }
 
-/// How inferno begins the element with the frames.
-const FRAMES: &[u8] = b"<svg id=\"frames\"";
+struct Legend {
+    svg: String,
+    rows: usize,
+}
 
-/// A square and a name for each kind of frame in the graph, in the lower left corner.
-fn legend(kinds: &[FrameKind], height: usize) -> String {
-    // inferno shows its search field only to the pointer that happens to be on it.
-    let mut out = String::from(
-        "<style type=\"text/css\">#search { opacity:0.5; } #legend text { fill:rgb(90,90,90); font-size:11px; }</style><g id=\"legend\">",
-    );
-    let mut x = 10.0;
-    let y = height.saturating_sub(16);
-    for &kind in kinds {
-        let (name, hue, saturation) = look(kind);
-        let Color { r, g, b } = from_hsl(f64::from(hue), f64::from(saturation) / 100.0, 0.70);
-        out.push_str(&format!("<rect x=\"{x:.1}\" y=\"{y}\" width=\"10\" height=\"10\" rx=\"2\" fill=\"rgb({r},{g},{b})\"/>"));
-        out.push_str(&format!(
-            "<text x=\"{:.1}\" y=\"{}\">{name}</text>",
-            x + 14.0,
-            y + 9
-        ));
-        x += 14.0 + name.chars().count() as f64 * 6.8 + 14.0;
+/// At most so many characters.
+fn beginning(text: &str, most: usize) -> &str {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => &text[..at],
+        None => text,
     }
-    out.push_str("</g>");
-    out
+}
+
+/// A value with its unit.
+struct Amount(u64, Unit);
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.0, self.1) {
+            (value, Unit::Time) => f.write_str(&time(value)),
+            (1, Unit::Count(things)) => write!(f, "1 {}", things.trim_end_matches('s')),
+            (value, Unit::Count(things)) => write!(f, "{} {things}", number(value)),
+        }
+    }
+}
+
+/// Four digits after the point, and no zeros at the end.
+struct Decimal(f64);
+
+impl std::fmt::Display for Decimal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = format!("{:.4}", self.0);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// Text for XML.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['&', '<', '>']) {
+            f.write_str(&rest[..at])?;
+            f.write_str(match rest.as_bytes()[at] {
+                b'&' => "&amp;",
+                b'<' => "&lt;",
+                _ => "&gt;",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        f.write_str(rest)
+    }
 }

@@ -15,8 +15,10 @@ pub(crate) enum Paint {
     Bar,
     /// Worth a second look: repeated, missing, partial.
     Warning,
-    /// Failed.
+    /// Failed, or got worse.
     Error,
+    /// Got better.
+    Good,
 }
 
 impl Paint {
@@ -29,6 +31,7 @@ impl Paint {
             Paint::Bar => "36",
             Paint::Warning => "33",
             Paint::Error => "31",
+            Paint::Good => "32",
         };
         if !color || text.is_empty() {
             return text.to_owned();
@@ -43,6 +46,8 @@ pub(crate) enum Content {
     Text(String),
     /// Shortened in the middle.
     Path(String),
+    /// Lines of a tree, a path that is shortened, and a remark behind it.
+    Branch(String, String, String),
     /// From and to, as fractions of the column.
     Bar(f64, f64),
 }
@@ -75,6 +80,14 @@ impl Cell {
         }
     }
 
+    /// A printable path in a tree.
+    pub(crate) fn branch(lines: String, path: String, remark: String) -> Cell {
+        Cell {
+            content: Content::Branch(lines, path, remark),
+            paint: Paint::Plain,
+        }
+    }
+
     pub(crate) fn bar(from: f64, to: f64) -> Cell {
         Cell {
             content: Content::Bar(from, to),
@@ -90,6 +103,9 @@ impl Cell {
     fn natural_width(&self) -> usize {
         match &self.content {
             Content::Text(text) | Content::Path(text) => columns(text),
+            Content::Branch(lines, path, remark) => {
+                columns(lines) + columns(path) + columns(remark)
+            }
             Content::Bar(..) => 0,
         }
     }
@@ -98,6 +114,11 @@ impl Cell {
         match &self.content {
             Content::Text(text) => cut(text, width).into_owned(),
             Content::Path(path) => shorten(path, width),
+            Content::Branch(lines, path, remark) => {
+                let room = width.saturating_sub(columns(lines) + columns(remark));
+                let line = format!("{lines}{}{remark}", shorten(path, room));
+                cut(&line, width).into_owned()
+            }
             Content::Bar(from, to) => bar(*from, *to, width),
         }
     }
@@ -222,32 +243,41 @@ impl Table {
             .filter(|&&i| self.columns[i].flexible.is_none())
             .map(|&i| natural(i))
             .sum();
-        let room = width.checked_sub(INDENT + gaps + fixed)?;
+        let mut room = width.checked_sub(INDENT + gaps + fixed)?;
+        let wanted = |index: usize, most: usize| {
+            let is_bar = self.rows.iter().any(|row| {
+                let content = row.get(index).map(|cell| &cell.content);
+                matches!(content, Some(Content::Bar(..)))
+            });
+            if is_bar {
+                most
+            } else {
+                natural(index).min(most)
+            }
+        };
+        // Each flexible column its least first, then what is left from left to right.
         let mut widths = Vec::with_capacity(used.len());
         for &index in used {
             widths.push(match self.columns[index].flexible {
                 None => natural(index),
                 Some((least, most)) => {
-                    let is_bar = self.rows.iter().any(|row| {
-                        matches!(
-                            row.get(index),
-                            Some(Cell {
-                                content: Content::Bar(..),
-                                ..
-                            })
-                        )
-                    });
-                    let wanted = if is_bar {
-                        most
-                    } else {
-                        natural(index).min(most)
-                    };
-                    if room < least.min(wanted).min(enough) {
+                    let least = least.min(wanted(index, most));
+                    // As much as there is, if that is enough.
+                    let granted = least.min(room);
+                    if granted < least.min(enough) {
                         return None;
                     }
-                    wanted.min(room)
+                    room -= granted;
+                    granted
                 }
             });
+        }
+        for (&index, width) in used.iter().zip(&mut widths) {
+            if let Some((_, most)) = self.columns[index].flexible {
+                let more = wanted(index, most).saturating_sub(*width).min(room);
+                *width += more;
+                room -= more;
+            }
         }
         Some(widths)
     }

@@ -4,8 +4,16 @@
 //! line why, or are left out. No line is wider than [`Style::width`], none ends in spaces, and what the traced program
 //! chose (paths, arguments) cannot reach the terminal as a control character.
 
+mod blame;
+mod check;
 mod code;
+mod diff;
+mod diff_markdown;
 mod files;
+mod measurements;
+mod module_tree;
+mod modules;
+mod names;
 mod page;
 mod processes;
 mod trace;
@@ -20,6 +28,13 @@ use nodeprof_profile::report::{Profile, RunProfile};
 use crate::paths::{printable, seen_from};
 use crate::table::Paint;
 use page::{Page, faint};
+
+pub use blame::{BlameOptions, Blamed, By, Figure, Role};
+pub use check::{check, check_github, check_junit, check_markdown};
+pub use diff::diff;
+pub use diff_markdown::markdown as diff_markdown;
+pub use measurements::{doubts, measurements};
+pub use module_tree::{ChainOptions, TreeOptions};
 
 /// How a report is to look; the caller knows the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,23 +87,37 @@ pub fn render(profile: &Profile, style: &Style) -> String {
     out
 }
 
+/// Modules or packages of one run, the most expensive first.
+pub fn blame(run: &RunProfile, options: &BlameOptions, style: &Style) -> String {
+    let mut report = Report::new(run, style);
+    report.blame(options);
+    report.page.out
+}
+
+/// The modules of one run as a tree of requirers.
+pub fn tree(run: &RunProfile, options: &TreeOptions, style: &Style) -> String {
+    let mut report = Report::new(run, style);
+    report.module_tree(options);
+    report.page.out
+}
+
+/// The chain of modules that the start of one run waited for.
+pub fn critical_chain(run: &RunProfile, options: &ChainOptions, style: &Style) -> String {
+    let mut report = Report::new(run, style);
+    report.critical_chain(options);
+    report.page.out
+}
+
 /// The report of one run.
 pub fn render_run(run: &RunProfile, style: &Style) -> String {
-    let mut report = Report {
-        run,
-        base: base(run),
-        page: Page {
-            out: String::new(),
-            width: style.width.max(Style::LEAST_WIDTH),
-            color: style.color,
-        },
-    };
+    let mut report = Report::new(run, style);
     report.verdict();
     report.phases();
     report.crossings();
     report.package_json();
     report.serialization();
     report.compile();
+    report.modules();
     report.files();
     report.processes();
     report.families();
@@ -104,7 +133,19 @@ struct Report<'a> {
     page: Page,
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    fn new(run: &'a RunProfile, style: &Style) -> Report<'a> {
+        Report {
+            run,
+            base: base(run),
+            page: Page {
+                out: String::new(),
+                width: style.width.max(Style::LEAST_WIDTH),
+                color: style.color,
+            },
+        }
+    }
+
     fn path(&self, path: &str) -> String {
         seen_from(path, &self.base)
     }

@@ -9,11 +9,15 @@
 //! instruction that every path from the call to the function's end passes, and nothing else does. So the branch that
 //! V8 takes under `--cpu-prof`, where a thunk calls the callback, is counted as well.
 
+mod at_entry;
+
 use std::collections::BTreeMap;
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register as Iced,
 };
+
+pub(crate) use at_entry::{EntryValue, value_at_entry};
 
 use crate::decode;
 use crate::plan::Register;
@@ -500,7 +504,7 @@ mod tests {
             &[0xc3],
             &[0x90],
         ];
-        let mut found = 0;
+        let (mut found, mut told) = (0, 0);
         for _ in 0..20_000 {
             let mut code = Vec::new();
             for _ in 0..next() % 40 {
@@ -515,11 +519,14 @@ mod tests {
                     found += 1;
                     let inside = |site: u64| site.wrapping_sub(address) < code.len() as u64;
                     assert!(inside(sites.enter) && inside(sites.exit));
+                    let value =
+                        value_at_entry(&code, address, sites.enter, sites.callback, &|_| false);
+                    told += usize::from(value.is_some());
                 }
             }
         }
         assert!(
-            found > 0,
+            found > 0 && told > 0,
             "the generator never makes a function with a call"
         );
     }

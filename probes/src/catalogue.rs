@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::error::PlanError;
 use crate::plan::{CallKind, Family, Role};
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("phases.toml", include_str!("../catalogue/phases.toml")),
     (
         "crossings.toml",
@@ -22,6 +22,7 @@ const FILES: [(&str, &str); 5] = [
         include_str!("../catalogue/serialization.toml"),
     ),
     ("compile.toml", include_str!("../catalogue/compile.toml")),
+    ("stacks.toml", include_str!("../catalogue/stacks.toml")),
 ];
 
 /// Stands for any text in a [`Pattern`]; `*` is taken: it means a pointer in C++.
@@ -55,8 +56,6 @@ pub(crate) struct ProbeEntry {
     pub(crate) symbol: Pattern,
     /// Not wanted where this function exists.
     pub(crate) unless: Option<Pattern>,
-    /// Only wanted where this function exists.
-    pub(crate) only_with: Option<Pattern>,
     /// Not wanted where its own code calls or jumps to this function, which is probed as well.
     pub(crate) unless_it_calls: Option<Pattern>,
     /// What a hit means.
@@ -89,6 +88,8 @@ pub(crate) struct CallSiteEntry {
     pub(crate) symbol: Pattern,
     /// What is called there.
     pub(crate) kind: CallKind,
+    /// With [`CallKind::ByCaller`]: a call of `symbol` from this function is a construction.
+    pub(crate) constructs_in: Option<Pattern>,
     /// Machine code written by V8's own assembler, or C++.
     pub(crate) code: CodeKind,
     /// Which versions have it; for the reader.

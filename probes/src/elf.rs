@@ -10,6 +10,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use crate::error::PlanError;
 use crate::plan::{Address, AddressRange, BuildId, FileOffset, Segment};
+use crate::v8::Constants;
 
 /// Mangled `node::Start(int, char**)`: every build of node has it, nothing else does.
 pub(crate) const NODE_START: &[u8] = b"_ZN4node5StartEiPPc";
@@ -274,8 +275,21 @@ impl<'d> Outline<'d> {
         })
     }
 
+    /// Address and size of a variable by its symbol. Looks through the whole table: some milliseconds.
+    pub(crate) fn object(&self, name: &[u8]) -> Option<(u64, u64)> {
+        let sections = self.header.sections(self.endian, self.data).ok()?;
+        let symbols = sections
+            .symbols(self.endian, self.data, elf::SHT_SYMTAB)
+            .ok()?;
+        symbols.iter().find_map(|symbol| {
+            (symbol.st_type() == elf::STT_OBJECT
+                && symbol.name(self.endian, symbols.strings()) == Ok(name))
+            .then(|| (symbol.st_value(self.endian), symbol.st_size(self.endian)))
+        })
+    }
+
     /// `length` bytes of the file that will be mapped at `address`.
-    fn bytes_at(&self, address: u64, length: u64) -> Option<&'d [u8]> {
+    pub(crate) fn bytes_at(&self, address: u64, length: u64) -> Option<&'d [u8]> {
         self.programs
             .iter()
             .filter(|p| p.p_type(self.endian) == elf::PT_LOAD)
@@ -309,12 +323,12 @@ pub(crate) struct Binary<'d> {
     pub(crate) text: AddressRange,
     /// By ascending address; several symbols may share one.
     pub(crate) functions: Vec<Function<'d>>,
-    /// `v8dbg_FirstNonstringType`: instance types below are strings; it differs by version (64 in V8 9.4, then 128).
-    pub(crate) first_nonstring_type: Option<u16>,
+    /// V8's own notes for debuggers: `v8dbg_` and this name → value.
+    pub(crate) v8_constants: Constants<'d>,
 }
 
-/// V8's own note for debuggers.
-const FIRST_NONSTRING_TYPE: &[u8] = b"v8dbg_FirstNonstringType";
+/// Names of V8's notes for debuggers begin so.
+const V8_CONSTANT: &str = "v8dbg_";
 
 impl<'d> Binary<'d> {
     /// Reads the symbol table.
@@ -357,15 +371,17 @@ impl<'d> Binary<'d> {
         }
         let mut functions = Vec::with_capacity(symbols.len() / 2);
         let mut has_start = false;
-        let mut first_nonstring_type = None;
+        let mut v8_constants = Constants::new();
         for symbol in symbols.iter() {
             if symbol.st_type() == elf::STT_OBJECT
-                && symbol.name(endian, symbols.strings()) == Ok(FIRST_NONSTRING_TYPE)
+                && let Ok(name) = symbol.name(endian, symbols.strings())
+                && let Some(constant) = std::str::from_utf8(name)
+                    .ok()
+                    .and_then(|name| name.strip_prefix(V8_CONSTANT))
+                && let Some(bytes) = outline.bytes_at(symbol.st_value(endian), 4)
+                && let Ok(bytes) = bytes.try_into()
             {
-                first_nonstring_type = outline
-                    .bytes_at(symbol.st_value(endian), 4)
-                    .and_then(|bytes| bytes.try_into().ok())
-                    .and_then(|bytes| u16::try_from(u32::from_le_bytes(bytes)).ok());
+                v8_constants.insert(constant, i32::from_le_bytes(bytes));
             }
             if symbol.st_type() != elf::STT_FUNC || symbol.is_undefined(endian) {
                 continue;
@@ -410,7 +426,7 @@ impl<'d> Binary<'d> {
             segments,
             text,
             functions,
-            first_nonstring_type,
+            v8_constants,
         })
     }
 

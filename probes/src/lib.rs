@@ -22,6 +22,7 @@
 //!
 //! [field notes in `callsites`]: https://github.com/nodeprof/nodeprof/blob/main/probes/src/callsites.rs
 
+pub mod bpftrace;
 mod cache;
 mod callsites;
 mod catalogue;
@@ -37,6 +38,7 @@ mod names;
 pub mod plan;
 mod resolve;
 mod safety;
+mod v8;
 mod versions;
 
 use std::path::Path;
@@ -44,6 +46,7 @@ use std::path::Path;
 pub use cache::{CacheOutcome, default_cache_folder};
 pub use error::PlanError;
 pub use plan::*;
+pub use v8::{OwnNames, V8Layout};
 
 /// Whether the file is a node binary: an x86-64 ELF program that defines `node::Start`.
 ///
@@ -68,4 +71,44 @@ pub fn is_node_binary(path: &Path) -> bool {
 pub fn build_id(path: &Path) -> Result<Option<BuildId>, PlanError> {
     let data = elf::map(path)?;
     Ok(elf::Outline::parse(path, &data)?.build_id())
+}
+
+/// A binary's contents by link-time address: what is mapped from the file when it runs.
+pub struct BinaryFile {
+    data: memmap2::Mmap,
+    path: std::path::PathBuf,
+}
+
+impl BinaryFile {
+    /// Maps the file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is no x86-64 ELF file.
+    pub fn open(path: &Path) -> Result<BinaryFile, PlanError> {
+        let data = elf::map(path)?;
+        elf::Outline::parse(path, &data)?;
+        Ok(BinaryFile {
+            data,
+            path: path.to_owned(),
+        })
+    }
+
+    /// `length` bytes from `address` on; `None` if the file does not hold all of them.
+    pub fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
+        let outline = elf::Outline::parse(&self.path, &self.data).ok()?;
+        outline.bytes_at(address, length)
+    }
+
+    /// Source of one of Node's own modules (`node:internal/…`), as an array of the binary. Where the snapshot keeps sources
+    /// in V8's heap (Node 18), this is where to read them.
+    pub fn builtin_source(&self, script: &[u8]) -> Option<&[u8]> {
+        let id = std::str::from_utf8(script.strip_prefix(b"node:")?).ok()?;
+        let name = format!("{}_raw", id.replace(['/', '-', '.'], "_"));
+        let outline = elf::Outline::parse(&self.path, &self.data).ok()?;
+        // The first from 18 on and again in 16, the second in 17.
+        let (address, size) = ["8builtins", "13native_module"].iter().find_map(|of| {
+            outline.object(format!("_ZN4node{of}L{}{name}E", name.len()).as_bytes())
+        })?;
+        outline.bytes_at(address, size)
+    }
 }

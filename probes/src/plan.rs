@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::v8::V8Layout;
+
 /// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
-pub const PLAN_SCHEMA: u32 = 1;
+pub const PLAN_SCHEMA: u32 = 5;
 
 /// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,6 +49,8 @@ pub enum Family {
     Compile,
     /// fork, exec and exit (scheduler tracepoints: no probe in the binary).
     Processes,
+    /// What walking mixed stacks needs to know.
+    Stacks,
     /// Entry probes on every binding callback: a check of `Crossings`, off unless asked for.
     Verify,
 }
@@ -170,12 +174,10 @@ pub enum Role {
         kind: CallKind,
     },
     /// Tells what the next `CallEnter` of kind [`CallKind::ByMark`] on this thread is; one without a mark before it is a
-    /// call (an object called as a function, in 20).
+    /// call.
     CallMark {
-        /** The function is only used for this kind. */
-        construct: Option<bool>,
         /** Holds a `bool is_construct`. */
-        flag: Option<Register>,
+        flag: Register,
     },
     /// A V8 Fast API function; a call whose return address is in node's C++ code is not a crossing.
     FastEntry {
@@ -228,6 +230,13 @@ pub enum Role {
     },
     /// V8 takes code from a cache inside the compilation that is under way.
     CodeCacheHit,
+    /// V8 collects garbage: from here on objects may lie elsewhere.
+    GarbageCollection,
+    /// V8 asks node for the module that an import statement means; a handle of it is returned in `rax`.
+    Import {
+        /** `v8::Local<v8::Module>` of the module with the statement. */
+        referrer: Register,
+    },
 }
 
 /// Kinds of a call from JavaScript to C++ seen at a call site.
@@ -242,6 +251,9 @@ pub enum CallKind {
     Construct,
     /// The site serves both calls and constructions: see [`Role::CallMark`].
     ByMark,
+    /// The site serves both: a construction if its function was called from [`AttachPlan::constructor`], so if the return
+    /// address, at `rbp + 8`, lies there.
+    ByCaller,
 }
 
 /// What is compiled.
@@ -357,6 +369,8 @@ pub struct AttachPlan {
     pub text: AddressRange,
     /// V8's embedded builtins (`Builtins_*`), a part of `text`.
     pub builtins: AddressRange,
+    /// V8's C++ function that makes objects of function templates, where a site of kind [`CallKind::ByCaller`] has to know.
+    pub constructor: Option<AddressRange>,
     /// Load segments: (virtual address, file offset, size in the file) of each PT_LOAD that is executable.
     pub segments: Vec<Segment>,
     /// Every wish of the catalogue, attachable or not. The index is the probe's id.
@@ -366,6 +380,8 @@ pub struct AttachPlan {
     /// V8 instance types below this are strings (`v8dbg_FirstNonstringType`); `None`: the binary does not tell,
     /// then no string is read.
     pub first_nonstring_type: Option<u16>,
+    /// What names JavaScript frames; or why they stay nameless.
+    pub v8_layout: Result<V8Layout, String>,
     /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the first number differs by
     /// version. Empty if the binary does not tell: the first one marked is `environment`.
     pub milestones: Vec<(u32, String)>,

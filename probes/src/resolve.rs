@@ -17,6 +17,7 @@ use crate::plan::{
     PathSource, Probe, ProbeState, Register, Role, SizeSource,
 };
 use crate::safety::{self, ReturnsToV8};
+use crate::v8::V8Layout;
 use crate::versions;
 
 /// Accessors for which V8's inline caches stand in: how often the C++ one runs depends on the state of the
@@ -40,6 +41,13 @@ const NEVER_RETURN: [&[u8]; 9] = [
     b"__stack_chk_fail",
     b"_ZN2v84base5FatalEPKcz",
 ];
+
+/// Whether the function at `address` does not return.
+pub(crate) fn never_returns(binary: &Binary<'_>, address: u64) -> bool {
+    binary
+        .function_at(address)
+        .is_some_and(|function| NEVER_RETURN.contains(&function.name))
+}
 
 /// How far behind a function's first instruction a probe may stand: a prologue is shorter.
 const FURTHEST_ENTRY: usize = 16;
@@ -102,6 +110,10 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
         probes.push(resolver.at_entry(family, name, callback.address.0, role, ReturnWish::No));
     }
 
+    let constructor = catalogue
+        .iter()
+        .flat_map(|family| &family.call_site)
+        .find_map(|site| resolver.constructor(site));
     let milestones = resolver.milestones();
     let strings = versions::find(&binary);
     let plan = AttachPlan {
@@ -116,7 +128,12 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
         },
         text: binary.text,
         builtins: named.builtins,
-        first_nonstring_type: binary.first_nonstring_type,
+        constructor,
+        first_nonstring_type: binary
+            .v8_constants
+            .get("FirstNonstringType")
+            .and_then(|value| u16::try_from(*value).ok()),
+        v8_layout: V8Layout::find(&binary.v8_constants),
         segments: binary.segments.clone(),
         probes,
         callbacks,
@@ -175,12 +192,16 @@ impl<'d> NamedFunctions<'d> {
                 [
                     Some(&probe.symbol),
                     probe.unless.as_ref(),
-                    probe.only_with.as_ref(),
+                    probe.unless_it_calls.as_ref(),
                 ]
                 .into_iter()
                 .flatten()
             });
-            probes.chain(family.call_site.iter().map(|site| &site.symbol))
+            let sites = family
+                .call_site
+                .iter()
+                .flat_map(|site| [Some(&site.symbol), site.constructs_in.as_ref()]);
+            probes.chain(sites.flatten())
         });
         let mut needles: Vec<String> = patterns.map(Pattern::needle).collect();
         needles.extend(CALLBACK_NEEDLES.map(str::to_owned));
@@ -352,11 +373,7 @@ impl Resolver<'_, '_> {
                 CodeKind::Builtin => Callee::NotFromIsolate,
                 CodeKind::Cpp => Callee::CalleeSaved,
             };
-            let never_returns = |target| {
-                self.binary
-                    .function_at(target)
-                    .is_some_and(|function| NEVER_RETURN.contains(&function.name))
-            };
+            let never_returns = |target| never_returns(self.binary, target);
             match callsites::find(self.binary.code(address), address, callee, &never_returns) {
                 Ok(sites) => {
                     let [enter, exit] = roles(sites.callback);
@@ -381,6 +398,17 @@ impl Resolver<'_, '_> {
         }
     }
 
+    /// The function that a site of this binary is called from for a construction.
+    fn constructor(&self, entry: &CallSiteEntry) -> Option<AddressRange> {
+        let of = |pattern| self.named.matching(pattern, &entry.clones).first().copied();
+        of(&entry.symbol)?;
+        let function = of(entry.constructs_in.as_ref()?)?.function;
+        Some(AddressRange {
+            start: Address(function.address),
+            end: Address(function.address.saturating_add(function.size)),
+        })
+    }
+
     fn probe(&self, family: Family, entry: &ProbeEntry, probes: &mut Vec<Probe>) {
         let exists = |pattern: &Pattern| !self.named.matching(pattern, &[]).is_empty();
         let absent = |reason: &str| {
@@ -396,15 +424,6 @@ impl Resolver<'_, '_> {
             && exists(other)
         {
             probes.push(absent(&format!("not needed: this version has {}", other.0)));
-            return;
-        }
-        if let Some(other) = &entry.only_with
-            && !exists(other)
-        {
-            probes.push(absent(&format!(
-                "not needed: this version has no {}",
-                other.0
-            )));
             return;
         }
         let found = self.named.matching(&entry.symbol, &entry.clones);
@@ -763,16 +782,15 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
             function: function.clone(),
             size: size(source)?,
         },
-        Role::CallMark { construct, flag } => Role::CallMark {
-            construct: *construct,
-            flag: match flag {
-                Some(register) => Some(holder(*register)?),
-                None => None,
-            },
+        Role::CallMark { flag } => Role::CallMark {
+            flag: holder(*flag)?,
         },
         Role::CallEnter { kind, callback } => Role::CallEnter {
             kind: *kind,
             callback: holder(*callback)?,
+        },
+        Role::Import { referrer } => Role::Import {
+            referrer: holder(*referrer)?,
         },
         same @ (Role::CallExit { .. }
         | Role::FastEntry { .. }
@@ -780,7 +798,8 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         | Role::CallbackEntry { .. }
         | Role::ToJs
         | Role::Span { .. }
-        | Role::CodeCacheHit) => same.clone(),
+        | Role::CodeCacheHit
+        | Role::GarbageCollection) => same.clone(),
     })
 }
 

@@ -57,6 +57,7 @@ fn every_family_of_every_version_has_probes() {
             Family::PackageJson,
             Family::Serialization,
             Family::Compile,
+            Family::Stacks,
         ] {
             let count = attached(&plan).filter(|p| p.family == family).count();
             assert!(count > 0, "{version} {family:?}");
@@ -198,7 +199,7 @@ type CppSite = (&'static str, CallKind, Register, u64, u64);
 
 #[test]
 fn calls_from_cpp_are_seen_where_the_compiler_put_them() {
-    use CallKind::{ByMark, Construct, Slow};
+    use CallKind::{ByCaller, ByMark, Construct, Slow};
     let known: [(&str, &[CppSite]); 4] = [
         (
             "16.20.0",
@@ -223,7 +224,7 @@ fn calls_from_cpp_are_seen_where_the_compiler_put_them() {
             "20.20.2",
             &[(
                 "FunctionCallbackArguments::Call(",
-                ByMark,
+                ByCaller,
                 Register::R14,
                 0xf5_0ba9,
                 0xf5_0bed,
@@ -289,26 +290,29 @@ fn calls_from_cpp_are_seen_where_the_compiler_put_them() {
 #[test]
 fn a_construction_is_told_from_a_call_where_one_site_serves_both() {
     for (version, plan) in plans() {
-        let by_mark = attached(&plan)
-            .filter(|p| {
-                matches!(
-                    p.role,
-                    Role::CallEnter {
-                        kind: CallKind::ByMark,
-                        ..
-                    }
-                )
-            })
-            .count();
+        let sites = |wanted: CallKind| {
+            attached(&plan)
+                .filter(|p| matches!(p.role, Role::CallEnter { kind, .. } if kind == wanted))
+                .count()
+        };
         let marks = attached(&plan)
             .filter(|p| matches!(p.role, Role::CallMark { .. }))
             .count();
         let expected = match version {
-            "20.0.0" | "20.20.2" => (1, 2),
-            "26.10.0" => (1, 1),
-            _ => (0, 0),
+            "20.0.0" | "20.20.2" => (1, 0, 0),
+            "26.10.0" => (0, 1, 1),
+            _ => (0, 0, 0),
         };
-        assert_eq!((by_mark, marks), expected, "{version}");
+        let found = (sites(CallKind::ByCaller), sites(CallKind::ByMark), marks);
+        assert_eq!(found, expected, "{version}");
+        // Address and size of HandleApiCallHelper<true>, by `nm -S`.
+        let constructor = plan.constructor.map(|c| (c.start.0, c.end.0 - c.start.0));
+        let expected = match version {
+            "20.0.0" => Some((0xef_76b0, 0x339)),
+            "20.20.2" => Some((0xf5_1080, 0x339)),
+            _ => None,
+        };
+        assert_eq!(constructor, expected, "{version}");
     }
 }
 

@@ -28,15 +28,34 @@
 //! | [`recording`] | the observations, as the recorder hands them over |
 //! | [`store`] | the file: written whole, refused by name if it is not what was written |
 //! | [`breakdown`] | phases of each process; events counted by process and phase |
+//! | [`modules`] | which modules were loaded, by whom, and what each cost |
 //! | [`profile`] | from observations to figures |
+//! | [`budget`] | what figures may be at most, and whether they are |
+//! | [`diff`] | two groups of runs side by side: what changed, how sure that is, and why |
+//! | [`groups`] | which runs belong together, by their labels |
+//! | [`measured`] | times and memory of the runs of a group, and pairs of them |
+//! | [`statistics`] | repeated runs: how sure is a difference |
+//! | [`sequential`] | pairs of runs: when to stop measuring, and what they then say |
+//! | [`import`] | recordings made of what other tools saw: `perf script` |
 //! | [`report`] | the figures, in the shape of the JSON |
 #![warn(missing_docs)]
+mod append;
 pub mod breakdown;
+pub mod budget;
+pub mod diff;
 mod fast;
+pub mod groups;
+pub mod import;
+pub mod measured;
+pub mod modules;
 mod probe_cost;
 pub mod profile;
+pub mod random;
 pub mod recording;
 pub mod report;
+pub mod sequential;
+mod signed_ranks;
+pub mod statistics;
 pub mod store;
 #[doc(hidden)]
 pub mod synthetic;

@@ -1,23 +1,25 @@
 //! From observations to figures: [`Profile::from_recording`].
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::breakdown::{
     self, CompilationCell, CrossingCell, FileCell, LookupCell, SerializationCell, Timeline, add,
     count,
 };
 use crate::fast::Map;
+use crate::modules::{Bucket, Costs, Module, Modules};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
     Binary, CallbackId, CrossingKind, FileOperation, NameId, Nanoseconds, Process, ProcessId,
-    Recording, RunId,
+    Recording, RunId, StackId,
 };
 use crate::report::{
-    CallbackProfile, CallsByKind, Compile, Crossings, Family, FileOperationProfile, Files,
-    Milestones, NodeBinary, OverheadProfile, PackageJson, PackageJsonFile, PathProfile, Phase,
-    ProcessProfile, Profile, RunProfile, SCHEMA, Script, SerializationCallback,
-    SerializationFunction, Serializations, TOP_PATHS, Time,
+    Attribution, CallbackProfile, CallsByKind, Compile, Crossings, Family, FileOperationProfile,
+    Files, Milestones, ModuleProfile, NodeBinary, OutsideProfile, OverheadProfile, PackageJson,
+    PackageJsonFile, PackageProfile, PathProfile, Phase, ProcessProfile, Profile, RunProfile,
+    SCHEMA, SamplesProfile, Script, SerializationCallback, SerializationFunction, Serializations,
+    TOP_PATHS, Time,
 };
 
 impl Profile {
@@ -30,6 +32,7 @@ impl Profile {
     pub fn with_timeline(recording: &Recording, timeline: &Timeline) -> Profile {
         let cells = ByRun::new(recording, timeline);
         let hits = hits_inside_crossings(recording);
+        let modules = Modules::new(recording, timeline);
         let runs = cells
             .runs
             .iter()
@@ -41,6 +44,7 @@ impl Profile {
                     run: RunId(index as u32),
                     main: timeline.main_process(RunId(index as u32)),
                     hits: &hits,
+                    modules: &modules,
                 };
                 context.profile(cells)
             })
@@ -136,6 +140,7 @@ struct RunContext<'a> {
     run: RunId,
     main: Option<ProcessId>,
     hits: &'a HitsInside,
+    modules: &'a Modules,
 }
 
 impl RunContext<'_> {
@@ -143,6 +148,7 @@ impl RunContext<'_> {
         let run = &self.recording.runs[self.run.0 as usize];
         let exec = self.main.and_then(|main| self.timeline.exec(main));
         let overhead = self.overhead();
+        let modules = self.modules();
         RunProfile {
             command: texts(&run.command),
             directory: text(&run.directory).0,
@@ -162,6 +168,11 @@ impl RunContext<'_> {
             files: self.files(cells),
             serialization: self.serialization(cells),
             compile: self.compile(cells),
+            packages: PackageProfile::of_modules(&modules),
+            modules,
+            outside: self.outside(),
+            attribution: self.attribution(),
+            samples: self.samples(),
             processes: self.processes(cells),
             families: self.families(),
             losses: self.losses(),
@@ -290,7 +301,9 @@ impl RunContext<'_> {
     fn time(&self, cells: &RunCells) -> Time {
         let run = &self.recording.runs[self.run.0 as usize];
         let tree = || cells.processes.iter().filter_map(|&id| self.process(id));
-        let main = self.main_process();
+        // Without probes it is not known which process is node: the command's own was read.
+        let command = || tree().next().filter(|_| run.is_bare());
+        let main = self.main_process().or_else(command);
         Time {
             wall_ns: run.ended.0.saturating_sub(run.started.0),
             user_ns: sum_known(tree().map(|process| Some(process.user?.0))),
@@ -616,6 +629,145 @@ impl RunContext<'_> {
                 .then(a.cached.cmp(&b.cached))
         });
         result
+    }
+
+    /// Modules of the run with their index in [`Modules::list`].
+    fn own_modules(&self) -> impl Iterator<Item = (usize, &Module)> {
+        let list = self.modules.list.iter().enumerate();
+        list.filter(|(_, module)| {
+            let (process, _) = self.modules.threads[module.unit];
+            self.process(process)
+                .is_some_and(|process| process.run == self.run)
+        })
+    }
+
+    fn modules(&self) -> Vec<ModuleProfile> {
+        let origin = self.origin().unwrap_or_default();
+        let run = self.recording.runs.get(self.run.0 as usize);
+        let origin = match (self.main, run) {
+            (None, Some(run)) => run.started,
+            _ => origin,
+        };
+        let at = |instant: Option<Nanoseconds>| Some(since(instant?, origin));
+        let ids: Map<usize, u32> = self
+            .own_modules()
+            .enumerate()
+            .map(|(id, (index, _))| (index, id as u32))
+            .collect();
+        self.own_modules()
+            .map(|(index, module)| {
+                let script = self.modules.script(module);
+                let (path, path_bytes) = text(&script.path);
+                let (process, thread) = self.modules.threads[module.unit];
+                let package = self.modules.packages.get(module.package);
+                let requirer = module.requirer.map(|requirer| requirer.0 as usize);
+                let directory = package.map(|package| text(&package.key.directory).0);
+                let identity = package.map(|package| package.identity.clone());
+                let identity = identity.unwrap_or_default();
+                ModuleProfile {
+                    id: ids.get(&index).copied().unwrap_or_default(),
+                    path,
+                    path_bytes,
+                    query: (!script.suffix.is_empty()).then(|| text(&script.suffix).0),
+                    kind: module.kind,
+                    internal: script.is_internal(),
+                    pid: self.process(process).map_or(0, |process| process.pid),
+                    thread: thread.0,
+                    package_kind: package.map(|package| package.key.kind).unwrap_or_default(),
+                    package: identity.name,
+                    package_version: identity.version,
+                    package_directory: directory.filter(|directory| !directory.is_empty()),
+                    requirer: requirer.and_then(|requirer| {
+                        let requirer = self.modules.list.get(requirer)?;
+                        Some(text(&self.modules.script(requirer).path).0)
+                    }),
+                    requirer_id: requirer.and_then(|requirer| ids.get(&requirer).copied()),
+                    loads: module.loads,
+                    start_ns: at(module.start),
+                    end_earliest_ns: at(module.end_earliest),
+                    end_latest_ns: at(module.end_latest),
+                    resolve_ns: module.resolve_ns,
+                    read_ns: module.read_ns,
+                    compile_ns: module.compile_ns,
+                    execute_ns: module.execute_ns,
+                    callback_ns: module.callback_ns,
+                    vain_ns: module.vain_ns,
+                    self_ns: module.self_ns(),
+                    uncertain_ns: module.uncertain_ns,
+                    total_ns: module.total_ns,
+                    caused: module.caused,
+                    loading: module.loading,
+                }
+            })
+            .collect()
+    }
+
+    fn outside(&self) -> Vec<OutsideProfile> {
+        let Some(outside) = self.modules.outside.get(self.run.0 as usize) else {
+            return Vec::new();
+        };
+        let buckets: BTreeSet<Bucket> =
+            (outside.costs.keys().chain(outside.time_ns.keys()).copied()).collect();
+        buckets
+            .into_iter()
+            .map(|bucket| OutsideProfile {
+                bucket,
+                time_ns: outside.time_ns.get(&bucket).copied().unwrap_or_default(),
+                costs: outside.costs.get(&bucket).copied().unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    fn attribution(&self) -> Attribution {
+        let run = self.run.0 as usize;
+        let (Some(all), Some(outside)) = (self.modules.all.get(run), self.modules.outside.get(run))
+        else {
+            return Attribution::default();
+        };
+        let share = |count: fn(&Costs) -> u64| {
+            let whole = count(all);
+            let costs = [Bucket::NoStack, Bucket::Async].map(|bucket| outside.costs.get(&bucket));
+            let counts = costs.into_iter().flatten().map(count);
+            let part = counts.fold(0u64, u64::saturating_add);
+            (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
+        };
+        Attribution {
+            unattributed_crossings_percent: share(|costs| costs.crossings),
+            unattributed_samples_percent: share(|costs| costs.samples),
+        }
+    }
+
+    fn samples(&self) -> SamplesProfile {
+        let mut samples = SamplesProfile {
+            frequency_hz: self.recording.runs[self.run.0 as usize].sample_hz,
+            ..SamplesProfile::default()
+        };
+        // Many samples have the same stack.
+        let mut known: Map<StackId, (bool, bool)> = Map::default();
+        let (mut complete, mut inlining) = (0u64, 0u64);
+        for sample in &self.recording.samples {
+            if self
+                .process(sample.process)
+                .is_none_or(|p| p.run != self.run)
+            {
+                continue;
+            }
+            samples.count += 1;
+            samples.cpu_ns = samples.cpu_ns.saturating_add(sample.weight.0);
+            let Some(stack) = sample.stack else { continue };
+            let (whole, inlined) = *known.entry(stack).or_insert_with(|| {
+                let frames = self.recording.frames_of(stack);
+                let inlined = { frames }.any(|frame| frame.inlining_possible);
+                (self.recording.is_whole(stack), inlined)
+            });
+            complete += u64::from(whole);
+            inlining += u64::from(inlined);
+        }
+        let percent =
+            |part: u64| (samples.count > 0).then(|| part as f64 * 100.0 / samples.count as f64);
+        samples.complete_stacks_percent = percent(complete);
+        samples.inlining_possible_percent = percent(inlining);
+        samples
     }
 
     fn processes(&self, cells: &RunCells) -> Vec<ProcessProfile> {

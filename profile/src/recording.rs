@@ -30,6 +30,10 @@ index! {
     CallbackId,
     /// Index into [`Recording::names`]: paths, serialization functions, span names.
     NameId,
+    /// Index into [`Recording::frames`].
+    FrameId,
+    /// Index into [`Recording::stacks`]: the innermost frame of a stack.
+    StackId,
     /// A thread as the kernel numbers it (tid in the initial pid namespace).
     ThreadId,
 }
@@ -47,20 +51,22 @@ pub struct Run {
     pub started: Nanoseconds,
     /// Exit of the command, or the moment the trace ended before it.
     pub ended: Nanoseconds,
-    /// Why the trace ended: `exit`, `loop-start`, `idle`, `duration`, `interrupt`.
+    /// Why the trace ended: `exit`, `loop-start`, `idle`, `duration`, `interrupt`; `import`: made of another tool's output.
     pub ended_by: String,
-    /// `full` or `count`.
+    /// `full`, `count`, or `bare`: run without probes, for its times and memory.
     pub mode: String,
     /// Exit status of the command; `None` if killed by a signal or still running.
     pub exit_status: Option<i32>,
     /// Signal that killed it.
     pub signal: Option<i32>,
+    /// CPU samples asked for per second and CPU; `None` if none were.
+    pub sample_hz: Option<u32>,
     /// Free labels (`k=v`), for comparisons.
     pub labels: Vec<(String, String)>,
 }
 
 /// An executable seen, with what was probed in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Binary {
     /// Path.
     pub path: Vec<u8>,
@@ -167,6 +173,8 @@ pub struct Crossing {
     pub parent: Option<CallbackId>,
     /// It was entered and never returned (`process.reallyExit`, an abort, a kill).
     pub unfinished: bool,
+    /// Where it was called from; the innermost frame is the caller. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// Crossings that were only summed (count mode, or beyond the limit of single events for a hot callback).
@@ -188,6 +196,8 @@ pub struct CrossingSum {
     pub self_time: Nanoseconds,
     /// How many of the calls have a measured time.
     pub timed: u64,
+    /// Where they were called from. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// A milestone of a Node environment (the main one, or a worker's).
@@ -229,6 +239,8 @@ pub struct Lookup {
     pub at: Nanoseconds,
     /// Path asked for.
     pub path: NameId,
+    /// Where it was asked for. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// Kind of a file operation, by what it does (several syscalls each).
@@ -250,6 +262,20 @@ pub enum FileOperation {
     Access = 5,
 }
 
+impl FileOperation {
+    /// As in the tables and the JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stat => "stat",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Readlink => "readlink",
+            Self::Close => "close",
+            Self::Access => "access",
+        }
+    }
+}
+
 /// One file operation as the kernel saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAccess {
@@ -269,6 +295,8 @@ pub struct FileAccess {
     pub path: NameId,
     /// The syscall's result: bytes or a descriptor, negative errno on failure.
     pub result: i64,
+    /// Where it was done. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// One value made or read by C++.
@@ -292,6 +320,8 @@ pub struct Serialization {
     pub callback: Option<CallbackId>,
     /// It happened inside another serialization call (its time is contained in that one's).
     pub nested: bool,
+    /// Where it was done. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// Serializations that were only summed.
@@ -313,6 +343,8 @@ pub struct SerializationSum {
     pub total: Nanoseconds,
     /// Self time.
     pub self_time: Nanoseconds,
+    /// Where they were done. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// One compilation.
@@ -334,6 +366,8 @@ pub struct Compilation {
     pub unit: CompilationUnit,
     /// V8 took the code from a code cache or the snapshot.
     pub cached: bool,
+    /// Who asked for it. `None`: stacks were not recorded, or there was none.
+    pub stack: Option<StackId>,
 }
 
 /// What was compiled.
@@ -351,12 +385,205 @@ pub enum CompilationUnit {
     Script = 3,
 }
 
+/// What the code of a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum FrameKind {
+    /// A JavaScript function, of the application or of Node itself (`node:…`).
+    #[serde(rename = "javascript")]
+    JavaScript = 0,
+    /// A builtin of V8 (`Array.prototype.map`, an inline cache, the interpreter).
+    Builtin = 1,
+    /// C++ of the node binary.
+    Native = 2,
+    /// A shared library, libc among them.
+    Library = 3,
+    /// A native add-on (`*.node`).
+    AddOn = 4,
+    /// The kernel.
+    Kernel = 5,
+    /// Machine code that belongs to none of them, for example another program's.
+    Unknown = 6,
+}
+
+/// Which of V8's compilers made the code of a JavaScript frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Tier {
+    /// Ignition's bytecode.
+    Interpreted = 0,
+    /// Sparkplug.
+    Baseline = 1,
+    /// Maglev or TurboFan; which of them is not told apart.
+    Optimized = 2,
+}
+
+/// A place in code that stacks pass through: a function, and where it stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// What code it is.
+    pub kind: FrameKind,
+    /// Name of the function, demangled; empty for an anonymous one.
+    pub function: NameId,
+    /// Script as V8 names it (path, `file:///…`, `node:…`, `evalmachine.<anonymous>`), or path of the binary.
+    pub file: Option<NameId>,
+    /// Line where it stood (the call), from 1.
+    pub line: Option<u32>,
+    /// Column where it stood, from 1.
+    pub column: Option<u32>,
+    /// Line where the function begins, from 1.
+    pub function_line: Option<u32>,
+    /// Column where the function begins, from 1.
+    pub function_column: Option<u32>,
+    /// Where that place is in the source from which the script was made, by its source map. If `line` is not known, where
+    /// the function begins in it.
+    pub original: Option<OriginalPosition>,
+    /// Compiler of its code; JavaScript only.
+    pub tier: Option<Tier>,
+    /// The body of a script or module itself, not a function in it.
+    pub top_level: bool,
+    /// The frame was not on the machine's stack: its function was inlined into the next outer one, and V8's
+    /// deoptimisation data tell so.
+    pub inlined: bool,
+    /// Optimised code whose inlining is not known: callers or callees that were inlined here are missing.
+    pub inlining_possible: bool,
+}
+
+impl Frame {
+    /// A frame of which no more is known.
+    pub const fn new(kind: FrameKind, function: NameId, file: Option<NameId>) -> Self {
+        Self {
+            kind,
+            function,
+            file,
+            line: None,
+            column: None,
+            function_line: None,
+            function_column: None,
+            original: None,
+            tier: None,
+            top_level: false,
+            inlined: false,
+            inlining_possible: false,
+        }
+    }
+}
+
+/// A place in an original source (TypeScript, say), by a source map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OriginalPosition {
+    /// Path or URL of the source.
+    pub file: NameId,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+}
+
+/// A stack is its innermost frame and the stack of the caller. A caller has a lower index than its callees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stack {
+    /// The caller; `None` at the outermost frame.
+    pub caller: Option<StackId>,
+    /// The frame.
+    pub frame: FrameId,
+    /// Frames outside of this one are missing: the stack was deeper than what is walked, or its memory could not be read.
+    pub truncated: bool,
+}
+
+/// A CPU sample: a thread was running at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// When.
+    pub at: Nanoseconds,
+    /// CPU time it stands for.
+    pub weight: Nanoseconds,
+    /// Kernel frames (if the sample fell there) on top of the user's. `None` if no frame could be told.
+    pub stack: Option<StackId>,
+}
+
+/// Why a thread did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum WaitReason {
+    /// In a system call on files, pipes or sockets.
+    File = 0,
+    /// A page fault that had to read from the disk.
+    PageFault = 1,
+    /// In wait4, waitid or while a vfork child has not executed yet.
+    Child = 2,
+    /// In futex: another thread. Also in a page fault while another thread changes the address space.
+    Lock = 3,
+    /// In epoll_wait, poll, select, pause: nothing to do, or a timer.
+    Idle = 4,
+    /// It could have run, and another thread had the CPU.
+    Preempted = 5,
+    /// Any other.
+    Other = 6,
+}
+
+/// A span in which a thread did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// When it left the CPU.
+    pub start: Nanoseconds,
+    /// Until it ran again.
+    pub duration: Nanoseconds,
+    /// Of `duration`: from wake-up until it ran (another thread had the CPU).
+    pub runnable: Nanoseconds,
+    /// Why.
+    pub reason: WaitReason,
+    /// x86-64 number of the system call it was in.
+    pub syscall: Option<u16>,
+    /// Where.
+    pub stack: Option<StackId>,
+}
+
+/// An import of one ES module that was linked to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// When.
+    pub at: Nanoseconds,
+    /// URL of the module with the import statement (or of the script with the `import()`).
+    pub requirer: NameId,
+    /// URL of the module that it got.
+    pub loaded: NameId,
+}
+
+/// A folder that is a package of its own, with what its package.json said when the trace ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Package {
+    /// Of which run.
+    pub run: RunId,
+    /// The folder, absolute, without a slash at its end.
+    pub directory: NameId,
+    /// Its name; `None` if its package.json has none or could not be read.
+    pub name: Option<String>,
+    /// Its version; likewise.
+    pub version: Option<String>,
+}
+
 /// Whether a family was recorded, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyState {
     /// Of which run.
     pub run: RunId,
-    /// `phases`, `crossings`, `package-json`, `files`, `serialization`, `compile`, `processes`.
+    /// `phases`, `crossings`, `package-json`, `files`, `serialization`, `compile`, `cpu`, `off-cpu`, `processes`.
     pub name: String,
     /// `on`, `off` (not asked for), `partial`, `failed`.
     pub state: String,
@@ -420,6 +647,13 @@ pub struct Recording {
     pub serializations: Vec<Serialization>,
     pub serialization_sums: Vec<SerializationSum>,
     pub compilations: Vec<Compilation>,
+    /// Of the modules that were loaded.
+    pub packages: Vec<Package>,
+    pub frames: Vec<Frame>,
+    pub stacks: Vec<Stack>,
+    pub samples: Vec<Sample>,
+    pub waits: Vec<Wait>,
+    pub imports: Vec<Import>,
     pub families: Vec<FamilyState>,
     pub losses: Vec<Loss>,
     pub probe_hits: Vec<ProbeHits>,
@@ -433,5 +667,29 @@ impl Recording {
             .get(id.0 as usize)
             .map(Vec::as_slice)
             .unwrap_or_default()
+    }
+
+    /// The frames of a stack from the innermost to the outermost; nothing for an id that is not of this recording.
+    pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = &Frame> {
+        let node = |id: StackId| self.stacks.get(id.0 as usize);
+        // A caller has a lower index, so this ends even if the recording was not checked.
+        let caller = move |id: &StackId| node(*id)?.caller.filter(|caller| caller < id);
+        std::iter::successors(Some(stack), caller)
+            .filter_map(move |id| self.frames.get(node(id)?.frame.0 as usize))
+    }
+
+    /// Whether a stack is known to its outermost frame.
+    pub fn is_whole(&self, stack: StackId) -> bool {
+        let mut next = Some(stack);
+        while let Some(id) = next {
+            let Some(node) = self.stacks.get(id.0 as usize) else {
+                return false;
+            };
+            if node.truncated {
+                return false;
+            }
+            next = node.caller.filter(|caller| *caller < id);
+        }
+        true
     }
 }

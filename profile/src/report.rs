@@ -6,11 +6,15 @@
 //!
 //! Fields are only added within one [`SCHEMA`]; a field that changes its meaning or goes away raises it.
 
+mod modules;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::recording::{CompilationUnit, CrossingKind, FileOperation};
+
+pub use modules::{Attribution, ModuleProfile, OutsideProfile, PackageProfile, SamplesProfile};
 
 /// Version of the JSON.
 pub const SCHEMA: u32 = 1;
@@ -63,6 +67,21 @@ pub struct RunProfile {
     pub serialization: Serializations,
     /// Compilations.
     pub compile: Compile,
+    /// Modules by process, thread and order of loading. Empty if the recording holds no stacks.
+    #[serde(default)]
+    pub modules: Vec<ModuleProfile>,
+    /// Packages, longest `self_ns` first.
+    #[serde(default)]
+    pub packages: Vec<PackageProfile>,
+    /// What no module is to blame for.
+    #[serde(default)]
+    pub outside: Vec<OutsideProfile>,
+    /// How much is known to be somebody's.
+    #[serde(default)]
+    pub attribution: Attribution,
+    /// CPU samples.
+    #[serde(default)]
+    pub samples: SamplesProfile,
     /// Every process of the tree, in order of appearance.
     pub processes: Vec<ProcessProfile>,
     /// What was recorded and what was not.

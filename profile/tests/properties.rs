@@ -6,11 +6,13 @@ mod common;
 
 use common::{Fuel, saved, small};
 use nodeprof_profile::breakdown::{self, Timeline};
+use nodeprof_profile::modules::{Costs, Modules};
+use nodeprof_profile::recording::{CrossingKind, FileOperation};
 use nodeprof_profile::{Profile, Recording};
 use proptest::prelude::*;
 
 fn recordings() -> impl Strategy<Value = Recording> {
-    proptest::collection::vec(any::<u8>(), 0..2000).prop_map(|bytes| Fuel(&bytes).recording())
+    proptest::collection::vec(any::<u8>(), 0..3000).prop_map(|bytes| Fuel(&bytes).recording())
 }
 
 proptest! {
@@ -76,11 +78,36 @@ proptest! {
     }
 
     #[test]
+    fn every_event_is_somebodys(recording in recordings()) {
+        let modules = Modules::new(&recording, &Timeline::new(&recording));
+        for (index, module) in modules.list.iter().enumerate() {
+            prop_assert!(module.requirer.is_none_or(|requirer| (requirer.0 as usize) < index));
+            prop_assert!(module.self_ns() <= module.total_ns);
+        }
+        if recording.stacks.is_empty() {
+            return Ok(());
+        }
+        let sum = |count: fn(&Costs) -> u64| modules.all.iter().fold(0, |sum: u64, all| {
+            sum.saturating_add(count(all))
+        });
+        let single = recording.crossings.iter().filter(|c| c.kind != CrossingKind::ToJs).count();
+        let summed = recording.crossing_sums.iter().filter(|c| c.kind != CrossingKind::ToJs);
+        let calls = summed.fold(single as u64, |sum, c| sum.saturating_add(c.calls));
+        prop_assert_eq!(sum(|costs| costs.crossings), calls);
+        prop_assert_eq!(sum(|costs| costs.lookups), recording.lookups.len() as u64);
+        prop_assert_eq!(sum(|costs| costs.samples), recording.samples.len() as u64);
+        let reads = recording.files.iter().filter(|f| f.operation == FileOperation::Read).count();
+        prop_assert_eq!(sum(|costs| costs.reads), reads as u64);
+    }
+
+    #[test]
     fn references_to_nothing_are_left_out_of_figures(recording in recordings(), kept in 0usize..3) {
         let mut recording = recording;
         recording.processes.truncate(kept);
         recording.callbacks.truncate(kept);
         recording.names.truncate(kept);
+        recording.frames.truncate(kept);
+        recording.stacks.truncate(kept);
         recording.binaries.truncate(kept);
         Profile::from_recording(&recording);
     }

@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{saved, small};
+use common::{saved, small, without_stacks};
 use nodeprof_profile::recording::*;
 use nodeprof_profile::{Malformed, Profile, Recording, SaveOptions, StoreError};
 use rusqlite::Connection;
@@ -238,17 +238,66 @@ fn edited(sql: &str) -> Vec<u8> {
 
 #[test]
 fn a_newer_schema_is_refused_with_its_number_and_what_to_do() {
-    let error = malformed(&edited("PRAGMA user_version=2"));
-    assert!(matches!(error, Malformed::Newer { found: 2 }));
+    let error = malformed(&edited("PRAGMA user_version=3"));
+    assert!(matches!(error, Malformed::Newer { found: 3 }));
     assert_eq!(
         error.to_string(),
-        "the recording has schema 2, this nodeprof reads up to 1; update nodeprof"
+        "the recording has schema 3, this nodeprof reads up to 2; update nodeprof"
     );
     let error = malformed(&edited("PRAGMA user_version=0"));
     assert!(
         matches!(error, Malformed::UnknownSchema { found: 0 }),
         "{error}"
     );
+}
+
+/// A file that nodeprof wrote before there were stacks, of what [`small`] was then.
+fn of_schema_1() -> Connection {
+    let database = Connection::open_in_memory().unwrap();
+    database
+        .execute_batch(include_str!("data/schema-1.sql"))
+        .unwrap();
+    database
+}
+
+#[test]
+fn a_recording_of_schema_1_is_read_without_stacks() {
+    let mut database = of_schema_1();
+    let bytes = database.serialize("main").unwrap().to_vec();
+    let mut expected = without_stacks(small());
+    // Names that only the stacks need came later.
+    expected.names.truncate(6);
+    assert_eq!(Recording::from_bytes(&bytes).unwrap(), expected);
+    // And it is written with the schema of today.
+    assert_eq!(Recording::from_bytes(&saved(&expected)).unwrap(), expected);
+}
+
+#[test]
+fn a_recording_of_schema_1_is_checked_as_one_of_today() {
+    let changed = |sql: &str| {
+        let mut database = of_schema_1();
+        database.execute_batch(sql).unwrap();
+        malformed(&database.serialize("main").unwrap())
+    };
+    let error = changed("UPDATE crossing SET duration_ns = 1 WHERE duration_ns = 700");
+    assert!(matches!(error, Malformed::Changed), "{error}");
+    let error = changed("ALTER TABLE crossing ADD COLUMN stack INTEGER REFERENCES stack");
+    assert!(
+        (error.to_string()).contains("table crossing is another than schema 1 has"),
+        "{error}"
+    );
+    let error = changed("DROP TABLE lookup");
+    assert!(
+        error.to_string().contains("table lookup is missing"),
+        "{error}"
+    );
+    // A view where the migration makes a table.
+    let error = changed("CREATE VIEW sample AS SELECT 1");
+    assert!(matches!(error, Malformed::Corrupt { .. }), "{error}");
+    let error = changed(
+        "UPDATE crossing SET callback = 9 WHERE rowid = 2; DELETE FROM meta WHERE key='checksum'",
+    );
+    assert!(matches!(error, Malformed::Inconsistent(_)), "{error}");
 }
 
 #[test]
@@ -323,6 +372,32 @@ fn ids_that_point_nowhere_are_named() {
             "its own ancestor",
         ),
         ("UPDATE family SET run = 7", "family 0: run 7"),
+        ("UPDATE sample SET stack = 3", "sample 0: stack 3"),
+        (
+            "UPDATE wait SET process = 9",
+            "an instant of a process and run",
+        ),
+        ("UPDATE import SET loaded = 99", "import 0: name 99"),
+        ("UPDATE package SET run = 1", "package 0: run 1"),
+        ("UPDATE package SET directory = 99", "package 0: name 99"),
+        ("UPDATE stack SET frame = 3", "stack 0: frame 3"),
+        (
+            "UPDATE stack SET caller = 2 WHERE id = 1",
+            "stack 1: its caller 2 does not come before it",
+        ),
+        (
+            "UPDATE stack SET caller = 1 WHERE id = 1",
+            "stack 1: its caller 1 does not come before it",
+        ),
+        (
+            "UPDATE frame SET original_file = 99 WHERE id = 1",
+            "frame 1: name 99",
+        ),
+        ("UPDATE frame SET function = 99", "frame 0: name 99"),
+        (
+            "UPDATE crossing SET stack = 3 WHERE rowid = 2",
+            "crossing 1: stack 3 is not there (3 are)",
+        ),
         ("UPDATE label SET run = 7", "table label: run 7"),
         (
             "UPDATE exec SET process = 7",
@@ -372,6 +447,19 @@ fn values_that_we_do_not_write_are_named() {
         (
             "UPDATE callback SET binding = CAST(x'ff' AS TEXT)",
             "needs text in UTF-8",
+        ),
+        (
+            "UPDATE frame SET kind = 7",
+            "needs an id of frame_kind, found 7",
+        ),
+        ("UPDATE frame SET tier = 3", "needs an id of tier, found 3"),
+        (
+            "UPDATE wait SET reason = 7",
+            "needs an id of wait_reason, found 7",
+        ),
+        (
+            "UPDATE frame SET original_line = NULL WHERE id = 1",
+            "an original position is there in part",
         ),
         ("UPDATE overhead SET ns_per_hit = 9e999", "a cost of inf ns"),
         ("UPDATE overhead SET ns_per_hit = -1.5", "a cost of -1.5 ns"),
@@ -538,6 +626,33 @@ fn numbers_are_named_as_in_the_json() {
     assert_eq!(
         names("compilation_unit"),
         json([Unit::Builtin, Unit::Function, Unit::Module, Unit::Script])
+    );
+    let frame_kinds = json([
+        FrameKind::JavaScript,
+        FrameKind::Builtin,
+        FrameKind::Native,
+        FrameKind::Library,
+        FrameKind::AddOn,
+        FrameKind::Kernel,
+        FrameKind::Unknown,
+    ]);
+    assert_eq!(names("frame_kind"), frame_kinds);
+    assert_eq!(
+        names("tier"),
+        json([Tier::Interpreted, Tier::Baseline, Tier::Optimized])
+    );
+    use WaitReason as Wait;
+    assert_eq!(
+        names("wait_reason"),
+        json([
+            Wait::File,
+            Wait::PageFault,
+            Wait::Child,
+            Wait::Lock,
+            Wait::Idle,
+            Wait::Preempted,
+            Wait::Other
+        ])
     );
 }
 

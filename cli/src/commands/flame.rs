@@ -1,66 +1,162 @@
 //! `nodeprof flame`.
 
 use std::{
-    fs::OpenOptions,
-    io::{self, BufWriter, Write},
-    path::Path,
+    io::{self, BufWriter, IsTerminal as _, Write},
     process::ExitCode,
 };
 
 use anyhow::Context as _;
 use nodeprof_flamegraphs::{
-    fold::{Metric, fold},
+    differential::{Differential, Direction},
+    export::{chrome, cpuprofile, firefox, pprof, speedscope},
+    fold::{Metric, Request, fold, stacks},
+    select::Selection,
     svg,
 };
-use nodeprof_profile::Recording;
+use nodeprof_profile::{Recording, breakdown::Timeline, groups::Selector};
 
-use crate::args::{Flame, FlameFormat};
+use crate::args::{Flame, FlameDirection, FlameFormat};
 
 /// Draws a flame graph.
 pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
-    let recording = Recording::load(&args.file)?;
-    let metric: Metric = args.of.parse()?;
-    let folded = fold(&recording, 0, metric)?;
-    let mut picture = Vec::new();
-    match args.format {
-        FlameFormat::Folded => folded.write_to(&mut picture)?,
-        FlameFormat::Svg => svg::write(&folded, &svg::SvgOptions::default(), &mut picture)?,
+    let request = request(args)?;
+    if let Some(base) = args.diff.first() {
+        return difference(args, base, args.diff.get(1), &request);
     }
-    match &args.output {
-        Some(path) => write_file(path, args.force, &picture)?,
-        None => BufWriter::new(io::stdout().lock()).write_all(&picture)?,
+    let file = args
+        .file
+        .as_deref()
+        .context("needed: a recording, or --diff")?;
+    let recording = Recording::load(file)?;
+    if args.format == FlameFormat::Pprof && args.output.is_none() && io::stdout().is_terminal() {
+        anyhow::bail!("pprof files are not text; needed: a file or a pipe; type: -o app.pb.gz");
     }
+    let mut content = Vec::new();
+    for note in draw(args, &recording, &request, &mut content)? {
+        eprintln!("{note}");
+    }
+    output(args, &content)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_file(path: &Path, force: bool, content: &[u8]) -> anyhow::Result<()> {
-    if path.is_dir() {
+fn request(args: &Flame) -> anyhow::Result<Request> {
+    let metric = match (&args.of, args.format) {
+        (Some(name), _) => name.parse()?,
+        // Without one, all tracks are shown.
+        (None, FlameFormat::Chrome) => Metric::Cpu,
+        (None, _) => anyhow::bail!(
+            "found: no --of; needed: what to show, one of {}; type for example: --of {}",
+            Metric::NAMES.join(", "),
+            Metric::CrossingTime
+        ),
+    };
+    if args.order.is_some() && !matches!(args.format, FlameFormat::Svg | FlameFormat::Folded) {
         anyhow::bail!(
-            "{} is a folder; needed: the name of a file; type: -o {}",
-            path.display(),
-            path.join("flame.svg").display()
+            "found: --order with a format that has an order of its own; needed: --format svg or folded, or no --order"
         );
     }
-    let mut options = OpenOptions::new();
-    options.write(true);
-    // A pipe or a device (`/dev/stdout`) is written to, not replaced.
-    let replaceable = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-    if force || replaceable {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
+    if args.by.is_some() && args.format == FlameFormat::Chrome {
+        anyhow::bail!(
+            "found: --by with --format chrome, which shows events as they were; needed: another format, or no --by"
+        );
+    }
+    Ok(Request {
+        by: args.by,
+        order: args.order.unwrap_or_default(),
+        selection: Selection {
+            threads: args.thread,
+            process: args.process,
+            from: args.from.clone(),
+            until: args.until.clone(),
+        },
+        source_maps: !args.no_source_maps,
+        ..Request::new(metric)
+    })
+}
+
+/// Draws a differential flame graph.
+fn difference(
+    args: &Flame,
+    base: &Selector,
+    head: Option<&Selector>,
+    request: &Request,
+) -> anyhow::Result<ExitCode> {
+    let loaded = super::diff::Loaded::load_recordings(base, head)?;
+    let (base, head) = loaded.comparable();
+    let differential = Differential::new(&base, &head, request)?;
+    for note in differential.notes() {
+        eprintln!("{note}");
+    }
+    let direction = match args.direction.unwrap_or_default() {
+        FlameDirection::Head => Direction::Head,
+        FlameDirection::Base => Direction::Base,
     };
-    let shown = path.display();
-    let mut file = match options.open(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            anyhow::bail!(
-                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
-            )
+    let mut content = Vec::new();
+    match args.format {
+        FlameFormat::Svg => svg::write_difference(
+            &differential,
+            direction,
+            &svg::SvgOptions::default(),
+            &mut content,
+        )?,
+        FlameFormat::Folded => differential.write_folded(&mut content)?,
+        FlameFormat::Speedscope => differential.write_speedscope(&mut content)?,
+        FlameFormat::Json => differential.write_json(&mut content)?,
+        FlameFormat::Pprof
+        | FlameFormat::Firefox
+        | FlameFormat::Chrome
+        | FlameFormat::Cpuprofile => anyhow::bail!(
+            "found: --diff with a format that has no place for two sides; needed: --format svg, folded, speedscope or json"
+        ),
+    }
+    output(args, &content)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn output(args: &Flame, content: &[u8]) -> anyhow::Result<()> {
+    match &args.output {
+        Some(path) => super::write_file(path, args.force, content, "flame.svg")?,
+        None => BufWriter::new(io::stdout().lock()).write_all(content)?,
+    }
+    Ok(())
+}
+
+/// Writes the file's content, and says what is not in it.
+fn draw(
+    args: &Flame,
+    recording: &Recording,
+    request: &Request,
+    content: &mut Vec<u8>,
+) -> anyhow::Result<Vec<String>> {
+    let exported = || stacks(recording, request);
+    Ok(match args.format {
+        FlameFormat::Svg | FlameFormat::Folded => {
+            let folded = fold(recording, request)?;
+            match args.format {
+                FlameFormat::Folded => folded.write_to(content)?,
+                _ => svg::write(&folded, &svg::SvgOptions::default(), content)?,
+            }
+            folded.about().notes.clone()
         }
-        other => other.with_context(|| {
-            format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE")
-        })?,
-    };
-    file.write_all(content)
-        .with_context(|| format!("writing {shown}"))
+        FlameFormat::Speedscope => {
+            let stacks = exported()?;
+            let notes = stacks.about().notes.clone();
+            speedscope::write(stacks, content)?;
+            notes
+        }
+        FlameFormat::Pprof => {
+            let stacks = exported()?;
+            pprof::write(&stacks, recording, request.run, content)?;
+            stacks.about().notes.clone()
+        }
+        FlameFormat::Firefox => {
+            let timeline = Timeline::new(recording);
+            firefox::write(exported()?, recording, &timeline, request.run, content)?
+        }
+        FlameFormat::Cpuprofile => cpuprofile::write(exported()?, content)?,
+        FlameFormat::Json => anyhow::bail!(
+            "found: --format json without --diff; needed: --diff BASE HEAD, or another format; nodeprof report FILE --format json has all figures"
+        ),
+        FlameFormat::Chrome => chrome::write(recording, request, args.of.is_none(), content)?,
+    })
 }

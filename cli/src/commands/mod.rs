@@ -1,15 +1,26 @@
 //! One module a command.
 
-use std::path::PathBuf;
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use nodeprof_probes::{AttachPlan, default_cache_folder};
 use nodeprofd::recorder::{find_program, guess_node};
 
+pub mod check;
+pub mod diff;
 pub mod doctor;
+pub mod export;
 pub mod flame;
+pub mod import;
+pub mod measure;
+pub mod modules;
 pub mod probes;
 pub mod report;
+pub mod target;
 pub mod trace;
 
 /// The node binary to look at: the given one, or that of PATH.
@@ -26,4 +37,37 @@ fn node_binary(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
 fn plan(given: Option<&PathBuf>) -> anyhow::Result<AttachPlan> {
     let path = node_binary(given)?;
     Ok(AttachPlan::load_or_build(&path, default_cache_folder().as_deref())?.0)
+}
+
+/// Writes a file; `example`: a name for one, where the path is a folder.
+fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow::Result<()> {
+    if path.is_dir() {
+        anyhow::bail!(
+            "{} is a folder; needed: the name of a file; type: -o {}",
+            path.display(),
+            path.join(example).display()
+        );
+    }
+    let mut options = OpenOptions::new();
+    options.write(true);
+    // A pipe or a device (`/dev/stdout`) is written to, not replaced.
+    let replaceable = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
+    if force || replaceable {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let shown = path.display();
+    let mut file = match options.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            anyhow::bail!(
+                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
+            )
+        }
+        other => other.with_context(|| {
+            format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE")
+        })?,
+    };
+    file.write_all(content)
+        .with_context(|| format!("writing {shown}"))
 }

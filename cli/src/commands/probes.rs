@@ -2,7 +2,10 @@
 
 use std::{fmt::Write as _, io, process::ExitCode};
 
-use nodeprof_probes::{AttachPlan, Probe, ProbeState};
+use nodeprof_probes::{
+    AttachPlan, Probe, ProbeState,
+    bpftrace::{self, Group},
+};
 use serde_json::json;
 
 use crate::{
@@ -14,11 +17,21 @@ use crate::{
 pub fn run(args: &Probes, color: Color) -> anyhow::Result<ExitCode> {
     let plan = super::plan(args.node.as_ref())?;
     let text = match args.format {
+        _ if args.bpftrace => bpftrace::program(&plan, &groups(&args.families))?,
         Format::Json => serde_json::to_string_pretty(&as_json(&plan))? + "\n",
         Format::Text => as_text(&plan, terminal::colored(color, &io::stdout())),
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The groups of these names, or those with few probes.
+fn groups(names: &[String]) -> Vec<Group> {
+    if names.is_empty() {
+        return Group::DEFAULT.to_vec();
+    }
+    let named = |name: &String| Group::by_name(name);
+    names.iter().filter_map(named).collect()
 }
 
 fn state(probe: &Probe) -> &'static str {

@@ -16,6 +16,9 @@ use std::{
 
 use nodeprof_profile::Recording;
 
+#[path = "../../../probes/tests/common/mod.rs"]
+mod builds;
+
 /// One build of each line of Node.js.
 pub const VERSIONS: [&str; 6] = [
     "16.20.0", "18.20.8", "20.20.2", "22.23.3", "24.21.0", "26.10.0",
@@ -26,20 +29,7 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// An official build, or a line that says that it is not here.
 pub fn build(version: &str) -> Option<PathBuf> {
-    let builds = env::var_os("NODEPROF_NODE_BUILDS")
-        .map(PathBuf::from)
-        .or_else(|| {
-            Some(PathBuf::from(env::var_os("XDG_CACHE_HOME")?).join("nodeprof/node-builds"))
-        })
-        .or_else(|| {
-            Some(PathBuf::from(env::var_os("HOME")?).join(".cache/nodeprof/node-builds"))
-        })?;
-    let node = builds.join(version).join("bin/node");
-    if node.exists() {
-        return Some(node);
-    }
-    println!("skipped: node {version} is not fetched; type: make node-builds");
-    None
+    builds::node_build(version)
 }
 
 /// A folder that goes with its owner; everybody may write to it.

@@ -298,8 +298,21 @@ fn bpftrace_counts_the_same(node: &Node) {
     let traced = trace(&[], &program);
     for (name, functions) in SEEN_BY_BOTH {
         // A function that this version does not have is not called either.
-        let hits = hits.get(name).copied().unwrap_or(0);
-        assert_eq!(hits, traced.calls(functions), "{name} on {}", node.version);
+        let (hits, calls) = (
+            hits.get(name).copied().unwrap_or(0),
+            traced.calls(functions),
+        );
+        // Timers and promises run together or apart: C++ calls into JavaScript differ by some from run to run, traced or not.
+        let differ = if name.ends_with("Invoke") {
+            calls / 100
+        } else {
+            0
+        };
+        assert!(
+            hits.abs_diff(calls) <= differ,
+            "{name} on {}: {hits} and {calls}",
+            node.version
+        );
     }
     assert!(hits.len() >= 4, "{hits:?}");
 }

@@ -8,12 +8,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bpftrace_program;
 mod commands;
 mod compilation;
 mod crossings;
 mod files;
 mod milestones;
+mod modules;
 mod processes;
+mod samples;
 mod serialization;
+mod source_maps;
+mod stacks;
+mod unknown_nodes;
+mod waits;
 
 pub(crate) use support::on_each_node;

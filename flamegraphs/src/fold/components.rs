@@ -1,19 +1,7 @@
 //! A path as frames.
 
-use nodeprof_profile::recording::FileOperation;
-
 use super::folded::FrameKind;
 
-pub(super) fn operation_name(operation: FileOperation) -> &'static str {
-    match operation {
-        FileOperation::Stat => "stat",
-        FileOperation::Open => "open",
-        FileOperation::Read => "read",
-        FileOperation::Readlink => "readlink",
-        FileOperation::Close => "close",
-        FileOperation::Access => "access",
-    }
-}
 /// Folders with a slash at their end, then the file; a package with its node_modules folder is one frame, and so is
 /// the working directory, `./`: where it lies differs from machine to machine.
 pub(super) fn components(path: &str, directory: &str) -> Vec<(FrameKind, String)> {
@@ -109,14 +97,14 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            names("/work/node_modules/@scope/name/lib/a.js"),
-            ["/work/", "node_modules/@scope/name/", "lib/", "a.js"]
+            names("/site/node_modules/@scope/name/lib/a.js"),
+            ["/site/", "node_modules/@scope/name/", "lib/", "a.js"]
         );
         assert_eq!(
             names("/node_modules/x/package.json"),
             ["/node_modules/x/", "package.json"]
         );
-        assert_eq!(names("/work/node_modules"), ["/work/", "node_modules"]);
+        assert_eq!(names("/site/node_modules"), ["/site/", "node_modules"]);
         assert_eq!(
             names("node:internal/util"),
             ["built-in modules", "internal/", "util"]

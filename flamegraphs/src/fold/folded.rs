@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 
-use super::Metric;
+use super::{By, Metric, Order};
 use crate::hash::IdMap;
+use crate::units::{number, time};
 
 /// What a frame stands for: decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,8 +16,30 @@ pub enum FrameKind {
     Phase,
     /// A thread other than the main one.
     Thread,
-    /// JavaScript called by C++.
+    /// JavaScript of the program.
     JavaScript,
+    /// JavaScript that is built into node.
+    NodeJavaScript,
+    /// A builtin of V8.
+    V8Builtin,
+    /// C++ of the node binary.
+    Native,
+    /// C++ that parses or compiles JavaScript.
+    Compilation,
+    /// C++ that collects garbage.
+    GarbageCollection,
+    /// A native add-on.
+    AddOn,
+    /// A shared library.
+    Library,
+    /// The kernel.
+    Kernel,
+    /// The kernel, running probes: what tracing itself costs.
+    Tracing,
+    /// Why a thread did not run.
+    Wait,
+    /// Code of unknown origin, or a stack that is not known.
+    Unknown,
     /// A C++ module of node.
     Binding,
     /// A C++ function called by JavaScript.
@@ -33,12 +56,14 @@ pub enum FrameKind {
     Operation,
     /// A folder.
     Folder,
-    /// An npm package in a node_modules folder.
+    /// An npm package.
     Package,
     /// A file.
     File,
     /// A built-in module of node.
     Builtin,
+    /// No frame of its own: the part of the frame above that lies between two of its callees, in order of time.
+    Between,
 }
 
 /// A frame, shared by all stacks in which it appears.
@@ -48,46 +73,127 @@ pub struct Frame {
     pub name: String,
     /// What it stands for.
     pub kind: FrameKind,
+    /// Where it is in the code, if it is a function.
+    pub source: Option<Box<Source>>,
     /// Siblings are ordered by this first, then by name.
-    pub(super) rank: u32,
+    pub(crate) rank: u32,
+}
+
+impl Frame {
+    pub(crate) fn named(kind: FrameKind, text: &str) -> Frame {
+        Frame {
+            name: super::tree::frame_name(text),
+            kind,
+            source: None,
+            rank: 0,
+        }
+    }
+}
+
+/// Where a function is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Its name in full.
+    pub function: String,
+    /// Script or binary: path, `node:…`, or as V8 names it.
+    pub file: Option<String>,
+    /// Line where it begins, from 1.
+    pub line: Option<u32>,
+    /// Column where it begins, from 1.
+    pub column: Option<u32>,
+    /// Some of its code was optimised, and what was inlined into it is not known.
+    pub inlining_possible: bool,
 }
 
 /// A frame in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// Index into the frames.
-    pub(super) frame: u32,
+    pub(crate) frame: u32,
     /// Number of frames below it in its stack.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
     /// Without its children's.
-    pub(super) own: u64,
+    pub(crate) own: u64,
+}
+
+/// What stacks are of, for titles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// What is counted.
+    pub metric: Metric,
+    /// What the frames are.
+    pub by: By,
+    /// The run's command line, in short.
+    pub command: String,
+    /// Version of the run's node.
+    pub node: Option<String>,
+    /// Which threads and which span of time.
+    pub part: String,
+    /// What is left out of it, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+impl About {
+    /// What is shown.
+    pub fn title(&self) -> String {
+        let what = match (self.metric, self.by) {
+            // Calls of JavaScript by C++ have their callee on the stack, not their caller.
+            (Metric::Crossings, By::Stack | By::Module | By::Package) => {
+                "Calls from JavaScript to C++"
+            }
+            (Metric::CrossingTime, By::Stack | By::Module | By::Package) => {
+                "Time in calls from JavaScript to C++"
+            }
+            _ => self.metric.title(),
+        };
+        match self.by {
+            By::Stack | By::Phase => what.to_owned(),
+            By::Module => format!("{what}, by module"),
+            By::Package => format!("{what}, by package"),
+        }
+    }
+
+    /// Of what, and how much of it.
+    pub fn subtitle(&self, total: u64) -> String {
+        let node = self.node.as_ref();
+        let node = node.map(|version| format!(" · node {version}"));
+        let sum = match self.metric.unit() {
+            super::Unit::Count(things) => format!("{} {things}", number(total)),
+            super::Unit::Time => time(total),
+        };
+        format!(
+            "{}{} · {} · {sum}",
+            self.command,
+            node.unwrap_or_default(),
+            self.part
+        )
+    }
 }
 
 /// Folded stacks of one run and metric. [`fmt::Display`] gives the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded {
-    pub(super) metric: Metric,
-    pub(super) command: String,
-    pub(super) node: Option<String>,
-    pub(super) frames: Vec<Frame>,
+    pub(crate) about: About,
+    pub(crate) order: Order,
+    pub(crate) frames: Vec<Frame>,
     /// Each before its children, siblings in order.
-    pub(super) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
 }
 
 impl Folded {
+    /// What it is of.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
     /// What is counted.
     pub fn metric(&self) -> Metric {
-        self.metric
+        self.about.metric
     }
 
-    /// The run's command line, in short.
-    pub fn command(&self) -> &str {
-        &self.command
-    }
-
-    /// Version of the run's node.
-    pub fn node_version(&self) -> Option<&str> {
-        self.node.as_deref()
+    /// What left and right mean.
+    pub fn order(&self) -> Order {
+        self.order
     }
 
     /// Every frame that appears in a stack.
@@ -103,6 +209,8 @@ impl Folded {
     }
 
     /// Calls `each` with the frames and the value of every stack that has a value of its own.
+    ///
+    /// In order of time a stack comes once for every time that it was there.
     pub fn for_each_stack<E>(
         &self,
         mut each: impl FnMut(&[&Frame], u64) -> Result<(), E>,
@@ -110,48 +218,15 @@ impl Folded {
         let mut stack: Vec<&Frame> = Vec::new();
         for node in &self.nodes {
             stack.truncate(node.depth as usize);
-            stack.push(&self.frames[node.frame as usize]);
+            let frame = &self.frames[node.frame as usize];
+            if frame.kind != FrameKind::Between {
+                stack.push(frame);
+            }
             if node.own > 0 {
                 each(&stack, node.own)?;
             }
         }
         Ok(())
-    }
-
-    /// The same with every subtree worth less than `least` added to the frame that it stands on: the sum stays.
-    pub(crate) fn without_less_than(&self, least: u64) -> Folded {
-        let mut sums: Vec<u64> = self.nodes.iter().map(|node| node.own).collect();
-        let mut parents: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        let mut path: Vec<usize> = Vec::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            path.truncate(node.depth as usize);
-            parents.push(path.last().copied().unwrap_or(index));
-            path.push(index);
-        }
-        for index in (0..self.nodes.len()).rev() {
-            let parent = parents[index];
-            if parent != index {
-                sums[parent] = sums[parent].saturating_add(sums[index]);
-            }
-        }
-        let mut nodes: Vec<Node> = Vec::new();
-        // Place in `nodes` of each node, or of the one that it was added to.
-        let mut places: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        for (index, node) in self.nodes.iter().enumerate() {
-            // A sum is never more than its parent's, so what stays has a parent that stays.
-            if sums[index] >= least || parents[index] == index {
-                places.push(nodes.len());
-                nodes.push(*node);
-            } else {
-                let place = places[parents[index]];
-                nodes[place].own = nodes[place].own.saturating_add(node.own);
-                places.push(place);
-            }
-        }
-        Folded {
-            nodes,
-            ..self.clone()
-        }
     }
 
     /// The same as a person wants to see it: folders that hold but one folder in one frame with it, packages by name.
@@ -219,49 +294,11 @@ impl Folded {
                 node.own == 0 && children[index] == 1 && is_folder(index) && is_folder(index + 1);
         }
         Folded {
+            about: self.about.clone(),
+            order: self.order,
             frames,
             nodes,
-            ..self.clone()
         }
-    }
-
-    /// Indices of the frames that are in a stack.
-    pub(crate) fn used_frames(&self) -> impl Iterator<Item = usize> {
-        let mut used = vec![false; self.frames.len()];
-        for node in &self.nodes {
-            used[node.frame as usize] = true;
-        }
-        used.into_iter()
-            .enumerate()
-            .filter_map(|(index, used)| used.then_some(index))
-    }
-
-    /// The text with other names for the frames.
-    pub(crate) fn text_with(&self, names: &[String]) -> String {
-        let mut out = String::new();
-        let mut line = String::new();
-        let mut ends: Vec<usize> = Vec::new();
-        for node in &self.nodes {
-            ends.truncate(node.depth as usize);
-            line.truncate(ends.last().copied().unwrap_or_default());
-            if !line.is_empty() {
-                line.push(';');
-            }
-            line.push_str(
-                names
-                    .get(node.frame as usize)
-                    .map(String::as_str)
-                    .unwrap_or_default(),
-            );
-            ends.push(line.len());
-            if node.own > 0 {
-                out.push_str(&line);
-                out.push(' ');
-                out.push_str(&node.own.to_string());
-                out.push('\n');
-            }
-        }
-        out
     }
 
     /// One line per stack.

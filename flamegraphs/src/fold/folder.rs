@@ -1,57 +1,58 @@
 //! One pass over a family's events into the tree: process, phase, thread, and what is below.
 
 use nodeprof_profile::Recording;
-use nodeprof_profile::breakdown::{PhaseId, Timeline, serializations};
+use nodeprof_profile::breakdown::{PhaseId, Timeline};
 use nodeprof_profile::recording::{
-    CrossingKind, FileOperation, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
+    CallbackId, CrossingKind, FileOperation, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
 };
 
-use super::command_line;
-use super::components::{components, operation_name};
+use super::components::components;
 use super::folded::FrameKind;
+use super::threads::{ThreadClass, ThreadClasses};
 use super::tree::{ROOT, Tree};
+use super::{command_line, command_of};
 use crate::hash::IdMap;
+use crate::select::{Selected, SumFit};
 
-/// Which thread of a process, as far as the same in every run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum ThreadClass {
-    Main,
-    /// A thread with an environment of its own, counted from 1 in order of appearance.
-    Worker(u32),
-    /// Of libuv's or V8's pool.
-    Pool,
-}
-
-/// Where events of a process stand while one phase lasts.
+/// Where events of a thread stand while one phase lasts, or the selected part of it.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     process: ProcessId,
     thread: ThreadId,
     from: Nanoseconds,
     pub(super) to: Nanoseconds,
-    node: u32,
+    pub(super) node: u32,
+    /// Whether this span of time is selected.
+    pub(super) shown: bool,
 }
 
-pub(super) struct Folder<'a> {
+pub(crate) struct Folder<'a> {
     pub(super) recording: &'a Recording,
     /// The run's working directory.
     directory: String,
     pub(super) timeline: &'a Timeline,
-    pub(super) tree: Tree,
+    pub(super) selected: &'a Selected,
+    pub(crate) tree: Tree,
     /// Node of each process; `None` if it is not of this run.
     processes: Vec<Option<u32>>,
-    threads: IdMap<(u32, u32), ThreadClass>,
-    workers: Vec<u32>,
+    threads: ThreadClasses<'a>,
     places: IdMap<(u32, u8, u32), u32>,
     pub(super) last: Option<Place>,
     pub(super) callbacks: IdMap<(u32, u32, u8), u32>,
     /// Frames of the binding, if it has one, and of the callback itself.
     pub(super) callback_frames: IdMap<(u32, u8), (Option<u32>, u32)>,
     files: IdMap<(u32, u32), u32>,
+    /// What was only summed, over a span that the selection cuts.
+    pub(super) cut: u64,
 }
 
 impl<'a> Folder<'a> {
-    pub(super) fn new(recording: &'a Recording, timeline: &'a Timeline, run: RunId) -> Folder<'a> {
+    pub(crate) fn new(
+        recording: &'a Recording,
+        timeline: &'a Timeline,
+        selected: &'a Selected,
+    ) -> Folder<'a> {
+        let run = selected.run;
         let directory = recording
             .runs
             .get(run.0 as usize)
@@ -63,18 +64,18 @@ impl<'a> Folder<'a> {
                 .trim_end_matches('/')
                 .to_owned(),
             timeline,
+            selected,
             tree: Tree::new(),
             processes: vec![None; recording.processes.len()],
-            threads: IdMap::default(),
-            workers: vec![0; recording.processes.len()],
+            threads: ThreadClasses::new(recording),
             places: IdMap::default(),
             last: None,
             callbacks: IdMap::default(),
             callback_frames: IdMap::default(),
             files: IdMap::default(),
+            cut: 0,
         };
         folder.add_processes(run);
-        folder.add_workers();
         folder
     }
 
@@ -100,12 +101,9 @@ impl<'a> Folder<'a> {
                     None => return true,
                 };
                 let process = &recording.processes[index];
-                let exec = process.execs.iter().max_by_key(|exec| exec.at);
-                let name = match exec {
-                    Some(exec) if !exec.arguments.is_empty() => command_line(&exec.arguments),
-                    Some(exec) => command_line(std::slice::from_ref(&exec.path)),
-                    None if parent == ROOT => command_line(&recording.runs[run.0 as usize].command),
-                    None => "(forked)".to_owned(),
+                let name = match process.execs.is_empty() && parent == ROOT {
+                    true => command_line(&recording.runs[run.0 as usize].command),
+                    false => command_of(process),
                 };
                 // After the phases of the parent, in order of appearance.
                 let frame = self.tree.frame(FrameKind::Process, &name, LAST_RANK);
@@ -135,52 +133,40 @@ impl<'a> Folder<'a> {
         }
     }
 
-    fn add_workers(&mut self) {
-        let recording = self.recording;
-        let mut environments: Vec<_> = recording
-            .milestones
-            .iter()
-            .map(|milestone| (milestone.at, milestone.process, milestone.thread))
-            .collect();
-        environments.sort();
-        for (_, process, thread) in environments {
-            self.worker(process, thread);
-        }
-    }
-
-    /// Knows a thread as one that runs JavaScript.
-    pub(super) fn worker(&mut self, process: ProcessId, thread: ThreadId) {
-        let Some(pid) = self
-            .recording
-            .processes
-            .get(process.0 as usize)
-            .map(|process| process.pid)
-        else {
-            return;
-        };
-        if pid == thread.0 || self.threads.contains_key(&(process.0, thread.0)) {
-            return;
-        }
-        let count = &mut self.workers[process.0 as usize];
-        *count += 1;
-        self.threads
-            .insert((process.0, thread.0), ThreadClass::Worker(*count));
-    }
-
     pub(super) fn class(&self, process: ProcessId, thread: ThreadId) -> ThreadClass {
-        let of = self.recording.processes.get(process.0 as usize);
-        match of {
-            Some(of) if of.pid == thread.0 || of.node.is_none() => ThreadClass::Main,
-            _ => self
-                .threads
-                .get(&(process.0, thread.0))
-                .copied()
-                .unwrap_or(ThreadClass::Pool),
+        self.threads.class(process, thread)
+    }
+
+    /// The node of a process and thread, without phases; `None` if the process is not of this run.
+    pub(crate) fn thread_node(&mut self, process: ProcessId, thread: ThreadClass) -> Option<u32> {
+        let parent = self.processes.get(process.0 as usize).copied().flatten()?;
+        Some(self.inside_thread(parent, thread))
+    }
+
+    fn inside_thread(&mut self, parent: u32, thread: ThreadClass) -> u32 {
+        let name = match thread {
+            ThreadClass::Main => return parent,
+            ThreadClass::Worker(number) => format!("worker {number}"),
+            ThreadClass::Pool => "thread pool".to_owned(),
+        };
+        self.tree.named(parent, FrameKind::Thread, &name, LAST_RANK)
+    }
+
+    /// The node of what was only summed over a phase; `None` if that is not selected.
+    pub(super) fn sum_node(&mut self, process: ProcessId, passed: u8, calls: u64) -> Option<u32> {
+        let phase = self.timeline.phase_after(process, passed);
+        match self.selected.has_sum(self.timeline, process, phase) {
+            SumFit::In => self.phase_node(process, phase, ThreadClass::Main),
+            SumFit::Out => None,
+            SumFit::Cut => {
+                self.cut = self.cut.saturating_add(calls);
+                None
+            }
         }
     }
 
     /// The node of a process, phase and thread; `None` if the process is not of this run.
-    pub(super) fn phase_node(
+    pub(crate) fn phase_node(
         &mut self,
         process: ProcessId,
         phase: PhaseId,
@@ -196,75 +182,122 @@ impl<'a> Folder<'a> {
             return Some(node);
         }
         let name = self.timeline.phase_name(process, phase);
-        let mut node = match name {
+        let above = match name {
             // What is not node has one phase only, which says nothing.
             "" | "program" => parent,
             name => self
                 .tree
                 .named(parent, FrameKind::Phase, name, phase_rank(name)),
         };
-        match thread {
-            ThreadClass::Main => {}
-            ThreadClass::Worker(number) => {
-                node = self.tree.named(
-                    node,
-                    FrameKind::Thread,
-                    &format!("worker {number}"),
-                    LAST_RANK,
-                )
-            }
-            ThreadClass::Pool => {
-                node = self
-                    .tree
-                    .named(node, FrameKind::Thread, "thread pool", LAST_RANK)
-            }
-        }
+        let node = self.inside_thread(above, thread);
         self.places.insert((process.0, phase.0, thread_key), node);
         Some(node)
     }
 
-    /// The node of an instant on a thread.
+    /// The node of an instant on a thread; `None` if that is not selected.
     pub(super) fn place(
         &mut self,
         process: ProcessId,
         thread: ThreadId,
         at: Nanoseconds,
     ) -> Option<u32> {
+        let place = self.ground(process, thread, at)?;
+        place.shown.then_some(place.node)
+    }
+
+    /// The same for an instant outside of the selected span of time, too; `None` if the thread is not selected.
+    pub(super) fn ground(
+        &mut self,
+        process: ProcessId,
+        thread: ThreadId,
+        at: Nanoseconds,
+    ) -> Option<Place> {
         if let Some(last) = &self.last
             && last.process == process
             && last.thread == thread
             && (last.from..last.to).contains(&at)
         {
-            return Some(last.node);
+            return Some(*last);
+        }
+        if !self.selected.has_thread(process, thread) {
+            return None;
         }
         let phase = self.timeline.phase_of(process, at);
         let node = self.phase_node(process, phase, self.class(process, thread))?;
-        if let Some(span) = self.timeline.phases(process).get(phase.0 as usize) {
-            self.last = Some(Place {
-                process,
-                thread,
-                from: span.start,
-                to: span.end,
-                node,
-            });
+        let span = self.timeline.phases(process).get(phase.0 as usize)?;
+        let (from, until) = (self.selected.from, self.selected.until);
+        let mut place = Place {
+            process,
+            thread,
+            from: span.start,
+            to: span.end,
+            node,
+            shown: (from..until).contains(&at),
+        };
+        for border in [from, until] {
+            if border <= at {
+                place.from = place.from.max(border);
+            } else {
+                place.to = place.to.min(border);
+            }
         }
-        Some(node)
+        self.last = Some(place);
+        Some(place)
     }
 
     pub(super) fn serializations(&mut self) {
-        for cell in serializations(self.recording, self.timeline) {
-            let Some(base) = self.phase_node(cell.process, cell.phase, ThreadClass::Main) else {
+        for single in &self.recording.serializations {
+            let Some(base) = self.place(single.process, single.thread, single.start) else {
                 continue;
             };
-            let above = match cell.callback {
-                Some(callback) => self.callback(base, callback, CrossingKind::Slow),
-                None => self
-                    .tree
-                    .named(base, FrameKind::Binding, "(outside of any callback)", 0),
-            };
-            let name = String::from_utf8_lossy(self.recording.name(cell.function));
-            let node = self.tree.named(above, FrameKind::Serialization, &name, 0);
-            self.tree.add(node, cell.self_time.0);
+            let node = self.serialization(base, single.callback, single.function);
+            let own = single
+                .duration
+                .map(|duration| single.self_time.unwrap_or(duration));
+            self.tree.add(node, own.unwrap_or_default().0);
+        }
+        for sum in &self.recording.serialization_sums {
+            if let Some(base) = self.sum_node(sum.process, sum.phase, sum.calls) {
+                let node = self.serialization(base, sum.callback, sum.function);
+                self.tree.add(node, sum.self_time.0);
+            }
+        }
+    }
+
+    fn serialization(&mut self, base: u32, callback: Option<CallbackId>, function: NameId) -> u32 {
+        let above = match callback {
+            Some(callback) => self.callback(base, callback, CrossingKind::Slow),
+            None => self
+                .tree
+                .named(base, FrameKind::Binding, "(outside of any callback)", 0),
+        };
+        if let Some(&node) = self.files.get(&(above, function.0)) {
+            return node;
+        }
+        let name = String::from_utf8_lossy(self.recording.name(function));
+        let node = self.tree.named(above, FrameKind::Serialization, &name, 0);
+        self.files.insert((above, function.0), node);
+        node
+    }
+
+    /// CPU time and time off the CPU without stacks: which phase, and why it did not run.
+    pub(super) fn samples(&mut self) {
+        for sample in &self.recording.samples {
+            if let Some(base) = self.place(sample.process, sample.thread, sample.at) {
+                let node = self.tree.named(base, FrameKind::Native, "on a CPU", 0);
+                self.tree.add(node, sample.weight.0);
+            }
+        }
+    }
+
+    pub(super) fn waits(&mut self) {
+        for wait in &self.recording.waits {
+            for part in crate::stacks::parts_of_wait(self.selected, wait) {
+                if let Some(base) = self.place(wait.process, wait.thread, part.at) {
+                    let node = self.tree.named(base, FrameKind::Wait, part.label, 0);
+                    self.tree.add(node, part.duration.0);
+                }
+            }
         }
     }
 
@@ -305,10 +338,9 @@ impl<'a> Folder<'a> {
     /// The node of a path below `base`.
     fn file(&mut self, base: u32, operation: Option<FileOperation>, path: NameId) -> u32 {
         let base = match operation {
-            Some(operation) => {
-                self.tree
-                    .named(base, FrameKind::Operation, operation_name(operation), 0)
-            }
+            Some(operation) => self
+                .tree
+                .named(base, FrameKind::Operation, operation.name(), 0),
             None => base,
         };
         if let Some(&node) = self.files.get(&(base, path.0)) {

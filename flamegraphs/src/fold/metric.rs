@@ -3,9 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use nodeprof_profile::Recording;
+
 /// What is counted in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
+    /// CPU time, by samples.
+    Cpu,
+    /// Time that threads waited.
+    OffCpu,
+    /// Both: where a thread's time went.
+    Wall,
     /// Calls between JavaScript and C++.
     Crossings,
     /// Self time of these calls.
@@ -43,7 +51,10 @@ impl Unit {
 
 impl Metric {
     /// All, in the order in which to offer them.
-    pub const ALL: [Metric; 7] = [
+    pub const ALL: [Metric; 10] = [
+        Metric::Cpu,
+        Metric::OffCpu,
+        Metric::Wall,
         Metric::Crossings,
         Metric::CrossingTime,
         Metric::Serialization,
@@ -54,8 +65,8 @@ impl Metric {
     ];
 
     /// Their names, for a command line's list of possible values.
-    pub const NAMES: [&'static str; 7] = {
-        let mut names = [""; 7];
+    pub const NAMES: [&'static str; 10] = {
+        let mut names = [""; 10];
         let mut index = 0;
         while index < names.len() {
             names[index] = Metric::ALL[index].name();
@@ -67,6 +78,9 @@ impl Metric {
     /// As it is typed.
     pub const fn name(self) -> &'static str {
         match self {
+            Metric::Cpu => "cpu",
+            Metric::OffCpu => "off-cpu",
+            Metric::Wall => "wall",
             Metric::Crossings => "crossings",
             Metric::CrossingTime => "crossing-time",
             Metric::Serialization => "serialization",
@@ -80,6 +94,9 @@ impl Metric {
     /// A heading.
     pub const fn title(self) -> &'static str {
         match self {
+            Metric::Cpu => "CPU time",
+            Metric::OffCpu => "Time off the CPU",
+            Metric::Wall => "Time on and off the CPU",
             Metric::Crossings => "Calls between JavaScript and C++",
             Metric::CrossingTime => "Time in calls between JavaScript and C++",
             Metric::Serialization => "Time to make and read JavaScript values in C++",
@@ -96,15 +113,65 @@ impl Metric {
             Metric::Crossings => Unit::Count("calls"),
             Metric::Files => Unit::Count("system calls"),
             Metric::PackageJson => Unit::Count("lookups"),
-            Metric::CrossingTime | Metric::Serialization | Metric::FileTime | Metric::Compile => {
-                Unit::Time
+            Metric::Cpu
+            | Metric::OffCpu
+            | Metric::Wall
+            | Metric::CrossingTime
+            | Metric::Serialization
+            | Metric::FileTime
+            | Metric::Compile => Unit::Time,
+        }
+    }
+
+    /// Whether there are events of it.
+    pub(super) fn has_events(self, recording: &Recording) -> bool {
+        match self {
+            Metric::Cpu => !recording.samples.is_empty(),
+            Metric::OffCpu => !recording.waits.is_empty(),
+            Metric::Wall => !recording.samples.is_empty() || !recording.waits.is_empty(),
+            Metric::Crossings | Metric::CrossingTime => {
+                !recording.crossings.is_empty() || !recording.crossing_sums.is_empty()
             }
+            Metric::Serialization => {
+                !recording.serializations.is_empty() || !recording.serialization_sums.is_empty()
+            }
+            Metric::Files | Metric::FileTime => !recording.files.is_empty(),
+            Metric::PackageJson => !recording.lookups.is_empty(),
+            Metric::Compile => !recording.compilations.is_empty(),
+        }
+    }
+
+    /// Whether events of it have stacks.
+    pub(super) fn has_stacks(self, recording: &Recording) -> bool {
+        let samples = || recording.samples.iter().any(|event| event.stack.is_some());
+        let waits = || recording.waits.iter().any(|event| event.stack.is_some());
+        match self {
+            Metric::Cpu => samples(),
+            Metric::OffCpu => waits(),
+            Metric::Wall => samples() || waits(),
+            Metric::Crossings | Metric::CrossingTime => {
+                let single = recording.crossings.iter().map(|event| event.stack);
+                let sums = recording.crossing_sums.iter().map(|sum| sum.stack);
+                single.chain(sums).any(|stack| stack.is_some())
+            }
+            Metric::Serialization => {
+                let single = recording.serializations.iter().map(|event| event.stack);
+                let sums = recording.serialization_sums.iter().map(|sum| sum.stack);
+                single.chain(sums).any(|stack| stack.is_some())
+            }
+            Metric::Files | Metric::FileTime => {
+                recording.files.iter().any(|event| event.stack.is_some())
+            }
+            Metric::PackageJson => recording.lookups.iter().any(|event| event.stack.is_some()),
+            Metric::Compile => (recording.compilations.iter()).any(|event| event.stack.is_some()),
         }
     }
 
     /// The family of probes that records it.
     pub(super) const fn family(self) -> &'static str {
         match self {
+            Metric::Cpu => "cpu",
+            Metric::OffCpu | Metric::Wall => "off-cpu",
             Metric::Crossings | Metric::CrossingTime => "crossings",
             Metric::Serialization => "serialization",
             Metric::Files | Metric::FileTime => "files",
@@ -116,6 +183,9 @@ impl Metric {
     /// What is missing when there is nothing.
     pub(super) const fn things(self) -> &'static str {
         match self {
+            Metric::Cpu => "CPU samples",
+            Metric::OffCpu => "spans off the CPU",
+            Metric::Wall => "CPU samples or spans off the CPU",
             Metric::Crossings => "crossings",
             Metric::CrossingTime => "crossings with a measured time",
             Metric::Serialization => "serializations with a measured time",
@@ -161,9 +231,9 @@ mod tests {
         for metric in Metric::ALL {
             assert_eq!(metric.name().parse(), Ok(metric));
         }
-        let error = "cpu".parse::<Metric>().unwrap_err().to_string();
+        let error = "gpu".parse::<Metric>().unwrap_err().to_string();
         assert!(
-            error.contains("\"cpu\"") && error.contains("package-json"),
+            error.contains("\"gpu\"") && error.contains("package-json"),
             "{error}"
         );
     }

@@ -3,7 +3,7 @@
 use nodeprof_profile::report::{FileOperationProfile, PackageJsonFile, PathProfile};
 
 use super::page::{plain, warning};
-use super::words::{operation_name, repeated};
+use super::words::repeated;
 use super::{Report, TOP, TOP_SHORT};
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{bytes, counted, number, time};
@@ -232,7 +232,7 @@ impl Report<'_> {
                 } else {
                     bytes(path.bytes)
                 }),
-                Cell::text(operation_name(path.operation)).paint(Paint::Faint),
+                Cell::text(path.operation.name()).paint(Paint::Faint),
                 Cell::path(self.path(&path.path)),
             ]);
         }

@@ -28,6 +28,7 @@ impl Report<'_> {
             (None, None, "interrupt") => {
                 plain(format!("traced for {wall}, until it was interrupted"))
             }
+            (None, None, "import") => plain(format!("sampled for {wall}, imported")),
             (None, None, _) => plain(format!("traced for {wall}, still running")),
         };
         phrases.push(end);

@@ -1,6 +1,6 @@
 //! What things are called in the report.
 
-use nodeprof_profile::recording::{CompilationUnit, CrossingKind, FileOperation};
+use nodeprof_profile::recording::{CompilationUnit, CrossingKind};
 use nodeprof_profile::report::Crossings;
 
 use super::page::{Phrase, faint};
@@ -58,17 +58,6 @@ pub(super) fn unit_name(unit: CompilationUnit) -> &'static str {
         CompilationUnit::Function => "CommonJS",
         CompilationUnit::Module => "ES module",
         CompilationUnit::Script => "script",
-    }
-}
-
-pub(super) fn operation_name(operation: FileOperation) -> &'static str {
-    match operation {
-        FileOperation::Stat => "stat",
-        FileOperation::Open => "open",
-        FileOperation::Read => "read",
-        FileOperation::Readlink => "readlink",
-        FileOperation::Close => "close",
-        FileOperation::Access => "access",
     }
 }
 

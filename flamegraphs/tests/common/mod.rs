@@ -2,6 +2,8 @@
 // Not every test file uses all of it; and clippy knows only test functions as tests, not their helpers.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod stacked;
+
 use std::path::Path;
 
 use nodeprof_profile::Recording;
@@ -66,6 +68,7 @@ impl Builder {
             kind,
             parent,
             unfinished: false,
+            stack: None,
         });
     }
 
@@ -90,6 +93,7 @@ impl Builder {
             syscall,
             path,
             result,
+            stack: None,
         });
     }
 
@@ -101,6 +105,7 @@ impl Builder {
             thread,
             at: at(start),
             path,
+            stack: None,
         });
     }
 
@@ -126,6 +131,7 @@ impl Builder {
             bytes,
             callback,
             nested,
+            stack: None,
         });
     }
 
@@ -147,6 +153,7 @@ impl Builder {
             path,
             unit,
             cached,
+            stack: None,
         });
     }
 
@@ -168,10 +175,10 @@ pub fn small() -> Recording {
     const JS: (&str, &str) = ("(javascript)", "Execution::Invoke");
     let mut b = Builder(Recording::default());
     b.0.runs.push(Run {
-        command: [&b"/usr/bin/node"[..], b"/work/app/app.js", b"--port=80"]
+        command: [&b"/usr/bin/node"[..], b"/srv/site/app.js", b"--port=80"]
             .map(<[u8]>::to_vec)
             .to_vec(),
-        directory: b"/work/app".to_vec(),
+        directory: b"/srv/site".to_vec(),
         started_unix_ns: 1_750_000_000_000_000_000,
         started: at(0),
         ended: at(78_400),
@@ -215,7 +222,7 @@ pub fn small() -> Recording {
             None,
             0,
             0,
-            &["node", "/work/app/app.js", "--port=80"],
+            &["node", "/srv/site/app.js", "--port=80"],
             Some(BinaryId(0)),
             78_400,
         ),
@@ -383,6 +390,7 @@ pub fn small() -> Recording {
         total: us(total),
         self_time: us(total),
         timed,
+        stack: None,
     };
     let hot = b.callback("process", "Hrtime");
     let read = b.callback("fs", "ReadFileUtf8");
@@ -393,17 +401,17 @@ pub fn small() -> Recording {
         .push(sum(read, Slow, 5, 1_000, 9_000, 1_000));
 
     for (start, path) in [
-        (20_000, &b"/work/app/package.json"[..]),
-        (20_500, b"/work/app/node_modules/express/package.json"),
-        (20_600, b"/work/app/node_modules/express/package.json"),
-        (20_700, b"/work/app/node_modules/express/package.json"),
+        (20_000, &b"/srv/site/package.json"[..]),
+        (20_500, b"/srv/site/node_modules/express/package.json"),
+        (20_600, b"/srv/site/node_modules/express/package.json"),
+        (20_700, b"/srv/site/node_modules/express/package.json"),
         (
             20_800,
-            b"/work/app/node_modules/@scope/tool/lib/package.json",
+            b"/srv/site/node_modules/@scope/tool/lib/package.json",
         ),
         (
             20_900,
-            b"/work/app/node_modules/@scope/tool/lib/package.json",
+            b"/srv/site/node_modules/@scope/tool/lib/package.json",
         ),
     ] {
         b.lookup(0, start, path);
@@ -414,7 +422,7 @@ pub fn small() -> Recording {
         20_010,
         12,
         FileOperation::Open,
-        b"/work/app/package.json",
+        b"/srv/site/package.json",
         3,
     );
     b.file(
@@ -422,7 +430,7 @@ pub fn small() -> Recording {
         20_030,
         8,
         FileOperation::Read,
-        b"/work/app/package.json",
+        b"/srv/site/package.json",
         412,
     );
     b.file(
@@ -430,7 +438,7 @@ pub fn small() -> Recording {
         20_050,
         1,
         FileOperation::Close,
-        b"/work/app/package.json",
+        b"/srv/site/package.json",
         0,
     );
     b.file(
@@ -438,7 +446,7 @@ pub fn small() -> Recording {
         20_510,
         14,
         FileOperation::Open,
-        b"/work/app/node_modules/express/package.json",
+        b"/srv/site/node_modules/express/package.json",
         3,
     );
     b.file(
@@ -446,7 +454,7 @@ pub fn small() -> Recording {
         20_530,
         9,
         FileOperation::Read,
-        b"/work/app/node_modules/express/package.json",
+        b"/srv/site/node_modules/express/package.json",
         2_708,
     );
     b.file(
@@ -454,7 +462,7 @@ pub fn small() -> Recording {
         20_810,
         6,
         FileOperation::Open,
-        b"/work/app/node_modules/@scope/tool/lib/package.json",
+        b"/srv/site/node_modules/@scope/tool/lib/package.json",
         -2,
     );
     for start in [20_100, 20_200, 22_000] {
@@ -463,7 +471,7 @@ pub fn small() -> Recording {
             start,
             3,
             FileOperation::Stat,
-            b"/work/app/node_modules/express/index.js",
+            b"/srv/site/node_modules/express/index.js",
             0,
         );
     }
@@ -472,16 +480,16 @@ pub fn small() -> Recording {
         22_100,
         2,
         FileOperation::Stat,
-        b"/work/app/evil\x1b[31m\nname; 12\xff",
+        b"/srv/site/evil\x1b[31m\nname; 12\xff",
         -2,
     );
-    b.file(0, 22_200, 2, FileOperation::Access, b"/work/app/.env", -2);
+    b.file(0, 22_200, 2, FileOperation::Access, b"/srv/site/.env", -2);
     b.file(
         0,
         22_300,
         2,
         FileOperation::Readlink,
-        b"/work/app/node_modules",
+        b"/srv/site/node_modules",
         -22,
     );
     b.file(0, 23_000, 4, FileOperation::Read, b"fd:17", 100);
@@ -522,6 +530,7 @@ pub fn small() -> Recording {
         bytes: 2_000_000,
         total: us(1_200),
         self_time: us(1_200),
+        stack: None,
     });
 
     b.compilation(
@@ -541,21 +550,21 @@ pub fn small() -> Recording {
     b.compilation(
         19_000,
         (2_400, 0),
-        b"/work/app/app.js",
+        b"/srv/site/app.js",
         CompilationUnit::Function,
         false,
     );
     b.compilation(
         24_000,
         (900, 0),
-        b"/work/app/node_modules/express/index.js",
+        b"/srv/site/node_modules/express/index.js",
         CompilationUnit::Function,
         false,
     );
     b.compilation(
         26_000,
         (700, 0),
-        b"file:///work/app/lib/module.mjs",
+        b"file:///srv/site/lib/module.mjs",
         CompilationUnit::Module,
         false,
     );
@@ -650,4 +659,18 @@ pub fn golden(name: &str, actual: &str) {
             actual.lines().nth(line),
         );
     }
+}
+
+/// The text as it is without colours.
+pub fn without_escapes(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        out.push_str(before);
+        rest = after
+            .split_once('m')
+            .map(|(_, rest)| rest)
+            .unwrap_or_default();
+    }
+    out + rest
 }

@@ -5,8 +5,8 @@ use rusqlite::{Row, Statement};
 
 use super::digest::Digest;
 use crate::recording::{
-    BinaryId, CallbackId, CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds,
-    ProcessId, RunId, ThreadId,
+    BinaryId, CallbackId, CompilationUnit, CrossingKind, FileOperation, FrameId, FrameKind, NameId,
+    Nanoseconds, ProcessId, RunId, StackId, ThreadId, Tier, WaitReason,
 };
 
 /// Binds one value after the other to a statement.
@@ -187,7 +187,9 @@ macro_rules! index {
         }
     )*};
 }
-index!(RunId, ProcessId, BinaryId, CallbackId, NameId, ThreadId);
+index!(
+    RunId, ProcessId, BinaryId, CallbackId, NameId, FrameId, StackId, ThreadId
+);
 
 macro_rules! choice {
     ($type:ident: $needed:literal, $($variant:ident),*) => {
@@ -211,6 +213,9 @@ macro_rules! choice {
 choice!(CrossingKind: "an id of crossing_kind", Slow, Fast, Getter, Construct, ToJs);
 choice!(FileOperation: "an id of file_operation", Stat, Open, Read, Readlink, Close, Access);
 choice!(CompilationUnit: "an id of compilation_unit", Builtin, Function, Module, Script);
+choice!(FrameKind: "an id of frame_kind", JavaScript, Builtin, Native, Library, AddOn, Kernel, Unknown);
+choice!(Tier: "an id of tier", Interpreted, Baseline, Optimized);
+choice!(WaitReason: "an id of wait_reason", File, PageFault, Child, Lock, Idle, Preempted, Other);
 
 impl Cell for f64 {
     fn write(&self, row: &mut RowWriter<'_, '_>) -> rusqlite::Result<()> {

@@ -9,6 +9,7 @@
 
 mod cells;
 mod digest;
+mod migrate;
 mod schema;
 mod tables;
 mod validate;
@@ -391,7 +392,9 @@ const CHECKSUM: &str = "checksum";
 const HEADER_BYTES: usize = 100;
 
 /// What the header of an SQLite file tells before SQLite sees it: errors by name, and no foreign file is read whole.
-fn check_header(head: &[u8], length: u64) -> Result<(), Malformed> {
+///
+/// Gives the schema.
+fn check_header(head: &[u8], length: u64) -> Result<u32, Malformed> {
     const MAGIC: &[u8; 16] = b"SQLite format 3\0";
     if head.is_empty() {
         let found = "an empty file".to_owned();
@@ -416,11 +419,11 @@ fn check_header(head: &[u8], length: u64) -> Result<(), Malformed> {
         let found = application_id;
         return Err(Malformed::Foreign { found });
     }
-    match big_endian(60) {
-        VERSION => {}
+    let version = match big_endian(60) {
+        version @ migrate::OLDEST..=VERSION => version,
         found if found > VERSION => return Err(Malformed::Newer { found }),
         found => return Err(Malformed::UnknownSchema { found }),
-    }
+    };
     if header[18] == 2 || header[19] == 2 {
         return Err(Malformed::WriteAheadLog);
     }
@@ -435,11 +438,11 @@ fn check_header(head: &[u8], length: u64) -> Result<(), Malformed> {
             needed,
         });
     }
-    Ok(())
+    Ok(version)
 }
 
 fn decode(head: &[u8], rest: impl Read, length: u64) -> Result<Recording, Malformed> {
-    check_header(head, length)?;
+    let version = check_header(head, length)?;
     let size = usize::try_from(length).map_err(|_| Malformed::Corrupt {
         what: format!("{length} bytes do not fit into memory"),
     })?;
@@ -447,22 +450,31 @@ fn decode(head: &[u8], rest: impl Read, length: u64) -> Result<Recording, Malfor
         ":memory:",
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    database.deserialize_read_exact(MAIN_DB, head.chain(rest), size, true)?;
+    let current = version == VERSION;
+    database.deserialize_read_exact(MAIN_DB, head.chain(rest), size, current)?;
     // The file may come from anywhere: its schema runs no function of ours, a page is checked before it is used.
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     database.pragma_update(None, "cell_size_check", true)?;
 
-    schema::check(&database)?;
-    let mut digest = Digest::new();
-    let recording = tables::read(&database, &mut digest)?;
+    schema::check(&database, version)?;
     let checksum: Option<String> = database
         .query_row("SELECT value FROM meta WHERE key = ?", [CHECKSUM], |row| {
             row.get(0)
         })
         .optional()?;
-    if checksum.is_some_and(|checksum| checksum != digest.to_string()) {
-        return Err(Malformed::Changed);
+    let changed = |found: String| match &checksum {
+        Some(checksum) if *checksum != found => Err(Malformed::Changed),
+        _ => Ok(()),
+    };
+    if !current {
+        changed(migrate::checksum(&database, version)?)?;
+        migrate::migrate(&database, version)?;
+    }
+    let mut digest = Digest::new();
+    let recording = tables::read(&database, &mut digest)?;
+    if current {
+        changed(digest.to_string())?;
     }
     recording.check_references()?;
     Ok(recording)

@@ -1,17 +1,17 @@
-//! The tables of schema 1, and views that join them for people who query by hand.
+//! The tables of schema 2, and views that join them for people who query by hand.
 //!
 //! `docs/recording.md` explains them. Hot tables hold integers only. Nothing is indexed but the ids: a recording is read
 //! whole, and an index would cost more at the end of each trace than it saves in a query.
 
 use rusqlite::Connection;
 
-use super::Malformed;
+use super::{Malformed, migrate};
 
 /// `PRAGMA application_id` of a recording: "NPRF".
 pub const APPLICATION_ID: u32 = 0x4e50_5246;
 
 /// `PRAGMA user_version`: raised with every change of a table; older files are then migrated or refused by name.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Names and statements. A file is read only if its statements are these: then its tables are what they seem.
 pub(super) const TABLES: &[(&str, &str)] = &[
@@ -31,7 +31,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   ended_by TEXT NOT NULL,
   mode TEXT NOT NULL,
   exit_status INTEGER,
-  signal INTEGER
+  signal INTEGER,
+  sample_hz INTEGER                      -- CPU samples a second asked for
 )",
     ),
     (
@@ -127,7 +128,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   callback INTEGER NOT NULL REFERENCES callback,
   kind INTEGER NOT NULL REFERENCES crossing_kind,
   parent INTEGER REFERENCES callback,    -- crossing around it, directly
-  unfinished INTEGER NOT NULL            -- 1: entered, never returned
+  unfinished INTEGER NOT NULL,           -- 1: entered, never returned
+  stack INTEGER REFERENCES stack
 )",
     ),
     (
@@ -140,7 +142,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   calls INTEGER NOT NULL,
   total_ns INTEGER NOT NULL,
   self_ns INTEGER NOT NULL,
-  timed_calls INTEGER NOT NULL
+  timed_calls INTEGER NOT NULL,
+  stack INTEGER REFERENCES stack
 )",
     ),
     (
@@ -149,7 +152,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   process INTEGER NOT NULL REFERENCES process,
   thread INTEGER NOT NULL,
   at_ns INTEGER NOT NULL,
-  path INTEGER NOT NULL REFERENCES name
+  path INTEGER NOT NULL REFERENCES name,
+  stack INTEGER REFERENCES stack
 )",
     ),
     (
@@ -162,7 +166,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   operation INTEGER NOT NULL REFERENCES file_operation,
   syscall INTEGER NOT NULL,              -- x86-64 number
   path INTEGER NOT NULL REFERENCES name,
-  result INTEGER NOT NULL                -- bytes, descriptor or negative errno
+  result INTEGER NOT NULL,               -- bytes, descriptor or negative errno
+  stack INTEGER REFERENCES stack
 )",
     ),
     (
@@ -176,7 +181,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   function INTEGER NOT NULL REFERENCES name,
   bytes INTEGER,
   callback INTEGER REFERENCES callback,  -- crossing around it, directly
-  nested INTEGER NOT NULL                -- 1: inside another serialization
+  nested INTEGER NOT NULL,               -- 1: inside another serialization
+  stack INTEGER REFERENCES stack
 )",
     ),
     (
@@ -189,7 +195,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   calls INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
   total_ns INTEGER NOT NULL,             -- of calls not nested in another
-  self_ns INTEGER NOT NULL
+  self_ns INTEGER NOT NULL,
+  stack INTEGER REFERENCES stack
 )",
     ),
     (
@@ -202,7 +209,79 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   self_ns INTEGER,                       -- duration less nested compilations
   path INTEGER NOT NULL REFERENCES name,
   unit INTEGER NOT NULL REFERENCES compilation_unit,
-  cached INTEGER NOT NULL                -- 1: from a code cache or the snapshot
+  cached INTEGER NOT NULL,               -- 1: from a code cache or the snapshot
+  stack INTEGER REFERENCES stack
+)",
+    ),
+    (
+        "package",
+        "CREATE TABLE package (
+  run INTEGER NOT NULL REFERENCES run,
+  directory INTEGER NOT NULL REFERENCES name,
+  name TEXT,                             -- by its package.json, as is the version
+  version TEXT
+)",
+    ),
+    (
+        "frame",
+        "CREATE TABLE frame (
+  id INTEGER PRIMARY KEY,
+  kind INTEGER NOT NULL REFERENCES frame_kind,
+  function INTEGER NOT NULL REFERENCES name,
+  file INTEGER REFERENCES name,          -- script or binary
+  line INTEGER,                          -- where it stood; lines and columns count from 1
+  column INTEGER,
+  function_line INTEGER,                 -- where the function begins
+  function_column INTEGER,
+  original_file INTEGER REFERENCES name, -- by the script's source map
+  original_line INTEGER,
+  original_column INTEGER,
+  tier INTEGER REFERENCES tier,
+  top_level INTEGER NOT NULL,            -- 1: the body of a script or module
+  inlined INTEGER NOT NULL,              -- 1: had been inlined into its caller
+  inlining_possible INTEGER NOT NULL     -- 1: inlined callers or callees are missing
+)",
+    ),
+    (
+        "stack",
+        "CREATE TABLE stack (
+  id INTEGER PRIMARY KEY,
+  caller INTEGER REFERENCES stack,       -- lower than the id
+  frame INTEGER NOT NULL REFERENCES frame,
+  truncated INTEGER NOT NULL             -- 1: outer frames are missing
+)",
+    ),
+    (
+        "sample",
+        "CREATE TABLE sample (
+  process INTEGER NOT NULL REFERENCES process,
+  thread INTEGER NOT NULL,
+  at_ns INTEGER NOT NULL,
+  weight_ns INTEGER NOT NULL,            -- CPU time that it stands for
+  stack INTEGER REFERENCES stack
+)",
+    ),
+    (
+        "wait",
+        "CREATE TABLE wait (
+  process INTEGER NOT NULL REFERENCES process,
+  thread INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,
+  runnable_ns INTEGER NOT NULL,          -- of it: from wake-up until it ran
+  reason INTEGER NOT NULL REFERENCES wait_reason,
+  syscall INTEGER,                       -- x86-64 number
+  stack INTEGER REFERENCES stack
+)",
+    ),
+    (
+        "import",
+        "CREATE TABLE import (
+  process INTEGER NOT NULL REFERENCES process,
+  thread INTEGER NOT NULL,
+  at_ns INTEGER NOT NULL,
+  requirer INTEGER NOT NULL REFERENCES name,
+  loaded INTEGER NOT NULL REFERENCES name
 )",
     ),
     (
@@ -250,6 +329,12 @@ CREATE TABLE file_operation (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 INSERT INTO file_operation VALUES (0, 'stat'), (1, 'open'), (2, 'read'), (3, 'readlink'), (4, 'close'), (5, 'access');
 CREATE TABLE compilation_unit (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 INSERT INTO compilation_unit VALUES (0, 'builtin'), (1, 'function'), (2, 'module'), (3, 'script');
+CREATE TABLE frame_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT INTO frame_kind VALUES (0, 'javascript'), (1, 'builtin'), (2, 'native'), (3, 'library'), (4, 'add_on'), (5, 'kernel'), (6, 'unknown');
+CREATE TABLE tier (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT INTO tier VALUES (0, 'interpreted'), (1, 'baseline'), (2, 'optimized');
+CREATE TABLE wait_reason (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT INTO wait_reason VALUES (0, 'file'), (1, 'page_fault'), (2, 'child'), (3, 'lock'), (4, 'idle'), (5, 'preempted'), (6, 'other');
 
 CREATE VIEW processes AS
   SELECT p.id AS process, p.run, p.pid, parent.pid AS parent_pid, b.node_version,
@@ -310,25 +395,57 @@ CREATE VIEW compilations AS
   FROM compilation c JOIN process p ON p.id = c.process JOIN name n ON n.id = c.path
     JOIN compilation_unit u ON u.id = c.unit;
 
+CREATE VIEW frames AS
+  SELECT f.id AS frame, k.name AS kind, fn.text AS function, file.text AS file, f.line, f.column, f.function_line,
+    original.text AS original_file, f.original_line, f.original_column, t.name AS tier, f.top_level, f.inlined,
+    f.inlining_possible
+  FROM frame f JOIN frame_kind k ON k.id = f.kind JOIN name fn ON fn.id = f.function
+    LEFT JOIN name file ON file.id = f.file LEFT JOIN name original ON original.id = f.original_file
+    LEFT JOIN tier t ON t.id = f.tier;
+
+CREATE VIEW stack_frames AS
+  WITH RECURSIVE walk (stack, depth, at) AS (
+    SELECT id, 0, id FROM stack
+    UNION ALL
+    SELECT walk.stack, walk.depth + 1, s.caller FROM walk JOIN stack s ON s.id = walk.at WHERE s.caller IS NOT NULL
+  )
+  SELECT walk.stack, walk.depth, frames.* FROM walk JOIN stack s ON s.id = walk.at JOIN frames ON frames.frame = s.frame;
+
+CREATE VIEW samples AS
+  SELECT p.run, p.pid, s.thread, s.thread = p.pid AS main_thread, s.at_ns, s.weight_ns, s.stack
+  FROM sample s JOIN process p ON p.id = s.process;
+
+CREATE VIEW waits AS
+  SELECT p.run, p.pid, w.thread, w.start_ns, w.duration_ns, w.runnable_ns, r.name AS reason, w.syscall, w.stack
+  FROM wait w JOIN process p ON p.id = w.process JOIN wait_reason r ON r.id = w.reason;
+
+CREATE VIEW imports AS
+  SELECT p.run, p.pid, i.thread, i.at_ns, a.text AS requirer, b.text AS loaded
+  FROM import i JOIN process p ON p.id = i.process JOIN name a ON a.id = i.requirer JOIN name b ON b.id = i.loaded;
+
+CREATE VIEW packages AS
+  SELECT p.run, p.name, p.version, n.text AS directory
+  FROM package p JOIN name n ON n.id = p.directory;
+
 CREATE VIEW milestones AS
   SELECT p.run, p.pid, m.thread, m.thread = p.pid AS main_thread, m.name, m.at_ns
   FROM milestone m JOIN process p ON p.id = m.process;
 ";
 
-/// Checks that the tables are those that we create.
-pub(super) fn check(database: &Connection) -> Result<(), Malformed> {
+/// Checks that the tables are those of a schema.
+pub(super) fn check(database: &Connection, version: u32) -> Result<(), Malformed> {
     let mut query =
         database.prepare("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?")?;
-    for (name, expected) in TABLES {
+    for (name, expected) in migrate::tables(version) {
         let mut rows = query.query([name])?;
         let found: Option<String> = match rows.next()? {
             Some(row) => row.get(0)?,
             None => None,
         };
         let problem = match found.as_deref() {
-            Some(found) if found == *expected => continue,
-            Some(_) => "is another than schema 1 has",
-            None => "is missing",
+            Some(found) if found == expected => continue,
+            Some(_) => format!("is another than schema {version} has"),
+            None => "is missing".to_owned(),
         };
         return Err(Malformed::Corrupt {
             what: format!("table {name} {problem}"),

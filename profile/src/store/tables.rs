@@ -6,9 +6,10 @@ use super::Malformed;
 use super::cells::{BadCell, Cell, InstantCell, RowReader, RowWriter};
 use super::digest::Digest;
 use crate::recording::{
-    Binary, Callback, Compilation, Crossing, CrossingSum, Exec, FamilyState, FileAccess, Lookup,
-    Loss, Milestone, Nanoseconds, Overhead, ProbeHits, Process, ProcessId, Recording, Run, RunId,
-    Serialization, SerializationSum, Span,
+    Binary, Callback, Compilation, Crossing, CrossingSum, Exec, FamilyState, FileAccess, Frame,
+    FrameKind, Import, Lookup, Loss, Milestone, NameId, Nanoseconds, OriginalPosition, Overhead,
+    Package, ProbeHits, Process, ProcessId, Recording, Run, RunId, Sample, Serialization,
+    SerializationSum, Span, Stack, Tier, Wait,
 };
 
 /// A row of a table.
@@ -121,6 +122,7 @@ stored!(Run in "run" indexed by "id" without labels {
     mode: "mode",
     exit_status: "exit_status",
     signal: "signal",
+    sample_hz: "sample_hz",
 });
 stored!(Binary in "binary" indexed by "id" {
     path: "path",
@@ -172,6 +174,7 @@ stored!(Crossing in "crossing" {
     kind: "kind",
     parent: "parent",
     unfinished: "unfinished",
+    stack: "stack",
 });
 stored!(CrossingSum in "crossing_sum" {
     process: "process",
@@ -182,12 +185,14 @@ stored!(CrossingSum in "crossing_sum" {
     total: "total_ns",
     self_time: "self_ns",
     timed: "timed_calls",
+    stack: "stack",
 });
 stored!(Lookup in "lookup" {
     process: "process",
     thread: "thread",
     at: "at_ns" since process,
     path: "path",
+    stack: "stack",
 });
 stored!(FileAccess in "file_access" {
     process: "process",
@@ -198,6 +203,7 @@ stored!(FileAccess in "file_access" {
     syscall: "syscall",
     path: "path",
     result: "result",
+    stack: "stack",
 });
 stored!(Serialization in "serialization" {
     process: "process",
@@ -209,6 +215,7 @@ stored!(Serialization in "serialization" {
     bytes: "bytes",
     callback: "callback",
     nested: "nested",
+    stack: "stack",
 });
 stored!(SerializationSum in "serialization_sum" {
     process: "process",
@@ -219,6 +226,7 @@ stored!(SerializationSum in "serialization_sum" {
     bytes: "bytes",
     total: "total_ns",
     self_time: "self_ns",
+    stack: "stack",
 });
 stored!(Compilation in "compilation" {
     process: "process",
@@ -229,6 +237,42 @@ stored!(Compilation in "compilation" {
     path: "path",
     unit: "unit",
     cached: "cached",
+    stack: "stack",
+});
+stored!(Package in "package" {
+    run: "run",
+    directory: "directory",
+    name: "name",
+    version: "version",
+});
+stored!(Stack in "stack" indexed by "id" {
+    caller: "caller",
+    frame: "frame",
+    truncated: "truncated",
+});
+stored!(Sample in "sample" {
+    process: "process",
+    thread: "thread",
+    at: "at_ns" since process,
+    weight: "weight_ns",
+    stack: "stack",
+});
+stored!(Wait in "wait" {
+    process: "process",
+    thread: "thread",
+    start: "start_ns" since process,
+    duration: "duration_ns",
+    runnable: "runnable_ns",
+    reason: "reason",
+    syscall: "syscall",
+    stack: "stack",
+});
+stored!(Import in "import" {
+    process: "process",
+    thread: "thread",
+    at: "at_ns" since process,
+    requirer: "requirer",
+    loaded: "loaded",
 });
 stored!(FamilyState in "family" {
     run: "run",
@@ -288,6 +332,86 @@ stored!(NameRow in "name" indexed by "id" {
     text: "text",
 });
 
+/// A frame, with its original position in columns of its own.
+struct FrameRow {
+    kind: FrameKind,
+    function: NameId,
+    file: Option<NameId>,
+    line: Option<u32>,
+    column: Option<u32>,
+    function_line: Option<u32>,
+    function_column: Option<u32>,
+    original_file: Option<NameId>,
+    original_line: Option<u32>,
+    original_column: Option<u32>,
+    tier: Option<Tier>,
+    top_level: bool,
+    inlined: bool,
+    inlining_possible: bool,
+}
+stored!(FrameRow in "frame" indexed by "id" {
+    kind: "kind",
+    function: "function",
+    file: "file",
+    line: "line",
+    column: "column",
+    function_line: "function_line",
+    function_column: "function_column",
+    original_file: "original_file",
+    original_line: "original_line",
+    original_column: "original_column",
+    tier: "tier",
+    top_level: "top_level",
+    inlined: "inlined",
+    inlining_possible: "inlining_possible",
+});
+
+impl From<&Frame> for FrameRow {
+    fn from(frame: &Frame) -> FrameRow {
+        FrameRow {
+            kind: frame.kind,
+            function: frame.function,
+            file: frame.file,
+            line: frame.line,
+            column: frame.column,
+            function_line: frame.function_line,
+            function_column: frame.function_column,
+            original_file: frame.original.map(|original| original.file),
+            original_line: frame.original.map(|original| original.line),
+            original_column: frame.original.map(|original| original.column),
+            tier: frame.tier,
+            top_level: frame.top_level,
+            inlined: frame.inlined,
+            inlining_possible: frame.inlining_possible,
+        }
+    }
+}
+
+impl FrameRow {
+    /// The frame, unless its original position is there in part only.
+    fn into_frame(self) -> Option<Frame> {
+        let original = match (self.original_file, self.original_line, self.original_column) {
+            (Some(file), Some(line), Some(column)) => Some(OriginalPosition { file, line, column }),
+            (None, None, None) => None,
+            _ => return None,
+        };
+        Some(Frame {
+            kind: self.kind,
+            function: self.function,
+            file: self.file,
+            line: self.line,
+            column: self.column,
+            function_line: self.function_line,
+            function_column: self.function_column,
+            original,
+            tier: self.tier,
+            top_level: self.top_level,
+            inlined: self.inlined,
+            inlining_possible: self.inlining_possible,
+        })
+    }
+}
+
 pub(super) fn write(
     recording: &Recording,
     database: &Connection,
@@ -339,6 +463,12 @@ pub(super) fn write(
         Serialization: recording.serializations.iter(),
         SerializationSum: recording.serialization_sums.iter(),
         Compilation: recording.compilations.iter(),
+        Package: recording.packages.iter(),
+        FrameRow: recording.frames.iter().map(FrameRow::from),
+        Stack: recording.stacks.iter(),
+        Sample: recording.samples.iter(),
+        Wait: recording.waits.iter(),
+        Import: recording.imports.iter(),
         FamilyState: recording.families.iter(),
         Loss: recording.losses.iter(),
         ProbeHits: recording.probe_hits.iter(),
@@ -393,6 +523,18 @@ pub(super) fn read(database: &Connection, digest: &mut Digest) -> Result<Recordi
         serializations: rows!(),
         serialization_sums: rows!(),
         compilations: rows!(),
+        packages: rows!(),
+        frames: {
+            let rows: Vec<FrameRow> = rows!();
+            let frames = rows.into_iter().map(FrameRow::into_frame);
+            frames.collect::<Option<_>>().ok_or(Malformed::Corrupt {
+                what: "table frame: an original position is there in part".to_owned(),
+            })?
+        },
+        stacks: rows!(),
+        samples: rows!(),
+        waits: rows!(),
+        imports: rows!(),
         families: rows!(),
         losses: rows!(),
         probe_hits: rows!(),

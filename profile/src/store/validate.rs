@@ -1,7 +1,7 @@
 //! That every index of a recording points to something.
 
 use crate::Recording;
-use crate::recording::{BinaryId, CallbackId, NameId, ProcessId, RunId};
+use crate::recording::{BinaryId, CallbackId, FrameId, NameId, ProcessId, RunId, StackId};
 
 /// An index of a recording that points nowhere, or a value that no clock and no counter gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,8 @@ struct Limits {
     binaries: usize,
     callbacks: usize,
     names: usize,
+    frames: usize,
+    stacks: usize,
 }
 
 trait Reference {
@@ -49,6 +51,8 @@ reference! {
     BinaryId: "binary", binaries;
     CallbackId: "callback", callbacks;
     NameId: "name", names;
+    FrameId: "frame", frames;
+    StackId: "stack", stacks;
 }
 
 impl<R: Reference> Reference for Option<R> {
@@ -93,23 +97,32 @@ impl Recording {
             binaries: self.binaries.len(),
             callbacks: self.callbacks.len(),
             names: self.names.len(),
+            frames: self.frames.len(),
+            stacks: self.stacks.len(),
         };
         check_all! { limits,
             "process": self.processes => run, parent, node;
             "milestone": self.milestones => process;
             "span": self.spans => process, name;
-            "crossing": self.crossings => process, callback, parent;
-            "crossing_sum": self.crossing_sums => process, callback;
-            "lookup": self.lookups => process, path;
-            "file_access": self.files => process, path;
-            "serialization": self.serializations => process, function, callback;
-            "serialization_sum": self.serialization_sums => process, function, callback;
-            "compilation": self.compilations => process, path;
+            "crossing": self.crossings => process, callback, parent, stack;
+            "crossing_sum": self.crossing_sums => process, callback, stack;
+            "lookup": self.lookups => process, path, stack;
+            "file_access": self.files => process, path, stack;
+            "serialization": self.serializations => process, function, callback, stack;
+            "serialization_sum": self.serialization_sums => process, function, callback, stack;
+            "compilation": self.compilations => process, path, stack;
+            "package": self.packages => run, directory;
+            "frame": self.frames => function, file;
+            "stack": self.stacks => caller, frame;
+            "sample": self.samples => process, stack;
+            "wait": self.waits => process, stack;
+            "import": self.imports => process, requirer, loaded;
             "family": self.families => run;
             "loss": self.losses => run;
             "probe_hits": self.probe_hits => run;
             "overhead": self.overheads => run;
         }
+        self.check_stacks(limits)?;
         self.check_ancestry()?;
         for (row, overhead) in self.overheads.iter().enumerate() {
             // NaN and infinity have no place in SQL, nor in JSON.
@@ -120,6 +133,30 @@ impl Recording {
                     problem: format!("a cost of {} ns per hit", overhead.ns_per_hit),
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// A caller comes before its callees, so that a walk along them ends.
+    fn check_stacks(&self, limits: &Limits) -> Result<(), Inconsistency> {
+        for (row, stack) in self.stacks.iter().enumerate() {
+            if let Some(caller) = stack.caller
+                && caller.0 as usize >= row
+            {
+                return Err(Inconsistency {
+                    table: "stack",
+                    row,
+                    problem: format!("its caller {} does not come before it", caller.0),
+                });
+            }
+        }
+        for (row, frame) in self.frames.iter().enumerate() {
+            let original = frame.original.map(|original| original.file);
+            check(original, limits).map_err(|problem| Inconsistency {
+                table: "frame",
+                row,
+                problem,
+            })?;
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ pub fn small() -> Recording {
             kind,
             parent: None,
             unfinished: false,
+            stack: None,
         };
     let access = |start, duration, operation, path, result| FileAccess {
         process: main,
@@ -48,12 +49,20 @@ pub fn small() -> Recording {
         syscall: 332,
         path,
         result,
+        stack: None,
     };
     let lookup = |ns, path| Lookup {
         process: main,
         thread,
         at: at(ns),
         path,
+        stack: None,
+    };
+    let frame = Frame::new;
+    let stack = |caller: Option<u32>, frame, truncated| Stack {
+        caller: caller.map(StackId),
+        frame: FrameId(frame),
+        truncated,
     };
     Recording {
         runs: vec![Run {
@@ -67,6 +76,7 @@ pub fn small() -> Recording {
             exit_status: Some(3),
             signal: None,
             labels: vec![("side".into(), "base".into())],
+            sample_hz: Some(997),
         }],
         binaries: vec![Binary {
             path: b"/opt/node/bin/node".to_vec(),
@@ -138,6 +148,11 @@ pub fn small() -> Recording {
             b"String::NewFromUtf8".to_vec(),
             b"snapshot".to_vec(),
             b"JSON::Stringify".to_vec(),
+            b"/srv/app".to_vec(),
+            b"start".to_vec(),
+            b"/opt/node/bin/node".to_vec(),
+            b"/srv/app/src/index.ts".to_vec(),
+            b"".to_vec(),
         ],
         // In the order in which Node notes them; a worker (thread 105) has its own.
         milestones: vec![
@@ -164,7 +179,10 @@ pub fn small() -> Recording {
             },
             crossing(14_000, Some(1_000), Some(500), read, CrossingKind::Slow),
             // `main_script`.
-            crossing(30_000, Some(700), Some(700), stat, CrossingKind::Slow),
+            Crossing {
+                stack: Some(StackId(1)),
+                ..crossing(30_000, Some(700), Some(700), stat, CrossingKind::Slow)
+            },
             crossing(31_000, None, None, stat, CrossingKind::Fast),
             crossing(32_000, None, None, stat, CrossingKind::Fast),
             crossing(33_000, Some(80), Some(80), read, CrossingKind::Getter),
@@ -186,10 +204,14 @@ pub fn small() -> Recording {
             total: Nanoseconds(600_000),
             self_time: Nanoseconds(500_000),
             timed: 1_000,
+            stack: Some(StackId(2)),
         }],
         lookups: vec![
             lookup(15_000, app_json),
-            lookup(35_000, app_json),
+            Lookup {
+                stack: Some(StackId(1)),
+                ..lookup(35_000, app_json)
+            },
             lookup(36_000, odd_json),
         ],
         files: vec![
@@ -199,7 +221,10 @@ pub fn small() -> Recording {
             access(15_400, 40, FileOperation::Read, app_json, 0),
             access(15_500, 5, FileOperation::Close, app_json, 0),
             access(35_100, 25, FileOperation::Open, app_json, 17),
-            access(36_100, 15, FileOperation::Open, odd_json, -2),
+            FileAccess {
+                stack: Some(StackId(1)),
+                ..access(36_100, 15, FileOperation::Open, odd_json, -2)
+            },
             access(40_000, 50, FileOperation::Stat, index, 0),
             access(40_100, 60, FileOperation::Readlink, index, -22),
             access(40_200, 70, FileOperation::Access, index, 0),
@@ -215,6 +240,7 @@ pub fn small() -> Recording {
                 bytes: Some(64),
                 callback: Some(read),
                 nested: false,
+                stack: None,
             },
             Serialization {
                 process: main,
@@ -226,6 +252,7 @@ pub fn small() -> Recording {
                 bytes: Some(32),
                 callback: Some(read),
                 nested: true,
+                stack: None,
             },
             Serialization {
                 process: main,
@@ -237,6 +264,7 @@ pub fn small() -> Recording {
                 bytes: None,
                 callback: None,
                 nested: false,
+                stack: Some(StackId(2)),
             },
         ],
         serialization_sums: vec![SerializationSum {
@@ -248,6 +276,7 @@ pub fn small() -> Recording {
             bytes: 2_000,
             total: Nanoseconds(900),
             self_time: Nanoseconds(900),
+            stack: Some(StackId(2)),
         }],
         compilations: vec![
             Compilation {
@@ -259,6 +288,7 @@ pub fn small() -> Recording {
                 path: index,
                 unit: CompilationUnit::Function,
                 cached: false,
+                stack: Some(StackId(0)),
             },
             Compilation {
                 process: main,
@@ -269,8 +299,76 @@ pub fn small() -> Recording {
                 path: snapshot,
                 unit: CompilationUnit::Builtin,
                 cached: true,
+                stack: None,
             },
         ],
+        packages: vec![Package {
+            run: RunId(0),
+            directory: NameId(6),
+            name: Some("app".into()),
+            version: Some("1.2.3".into()),
+        }],
+        frames: vec![
+            frame(FrameKind::Native, NameId(7), Some(NameId(8))),
+            Frame {
+                line: Some(3),
+                column: Some(7),
+                function_line: Some(1),
+                function_column: Some(1),
+                original: Some(OriginalPosition {
+                    file: NameId(9),
+                    line: 12,
+                    column: 4,
+                }),
+                tier: Some(Tier::Interpreted),
+                top_level: true,
+                ..frame(FrameKind::JavaScript, NameId(10), Some(index))
+            },
+            Frame {
+                tier: Some(Tier::Optimized),
+                inlined: true,
+                inlining_possible: true,
+                ..frame(FrameKind::JavaScript, NameId(7), None)
+            },
+        ],
+        stacks: vec![
+            stack(None, 0, true),
+            stack(Some(0), 1, false),
+            stack(Some(1), 2, false),
+        ],
+        samples: vec![
+            Sample {
+                process: main,
+                thread,
+                at: at(41_000),
+                weight: Nanoseconds(1_000),
+                stack: Some(StackId(2)),
+            },
+            Sample {
+                process: main,
+                thread: ThreadId(105),
+                at: at(42_000),
+                weight: Nanoseconds(1_000),
+                stack: None,
+            },
+        ],
+        waits: vec![Wait {
+            process: main,
+            thread,
+            start: at(43_000),
+            duration: Nanoseconds(900),
+            runnable: Nanoseconds(100),
+            reason: WaitReason::Child,
+            syscall: Some(61),
+            stack: Some(StackId(1)),
+        }],
+        imports: vec![Import {
+            process: main,
+            thread,
+            at: at(44_000),
+            requirer: NameId(9),
+            loaded: index,
+        }],
         families: vec![
             FamilyState {
                 run: RunId(0),
@@ -382,6 +480,7 @@ impl Fuel<'_> {
             exit_status: fuel.maybe(|fuel| fuel.number() as i32),
             signal: fuel.maybe(|fuel| fuel.number() as i32),
             labels: fuel.some(2, |fuel| (fuel.text(), fuel.text())),
+            sample_hz: fuel.maybe(|fuel| fuel.number() as u32),
         });
         let binaries = fuel.some(2, |fuel| Binary {
             path: fuel.bytes(),
@@ -400,6 +499,7 @@ impl Fuel<'_> {
             names: fuel.some(6, Self::bytes),
             ..Recording::default()
         };
+        fuel.stacks(&mut recording);
         if recording.runs.is_empty() {
             return recording;
         }
@@ -471,6 +571,12 @@ impl Fuel<'_> {
         let thread = |fuel: &mut Self| ThreadId(fuel.below(5) as u32);
         let callback = |fuel: &mut Self| CallbackId(fuel.below(callbacks) as u32);
         let name = |fuel: &mut Self| NameId(fuel.below(names) as u32);
+        let stacks = recording.stacks.len();
+        let stack = |fuel: &mut Self| {
+            // None of them, as often as each.
+            let stack = fuel.below(stacks + 1);
+            (stack < stacks).then_some(StackId(stack as u32))
+        };
         recording.milestones = fuel.some(8, |fuel| Milestone {
             process: process(fuel),
             thread: thread(fuel),
@@ -504,6 +610,7 @@ impl Fuel<'_> {
             kind: fuel.kind(),
             parent: fuel.maybe(callback),
             unfinished: fuel.flag(),
+            stack: stack(fuel),
         });
         recording.crossing_sums = fuel.some(4, |fuel| CrossingSum {
             process: process(fuel),
@@ -514,12 +621,14 @@ impl Fuel<'_> {
             total: fuel.ns(),
             self_time: fuel.ns(),
             timed: fuel.number(),
+            stack: stack(fuel),
         });
         recording.lookups = fuel.some(5, |fuel| Lookup {
             process: process(fuel),
             thread: thread(fuel),
             at: fuel.ns(),
             path: name(fuel),
+            stack: stack(fuel),
         });
         recording.files = fuel.some(8, |fuel| {
             use FileOperation::*;
@@ -532,6 +641,7 @@ impl Fuel<'_> {
                 syscall: fuel.number() as u16,
                 path: name(fuel),
                 result: fuel.number() as i64,
+                stack: stack(fuel),
             }
         });
         recording.serializations = fuel.some(5, |fuel| Serialization {
@@ -544,6 +654,7 @@ impl Fuel<'_> {
             bytes: fuel.maybe(Self::number),
             callback: fuel.maybe(callback),
             nested: fuel.flag(),
+            stack: stack(fuel),
         });
         recording.serialization_sums = fuel.some(3, |fuel| SerializationSum {
             process: process(fuel),
@@ -554,6 +665,7 @@ impl Fuel<'_> {
             bytes: fuel.number(),
             total: fuel.ns(),
             self_time: fuel.ns(),
+            stack: stack(fuel),
         });
         recording.compilations = fuel.some(4, |fuel| {
             use CompilationUnit::*;
@@ -566,9 +678,117 @@ impl Fuel<'_> {
                 path: name(fuel),
                 unit: [Builtin, Function, Module, Script][fuel.below(4)],
                 cached: fuel.flag(),
+                stack: stack(fuel),
             }
         });
+        recording.samples = fuel.some(20, |fuel| Sample {
+            process: process(fuel),
+            thread: thread(fuel),
+            at: fuel.ns(),
+            weight: fuel.ns(),
+            stack: stack(fuel),
+        });
+        recording.waits = fuel.some(5, |fuel| {
+            use WaitReason::*;
+            Wait {
+                process: process(fuel),
+                thread: thread(fuel),
+                start: fuel.ns(),
+                duration: fuel.ns(),
+                runnable: fuel.ns(),
+                reason: [File, PageFault, Child, Lock, Idle, Preempted, Other][fuel.below(7)],
+                syscall: fuel.maybe(|fuel| fuel.number() as u16),
+                stack: stack(fuel),
+            }
+        });
+        recording.imports = fuel.some(4, |fuel| Import {
+            process: process(fuel),
+            thread: thread(fuel),
+            at: fuel.ns(),
+            requirer: name(fuel),
+            loaded: name(fuel),
+        });
+        recording.packages = fuel.some(3, |fuel| Package {
+            run: run(fuel),
+            directory: name(fuel),
+            name: fuel.maybe(Self::text),
+            version: fuel.maybe(Self::text),
+        });
         recording
+    }
+
+    /// Frames, and stacks of them.
+    fn stacks(&mut self, recording: &mut Recording) {
+        use FrameKind::*;
+        let names = recording.names.len();
+        if names == 0 {
+            return;
+        }
+        let name = |fuel: &mut Self| NameId(fuel.below(names) as u32);
+        let position = |fuel: &mut Self| fuel.maybe(|fuel| fuel.number() as u32);
+        recording.frames = self.some(10, |fuel| Frame {
+            kind: [JavaScript, Builtin, Native, Library, AddOn, Kernel, Unknown][fuel.below(7)],
+            function: name(fuel),
+            file: fuel.maybe(name),
+            line: position(fuel),
+            column: position(fuel),
+            function_line: position(fuel),
+            function_column: position(fuel),
+            original: fuel.maybe(|fuel| OriginalPosition {
+                file: name(fuel),
+                line: fuel.number() as u32,
+                column: fuel.number() as u32,
+            }),
+            tier: fuel
+                .maybe(|fuel| [Tier::Interpreted, Tier::Baseline, Tier::Optimized][fuel.below(3)]),
+            top_level: fuel.flag(),
+            inlined: fuel.flag(),
+            inlining_possible: fuel.flag(),
+        });
+        if recording.frames.is_empty() {
+            return;
+        }
+        for index in 0..self.below(30) {
+            let stack = Stack {
+                caller: match index {
+                    0 => None,
+                    _ => self.maybe(|fuel| StackId(fuel.below(index) as u32)),
+                },
+                frame: FrameId(self.below(recording.frames.len()) as u32),
+                truncated: self.flag(),
+            };
+            recording.stacks.push(stack);
+        }
+    }
+}
+
+/// The recording as schema 1 could have held it.
+pub fn without_stacks(mut recording: Recording) -> Recording {
+    for run in &mut recording.runs {
+        run.sample_hz = None;
+    }
+    macro_rules! forget {
+        ($($events:ident),*) => {
+            $(recording.$events.iter_mut().for_each(|event| event.stack = None);)*
+        };
+    }
+    forget!(
+        crossings,
+        crossing_sums,
+        lookups,
+        files,
+        serializations,
+        serialization_sums,
+        compilations
+    );
+    Recording {
+        packages: Vec::new(),
+        frames: Vec::new(),
+        stacks: Vec::new(),
+        samples: Vec::new(),
+        waits: Vec::new(),
+        imports: Vec::new(),
+        ..recording
     }
 }
 

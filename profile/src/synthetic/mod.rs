@@ -1,15 +1,24 @@
 //! A large recording without a trace: for benchmarks, and for tests that need many events.
 
+pub mod program;
+mod stacks;
+
 use crate::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
     Exec, FamilyState, FileAccess, FileOperation, Lookup, Loss, Milestone, NameId, Nanoseconds,
-    Overhead, ProbeHits, Process, ProcessId, Recording, Run, RunId, Serialization, Span, ThreadId,
+    Overhead, ProbeHits, Process, ProcessId, Recording, Run, RunId, Sample, Serialization, Span,
+    ThreadId, Wait, WaitReason,
 };
+use stacks::Stacks;
 
 /// Distinct callbacks; `npm --version` crosses over 64, a large program over some hundred.
 const CALLBACKS: u64 = 400;
 /// Distinct paths.
 const PATHS: u64 = 2000;
+/// CPU samples per second.
+const SAMPLE_HZ: u32 = 997;
+/// A read now and then waits for the disk.
+const SAMPLES_PER_WAIT: usize = 8;
 /// Distinct C++ functions that serialize.
 const FUNCTIONS: u64 = 24;
 
@@ -39,6 +48,10 @@ impl Recording {
     pub fn synthetic(crossings: usize) -> Recording {
         let mut recording = Recording::default();
         describe(&mut recording);
+        // Every eighth path is a package.json.
+        let modules = (0..PATHS).filter(|index| index % 8 != 0);
+        let modules = modules.map(|index| NameId(index as u32)).collect();
+        let mut stacks = Stacks::new(&mut recording, modules);
         let mut numbers = Numbers(1);
         let started = recording.runs[0].started.0;
         // The main process makes three quarters of the crossings, its child the rest.
@@ -47,7 +60,16 @@ impl Recording {
         let mut ended = started;
         for (process, share) in shares {
             let start = recording.processes[process.0 as usize].execs[0].at.0;
-            let end = events(&mut recording, &mut numbers, process, share, start);
+            let thread = ThreadId(recording.processes[process.0 as usize].pid);
+            stacks.begin(&mut recording, thread);
+            let end = events(
+                &mut recording,
+                &mut numbers,
+                &mut stacks,
+                process,
+                share,
+                start,
+            );
             let of = &mut recording.processes[process.0 as usize];
             of.exited = Some(Nanoseconds(end));
             of.exit_status = Some(0);
@@ -71,6 +93,7 @@ fn describe(recording: &mut Recording) {
         ended_by: "exit".into(),
         mode: "full".into(),
         exit_status: Some(0),
+        sample_hz: Some(SAMPLE_HZ),
         labels: vec![("synthetic".into(), "yes".into())],
         ..Run::default()
     });
@@ -182,6 +205,7 @@ fn describe(recording: &mut Recording) {
 fn events(
     recording: &mut Recording,
     numbers: &mut Numbers,
+    stacks: &mut Stacks,
     process: ProcessId,
     crossings: usize,
     exec: u64,
@@ -207,6 +231,7 @@ fn events(
     });
 
     let mut now = exec + 16_000_000;
+    let mut tick = now;
     let mut made = 0;
     let mut due = [
         (crossings / 20, "bootstrap_complete"),
@@ -225,8 +250,34 @@ fn events(
         }
         now += 200 + numbers.below(2000);
         let nested = (numbers.below(4) as usize).min(crossings - made - 1);
-        outer_crossing(recording, numbers, process, thread, &mut now, nested);
+        outer_crossing(
+            recording, numbers, stacks, process, thread, &mut now, nested,
+        );
         made += 1 + nested;
+        stacks.step();
+        while tick < now {
+            let sample = Sample {
+                process,
+                thread,
+                at: Nanoseconds(tick),
+                weight: Nanoseconds(1_000_000_000 / u64::from(SAMPLE_HZ)),
+                stack: stacks.sample(recording),
+            };
+            recording.samples.push(sample);
+            tick += sample.weight.0;
+            if recording.samples.len().is_multiple_of(SAMPLES_PER_WAIT) {
+                recording.waits.push(Wait {
+                    process,
+                    thread,
+                    start: Nanoseconds(now),
+                    duration: Nanoseconds(40_000),
+                    runnable: Nanoseconds(5_000),
+                    reason: WaitReason::File,
+                    syscall: Some(0),
+                    stack: sample.stack,
+                });
+            }
+        }
     }
     recording.milestones.push(Milestone {
         process,
@@ -241,6 +292,7 @@ fn events(
 fn outer_crossing(
     recording: &mut Recording,
     numbers: &mut Numbers,
+    stacks: &mut Stacks,
     process: ProcessId,
     thread: ThreadId,
     now: &mut u64,
@@ -248,6 +300,7 @@ fn outer_crossing(
 ) {
     let start = *now;
     let callback = CallbackId(numbers.skewed(CALLBACKS) as u32);
+    let stack = stacks.function(recording);
     let mut inside = 0;
     *now += 100;
     for _ in 0..nested {
@@ -273,6 +326,7 @@ fn outer_crossing(
                 bytes: Some(numbers.skewed(4096)),
                 callback: Some(inner),
                 nested: false,
+                stack,
             });
         }
         recording.crossings.push(Crossing {
@@ -285,6 +339,7 @@ fn outer_crossing(
             kind,
             parent: Some(callback),
             unfinished: false,
+            stack,
         });
         if timed {
             inside += duration;
@@ -302,6 +357,7 @@ fn outer_crossing(
         };
         let duration = 500 + numbers.skewed(5000);
         let failed = numbers.below(4) == 0;
+        let stack = stacks.loader(recording);
         recording.files.push(FileAccess {
             process,
             thread,
@@ -316,29 +372,35 @@ fn outer_crossing(
             } else {
                 numbers.skewed(8192) as i64
             },
+            stack,
         });
         *now += duration + 50;
     }
     if numbers.below(40) == 0 {
+        let stack = stacks.loader(recording);
         recording.lookups.push(Lookup {
             process,
             thread,
             at: Nanoseconds(*now),
             // Every eighth path is a package.json.
             path: NameId(path.0 / 8 * 8),
+            stack,
         });
     }
     if numbers.below(200) == 0 {
         let duration = 20_000 + numbers.skewed(400_000);
+        let other = path;
+        let (stack, path) = stacks.compile(recording).unzip();
         recording.compilations.push(Compilation {
             process,
             thread,
             start: Nanoseconds(*now),
             duration: Some(Nanoseconds(duration)),
             self_time: Some(Nanoseconds(duration)),
-            path,
+            path: path.unwrap_or(other),
             unit: CompilationUnit::Function,
             cached: numbers.below(4) == 0,
+            stack,
         });
         *now += duration + 50;
     }
@@ -354,6 +416,7 @@ fn outer_crossing(
         kind: CrossingKind::Slow,
         parent: None,
         unfinished: false,
+        stack,
     });
 }
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Times off the CPU. What a thread waits for is noted when it leaves the CPU, where its registers are at hand; the record
+ * leaves when it runs again. The stack is that of the crossing it is in, which is known: walking there would cost
+ * microseconds with the run queue locked, and one more program with the walk in it to verify at each start.
+ */
+#ifndef NODEPROF_WAITS_H
+#define NODEPROF_WAITS_H
+
+/*
+ * Two threads that hand a lock to and fro switch 100,000 times a second. After this many in a second (of one thread)
+ * only waits that are long enough to matter are recorded: at most 1,000 a second more.
+ */
+#define WAITS_PER_SECOND 2000
+#define LONG_WAIT	 1000000 /* ns */
+#define SECOND		 1000000000ULL
+
+#define TASK_DEAD 0x80
+
+static __always_inline bool below_limit(struct thread *t, __u64 now)
+{
+	__u32 second = now / SECOND;
+
+	if (t->second != second) {
+		t->second = second;
+		t->waits = 0;
+	}
+	return t->waits++ < WAITS_PER_SECOND;
+}
+
+static __always_inline void leave_cpu(struct task_struct *task, struct thread *t, bool runnable,
+				      __u64 now)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__s64 number = regs->orig_ax;
+
+	t->left_cpu = now;
+	t->woken = 0;
+	t->wait_flags = 0;
+	t->wait_syscall =
+		number; /* -1 in an exception or an interrupt: the kernel's entry code sees to that */
+	if (runnable)
+		t->wait_flags |= WAIT_PREEMPTED;
+	else if (number < 0)
+		t->wait_flags |= WAIT_FAULT;
+	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+		t->wait_flags |= WAIT_DISK;
+	t->wait_ip = regs->ip;
+	t->wait_stack = crossing_stack(t);
+}
+
+static __always_inline void enter_cpu(struct thread *t, __u64 now)
+{
+	__u64 left = t->left_cpu, duration = now - left;
+
+	t->left_cpu = 0;
+	if (!below_limit(t, now) && duration < LONG_WAIT) {
+		count(COUNTER_WAITS_LIMIT, 1);
+		return;
+	}
+	RESERVE(record_wait, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_WAIT, left);
+	r->header.id = t->wait_syscall;
+	r->header.flags = t->wait_flags;
+	r->duration = duration;
+	r->runnable = t->wait_flags & WAIT_PREEMPTED ? duration : t->woken ? now - t->woken : 0;
+	r->header.stack = t->wait_stack;
+	r->ip = t->wait_ip;
+	/* The run queue is locked here; only in the buffer's own time. */
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int state)
+{
+	struct thread *t = bpf_task_storage_get(&threads, prev, 0, 0);
+	__u64 now = 0;
+
+	if (t && t->traced && !(state & TASK_DEAD)) {
+		now = bpf_ktime_get_ns();
+		count(COUNTER_SWITCHES, 1);
+		leave_cpu(prev, t, preempt || !state, now);
+	}
+	t = bpf_task_storage_get(&threads, next, 0, 0);
+	if (t && t->left_cpu)
+		enter_cpu(t, now ? now : bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (t && t->left_cpu)
+		t->woken = bpf_ktime_get_ns();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,517 @@
+//! What the holder's process does: one loop that never waits for anything but news.
+//!
+//! It owns the socket, the held execs, the stopped processes and the links; workers do what takes time. So a new
+//! process is stopped within 0.1 ms of its exec, on a busy machine and while a plan is made, too.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet, VecDeque},
+    fs, io,
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use libbpf_rs::libbpf_sys;
+use nodeprof_probes::is_node_binary;
+
+use super::{
+    HolderOptions, Request, act_first,
+    fanotify::{Fanotify, Held},
+    is_followed, message, receive,
+    tracee::{self, Change, Changes},
+    transmit,
+    worker::{Done, FileId, Job, Outcome, Source, Workers, file_id},
+};
+use crate::{Link, Programs, attach::detach_all, loader::Execution};
+
+/// Interval in ms in which the loop looks for what nobody tells it.
+const LOOK_IN: i32 = 500;
+/// No turn of the loop takes this long, by far.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
+/// A program is not kept stopped longer than this. A plan takes 0.2 s, some seconds if the file has to be read from a slow disk.
+const LONGEST_STOP: Duration = Duration::from_secs(10);
+
+/// A process that is asked to stop does so within this time.
+const SHORT_STOP: Duration = Duration::from_millis(50);
+
+/// A process of the tree, as long as it lives: pids come again.
+type Owner = (u32, u64);
+
+/// Who waits for a job.
+enum Waiting {
+    /// Nobody but the tracer.
+    Tracer,
+    /// An exec; dropping lets it go.
+    Exec(#[allow(dead_code)] Held),
+    /// A process that was, or could not be, stopped after its exec.
+    Process(Stop),
+}
+
+impl Waiting {
+    /// Whether it is this process, and it is stopped or asked to.
+    fn stops(&self, process: u32) -> bool {
+        matches!(self, Waiting::Process(Stop { pid, state, .. })
+            if *pid == process && !matches!(state, StopState::Refused))
+    }
+}
+
+struct Stop {
+    pid: u32,
+    execution: Execution,
+    since: Instant,
+    state: StopState,
+    /// The job's outcome, if it came before the stop.
+    done: Option<Done>,
+}
+
+enum StopState {
+    Asked,
+    /// Since this instant, at this signal.
+    Stopped(u64, libc::c_int),
+    /// It runs.
+    Refused,
+}
+
+pub(super) struct Keeper {
+    socket: OwnedFd,
+    threads: RawFd,
+    not_node: RawFd,
+    workers: Workers,
+    fanotify: io::Result<Fanotify>,
+    changes: Changes,
+    /// Messages for which the socket had no room: the tracer may be stopped, and must not stop us.
+    unsent: VecDeque<Vec<u8>>,
+    waiting: HashMap<u64, Waiting>,
+    /// Number of the last job.
+    jobs: u64,
+    /// Who has the probes of which binary. A link follows its process through further execs: a second one would count
+    /// everything twice.
+    probed: HashSet<(Owner, FileId)>,
+    links: Vec<Link>,
+    /// Only to be detached, once something else is attached.
+    spare: Option<Link>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        programs: &Programs,
+        options: HolderOptions,
+        socket: OwnedFd,
+    ) -> io::Result<Keeper> {
+        let changes = Changes::open()?; // before any thread
+        let fanotify = Fanotify::open();
+        if let Ok(f) = &fanotify {
+            options.candidates.iter().for_each(|path| f.watch(path));
+        }
+        Ok(Keeper {
+            socket,
+            threads: programs.threads(),
+            not_node: programs.not_node(),
+            workers: Workers::start(programs, options.families, options.plans)?,
+            fanotify,
+            changes,
+            unsent: VecDeque::new(),
+            waiting: HashMap::new(),
+            jobs: 0,
+            probed: HashSet::new(),
+            links: Vec::new(),
+            spare: options.spare,
+        })
+    }
+
+    /// Works until the tracer is gone; then lets all go, and detaches.
+    pub(super) fn run(mut self, programs: &Programs) {
+        self.serve(programs);
+        self.let_all_go(); // before detaching, which takes a while
+        detach_all(self.links);
+    }
+
+    fn serve(&mut self, programs: &Programs) {
+        let executed = RefCell::new(Vec::new());
+        let executions = programs
+            .executions(|execution| executed.borrow_mut().push(execution))
+            .ok();
+        let turn = Turn::watched();
+        act_first();
+        let reason = self.fanotify.as_ref().err().map(ToString::to_string);
+        self.tell(b'h', 0, reason.unwrap_or_default().as_bytes());
+        loop {
+            let wants = if self.unsent.is_empty() {
+                0
+            } else {
+                libc::POLLOUT
+            };
+            let input = |fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut fds = [
+                input(self.socket.as_raw_fd()),
+                input(self.fanotify.as_ref().map_or(-1, Fanotify::descriptor)),
+                input(executions.as_ref().map_or(-1, |r| r.descriptor())),
+                input(self.workers.descriptor()),
+                input(self.changes.descriptor()),
+            ];
+            fds[0].events |= wants;
+            turn.ends();
+            // SAFETY: as many pollfds as given.
+            if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, LOOK_IN) } < 0 {
+                continue;
+            }
+            turn.begins();
+            // What is done comes first: who has probes already need not be stopped. Then who runs, then who is held.
+            for done in self.workers.take_done() {
+                self.finish(done);
+            }
+            if let Some(executions) = &executions {
+                let _ = executions.consume();
+                for execution in executed.take() {
+                    self.executed(execution);
+                }
+            }
+            self.changes.clear();
+            while let Some((pid, change)) = tracee::next_change() {
+                self.changed(pid, &change);
+            }
+            let held = self.fanotify.as_ref().map(Fanotify::read);
+            for held in held.into_iter().flatten() {
+                self.hold(held);
+            }
+            self.give_up_waiting();
+            if fds[0].revents & libc::POLLOUT != 0 {
+                self.flush();
+            }
+            if fds[0].revents & libc::POLLIN != 0 {
+                match receive(&self.socket).and_then(Request::parse) {
+                    Some(Request::Attach { pid, path }) => {
+                        self.give(pid, Source::Path(path), false, Waiting::Tracer);
+                    }
+                    Some(Request::Watch(path)) => {
+                        if let Ok(f) = &self.fanotify {
+                            f.watch(&path);
+                        }
+                    }
+                    Some(Request::Ping) => self.tell(b'p', 0, b""),
+                    None => return,
+                }
+            } else if fds[0].revents & (libc::POLLHUP | libc::POLLERR) != 0 {
+                return; // the tracer is gone: so are its probes
+            }
+        }
+    }
+
+    /// Sends to the tracer, at once or as soon as it reads.
+    fn tell(&mut self, kind: u8, pid: u32, body: &[u8]) {
+        self.unsent.push_back(message(kind, pid, body));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while let Some(first) = self.unsent.front() {
+            match transmit(&self.socket, first, libc::MSG_DONTWAIT) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                _ => self.unsent.pop_front(),
+            };
+        }
+    }
+
+    fn give(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) {
+        self.jobs += 1;
+        self.waiting.insert(self.jobs, waiting);
+        self.workers.give(Job {
+            number: self.jobs,
+            pid,
+            binary,
+            after_exec,
+        });
+    }
+
+    fn has_probes(&self, pid: u32, file: io::Result<fs::Metadata>) -> bool {
+        file.is_ok_and(|f| self.probed.contains(&((pid, start_time(pid)), file_id(&f))))
+    }
+
+    /// An exec is held: if it is of the tree and has no probes yet, until it has.
+    fn hold(&mut self, held: Held) {
+        // Dropping it lets it go.
+        if !is_followed(self.threads, held.pid) || self.has_probes(held.pid, held.file.metadata()) {
+            return;
+        }
+        if let Ok(file) = held.file.try_clone() {
+            self.give(held.pid, Source::File(file), false, Waiting::Exec(held));
+        }
+    }
+
+    /// A process of the tree executes a program that may be node. If its exec was not held, because nobody knew of this
+    /// binary, it is stopped now, before its main.
+    fn executed(&mut self, execution: Execution) {
+        let pid = execution.pid;
+        let under_way = self.waiting.values().any(|w| w.stops(pid));
+        if under_way || self.has_probes(pid, fs::metadata(format!("/proc/{pid}/exe"))) {
+            return;
+        }
+        let state = match tracee::stop(pid) {
+            Ok(()) => StopState::Asked,
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return, // it has ended
+            Err(why) => {
+                if !is_node_binary(Path::new(&format!("/proc/{pid}/exe"))) {
+                    return;
+                }
+                // Told at once: it may have ended before its plan is made.
+                self.tell(b'l', pid, why.to_string().as_bytes());
+                StopState::Refused
+            }
+        };
+        let stop = Stop {
+            pid,
+            execution,
+            since: Instant::now(),
+            state,
+            done: None,
+        };
+        self.give(pid, Source::Executable, true, Waiting::Process(stop));
+    }
+
+    /// A process that is stopped, or was to be, has changed its state.
+    fn changed(&mut self, pid: u32, change: &Change) {
+        let Some(&number) = self.waiting.iter().find(|w| w.1.stops(pid)).map(|w| w.0) else {
+            return; // it was let go, and killed before it could
+        };
+        match (change, self.waiting.get_mut(&number)) {
+            (Change::Stopped(signal), Some(Waiting::Process(stop))) => {
+                stop.state = StopState::Stopped(now(), *signal);
+                if let Some(done) = stop.done.take() {
+                    self.finish(done);
+                }
+            }
+            _ => {
+                self.waiting.remove(&number);
+            }
+        }
+    }
+
+    /// A job is done: says so, then lets go who waited for it.
+    fn finish(&mut self, mut done: Done) {
+        let number = done.number;
+        if let Some(Waiting::Process(stop)) = self.waiting.get_mut(&number)
+            && matches!(stop.state, StopState::Asked)
+        {
+            stop.done = Some(done);
+            return;
+        }
+        let waiting = self.waiting.remove(&number);
+        if let Outcome::Attached { link, .. } = &mut done.outcome {
+            let owner = (done.pid, start_time(done.pid));
+            let is_new = done.file.is_none_or(|f| self.probed.insert((owner, f)));
+            let attached = link.take();
+            // Two jobs for one process: possible only where it could not be stopped. Detaching takes a while.
+            let needless = if is_new {
+                self.links.extend(attached);
+                // It has done its work: gone before the end, when only what must be detached shall be.
+                self.spare.take()
+            } else {
+                attached
+            };
+            if let Some(needless) = needless {
+                std::thread::spawn(move || drop(needless));
+            }
+        }
+        let Some(waiting) = waiting else {
+            return; // it has ended meanwhile
+        };
+        self.report(&done);
+        if let Waiting::Process(stop) = waiting {
+            // By inode: what it executes now may be something else.
+            let same = done.file.is_some_and(|f| f.1 == stop.execution.inode);
+            if same && matches!(done.outcome, Outcome::NotNode) {
+                self.remember_other(&stop.execution);
+            }
+            self.let_go(&stop, &done);
+        }
+    }
+
+    /// Tells the tracer what came of a job.
+    fn report(&mut self, done: &Done) {
+        let mut body;
+        let kind = match &done.outcome {
+            Outcome::NotNode => return,
+            Outcome::Attached {
+                binary,
+                points,
+                took,
+                ..
+            } => {
+                body = (took.as_nanos() as u64).to_le_bytes().to_vec();
+                body.extend((*points as u32).to_le_bytes());
+                body.extend([*binary, u8::from(done.after_exec)]);
+                b'a'
+            }
+            Outcome::Failed(reason) => {
+                body = (reason.len() as u32).to_le_bytes().to_vec();
+                body.extend(reason.as_bytes());
+                b'f'
+            }
+        };
+        body.extend(done.path.as_os_str().as_bytes());
+        self.tell(kind, done.pid, &body);
+    }
+
+    fn let_go(&mut self, stop: &Stop, done: &Done) {
+        let is_node = !matches!(done.outcome, Outcome::NotNode);
+        match &stop.state {
+            StopState::Stopped(from, signal) => {
+                let _ = tracee::release(stop.pid, *signal);
+                if is_node {
+                    let mut body = from.to_le_bytes().to_vec();
+                    body.extend(now().to_le_bytes());
+                    self.tell(b's', stop.pid, &body);
+                }
+            }
+            StopState::Asked | StopState::Refused => {}
+        }
+    }
+
+    /// Lets go who waits too long: a file on a disk that does not answer, for example.
+    fn give_up_waiting(&mut self) {
+        let late: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(
+                |(_, w)| matches!(w, Waiting::Process(stop) if stop.since.elapsed() > LONGEST_STOP),
+            )
+            .map(|w| *w.0)
+            .collect();
+        for number in late {
+            let Some(Waiting::Process(mut stop)) = self.waiting.remove(&number) else {
+                continue;
+            };
+            if let StopState::Stopped(_, signal) = stop.state {
+                let _ = tracee::release(stop.pid, signal);
+                let limit = LONGEST_STOP.as_secs();
+                let why = format!("reading its binary takes more than {limit} s");
+                self.tell(b'l', stop.pid, why.as_bytes());
+                stop.state = StopState::Refused;
+                // When the job is done, it has probes after all.
+                self.waiting.insert(number, Waiting::Process(stop));
+            }
+        }
+    }
+
+    /// Whoever waits need not any more.
+    fn let_all_go(&mut self) {
+        let since = Instant::now();
+        loop {
+            // Dropping a held exec lets it go.
+            self.waiting.retain(|_, waiting| match waiting {
+                Waiting::Process(Stop {
+                    pid,
+                    state: StopState::Stopped(_, signal),
+                    ..
+                }) => {
+                    let _ = tracee::release(*pid, *signal);
+                    false
+                }
+                Waiting::Process(Stop {
+                    state: StopState::Asked,
+                    ..
+                }) => true,
+                _ => false,
+            });
+            // If one cannot be stopped, it reads from a disk that does not answer: the kernel lets it go when we end.
+            if self.waiting.is_empty() || since.elapsed() > SHORT_STOP {
+                break;
+            }
+            std::thread::sleep(SHORT_STOP / 50);
+            while let Some((pid, change)) = tracee::next_change() {
+                self.changed(pid, &change);
+            }
+        }
+        self.fanotify = Err(io::Error::other("closed"));
+    }
+
+    /// Later executions of this program are not told any more.
+    fn remember_other(&self, execution: &Execution) {
+        let present = 1u8;
+        // SAFETY: key and value are what the map was made for.
+        unsafe {
+            libbpf_sys::bpf_map_update_elem(
+                self.not_node,
+                execution.program.as_ptr().cast(),
+                (&raw const present).cast(),
+                0,
+            );
+        }
+    }
+}
+
+/// A hung holder would block every exec of node on this host. If a turn of the loop takes longer than any turn may, the
+/// holder ends instead: the kernel lets all execs go.
+struct Turn {
+    clock: Instant,
+    /// Milliseconds of `clock` since when the loop is at work; 0 while it waits.
+    since: Arc<AtomicU64>,
+}
+
+impl Turn {
+    fn watched() -> Turn {
+        let turn = Turn {
+            clock: Instant::now(),
+            since: Arc::default(),
+        };
+        let (clock, since) = (turn.clock, Arc::clone(&turn.since));
+        std::thread::spawn(move || {
+            act_first();
+            loop {
+                std::thread::sleep(LONGEST_TURN / 4);
+                let begun = since.load(Ordering::Relaxed);
+                let now = clock.elapsed().as_millis() as u64;
+                if begun != 0 && now.saturating_sub(begun) > LONGEST_TURN.as_millis() as u64 {
+                    // SAFETY: ends this process.
+                    unsafe { libc::_exit(1) };
+                }
+            }
+        });
+        turn
+    }
+
+    fn begins(&self) {
+        let now = self.clock.elapsed().as_millis() as u64;
+        self.since.store(now.max(1), Ordering::Relaxed);
+    }
+
+    fn ends(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+}
+
+/// CLOCK_MONOTONIC, ns: the clock of the records.
+fn now() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a live struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Field 22 of `/proc/PID/stat`, in clock ticks; 0 if the process is gone.
+fn start_time(pid: u32) -> u64 {
+    let path: PathBuf = format!("/proc/{pid}/stat").into();
+    let stat = fs::read_to_string(path).unwrap_or_default();
+    // The name, field 2, may hold anything: count from its closing parenthesis.
+    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after
+        .split_whitespace()
+        .nth(19)
+        .and_then(|f| f.parse().ok())
+        .unwrap_or(0)
+}

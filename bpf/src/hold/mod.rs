@@ -1,0 +1,390 @@
+//! The holder: a small process that attaches probes, and holds the exec of child processes until theirs exist.
+//!
+//! It is a process of its own, in a session of its own, for three reasons:
+//! - detaching a link takes the kernel 30 to 40 ms; nobody waits for it when another process holds the link;
+//! - a stop of the tracer (Ctrl-Z) must not stop who answers for held execs;
+//! - if the tracer is killed, its end of the socket closes, the holder leaves, and every probe goes with it.
+//!   If the holder is killed, the kernel releases what it holds.
+//!
+//! An exec is held by fanotify (`FAN_OPEN_EXEC_PERM`) on the inodes of node binaries only: nothing else on
+//! the host ever waits for nodeprof, and an exec of node outside of the traced tree is let go at once.
+//!
+//! What nobody knew to be node is caught after its exec: the kernel side tells each execution of a large program, and the
+//! holder stops it by ptrace before the dynamic linker has reached its main, until it has its probes.
+
+mod fanotify;
+mod keeper;
+mod tracee;
+mod worker;
+
+use std::{
+    ffi::OsStr,
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use libbpf_rs::libbpf_sys;
+use nodeprof_probes::plan::{AttachPlan, Family};
+
+use self::keeper::Keeper;
+use crate::{Link, Programs};
+
+/// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches.
+pub type PlanSource = Box<dyn Fn(&Path) -> Result<AttachPlan, String> + Send + Sync>;
+
+/// What the holder reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Probes are attached to a process that is about to execute (or executes) this node binary.
+    Attached {
+        /// Process.
+        pid: u32,
+        /// Index that records of this binary carry.
+        binary: u8,
+        /// Time the attaching took.
+        took: Duration,
+        /// Number of breakpoints.
+        points: u32,
+        /// The binary.
+        path: PathBuf,
+        /// After the exec: complete only if the beginning of its main is seen from now on.
+        after_exec: bool,
+    },
+    /// A process was kept stopped after its exec, until its probes existed.
+    Stopped {
+        /// Process.
+        pid: u32,
+        /// When it stopped: CLOCK_MONOTONIC, ns.
+        from: u64,
+        /// When it went on.
+        to: u64,
+    },
+    /// A process could not be stopped after its exec: it may have run before its probes existed.
+    NotStopped {
+        /// Process.
+        pid: u32,
+        /// Why.
+        reason: String,
+    },
+    /// Probes could not be attached.
+    Failed {
+        /// Process.
+        pid: u32,
+        /// The binary.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The holder answers a [`Holder::ping`].
+    Alive,
+    /// The holder is gone: no probe is attached any more.
+    Gone,
+    /// Execs of child processes are held from now on, or why not.
+    Holding(Result<(), String>),
+}
+
+/// What the tracer asks for.
+enum Request {
+    Attach { pid: u32, path: PathBuf },
+    Watch(PathBuf),
+    Ping,
+}
+
+/// The tracer's end of the holder.
+pub struct Holder {
+    socket: OwnedFd,
+    pid: libc::pid_t,
+}
+
+/// Settings of a holder.
+pub struct HolderOptions {
+    /// Families to attach.
+    pub families: Vec<Family>,
+    /// Where plans come from.
+    pub plans: PlanSource,
+    /// Node binaries that children may execute: their execs are held.
+    pub candidates: Vec<PathBuf>,
+    /// A link that is only to be detached, where nobody waits for it.
+    pub spare: Option<Link>,
+}
+
+impl Holder {
+    /// Forks the holder. To be called while the process has a single thread that uses the allocator.
+    ///
+    /// # Errors
+    /// If the socket or the process cannot be made.
+    pub fn start(programs: &Programs, options: HolderOptions) -> io::Result<Holder> {
+        let mut ends = [0; 2];
+        // SAFETY: `ends` has room for two descriptors.
+        if unsafe {
+            libc::socketpair(
+                libc::AF_UNIX,
+                libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+                0,
+                ends.as_mut_ptr(),
+            )
+        } < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: two new descriptors that nobody else owns.
+        let (ours, theirs) =
+            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        // SAFETY: the child only uses what it has copies of, and leaves by _exit.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                drop(ours);
+                leave_terminal();
+                let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    Keeper::new(programs, options, theirs).map(|keeper| keeper.run(programs))
+                }));
+                // SAFETY: ends this process; the kernel detaches all it holds.
+                unsafe { libc::_exit(i32::from(!matches!(outcome, Ok(Ok(()))))) }
+            }
+            pid => Ok(Holder { socket: ours, pid }),
+        }
+    }
+
+    /// Process id of the holder.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Asks for probes in a process; the answer comes as an [`Event`].
+    ///
+    /// # Errors
+    /// If the holder is gone.
+    pub fn attach(&self, pid: u32, path: &Path) -> io::Result<()> {
+        send(&self.socket, b'A', pid, path.as_os_str().as_bytes())
+    }
+
+    /// Holds future execs of this binary too.
+    ///
+    /// # Errors
+    /// If the holder is gone.
+    pub fn watch(&self, path: &Path) -> io::Result<()> {
+        send(&self.socket, b'W', 0, path.as_os_str().as_bytes())
+    }
+
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// If the holder is gone.
+    pub fn ping(&self) -> io::Result<()> {
+        transmit(&self.socket, &message(b'P', 0, b""), libc::MSG_DONTWAIT)
+    }
+
+    /// Ends a holder that gives no sign of life: a hung one blocks every exec of node on this host.
+    pub fn kill(&self) {
+        // SAFETY: our own child, which nobody else reaps.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
+    /// Whether it has ended. Its socket may tell so later: helpers of it have that, too.
+    pub fn has_ended(&self) -> bool {
+        let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: our own child; `about` is large enough and zeroed, so that it can be read in any case.
+        unsafe {
+            libc::waitid(
+                libc::P_PID,
+                self.pid as libc::id_t,
+                about.as_mut_ptr(),
+                options,
+            ) == 0
+                && about.assume_init().si_pid() == self.pid
+        }
+    }
+
+    /// Descriptor to poll for events.
+    pub fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// The next event; waits up to `timeout`. `None`: nothing came, or the holder is gone.
+    pub fn next(&self, timeout: Duration) -> Option<Event> {
+        let mut fds = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        if unsafe {
+            libc::poll(
+                &mut fds,
+                1,
+                timeout.as_millis().min(i32::MAX as u128) as i32,
+            )
+        } <= 0
+        {
+            return None;
+        }
+        let Some((kind, pid, body)) = receive(&self.socket) else {
+            return Some(Event::Gone);
+        };
+        let word = |at: usize| {
+            body.get(at..at + 8)
+                .and_then(|b| b.try_into().ok())
+                .map(u64::from_le_bytes)
+        };
+        let half_word = |at: usize| {
+            body.get(at..at + 4)
+                .and_then(|b| b.try_into().ok())
+                .map(u32::from_le_bytes)
+        };
+        let path = |at: usize| PathBuf::from(OsStr::from_bytes(body.get(at..).unwrap_or_default()));
+        match kind {
+            b'a' => Some(Event::Attached {
+                pid,
+                took: Duration::from_nanos(word(0)?),
+                points: half_word(8)?,
+                binary: *body.get(12)?,
+                after_exec: *body.get(13)? != 0,
+                path: path(14),
+            }),
+            b'f' => {
+                let split = 4 + half_word(0)? as usize;
+                Some(Event::Failed {
+                    pid,
+                    reason: String::from_utf8_lossy(body.get(4..split)?).into_owned(),
+                    path: path(split),
+                })
+            }
+            b's' => Some(Event::Stopped {
+                pid,
+                from: word(0)?,
+                to: word(8)?,
+            }),
+            b'l' => Some(Event::NotStopped {
+                pid,
+                reason: String::from_utf8_lossy(&body).into_owned(),
+            }),
+            b'p' => Some(Event::Alive),
+            b'h' => Some(Event::Holding(match body.is_empty() {
+                true => Ok(()),
+                false => Err(String::from_utf8_lossy(&body).into_owned()),
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the process is part of the followed tree. `threads` is [`Programs::threads`].
+pub fn is_followed(threads: RawFd, pid: u32) -> bool {
+    // SAFETY: pidfd_open takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as RawFd;
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let key = fd.as_raw_fd();
+    let mut value = [0u8; 4096];
+    // SAFETY: the key is a descriptor, the value has more room than `struct thread` (asserted in the BPF program to fit 4 KiB).
+    unsafe {
+        libbpf_sys::bpf_map_lookup_elem(threads, (&raw const key).cast(), value.as_mut_ptr().cast())
+            == 0
+    }
+}
+
+/// Takes the holder out of the tracer's session, away from the terminal and the standard streams.
+fn leave_terminal() {
+    // SAFETY: plain system calls on constants; failures leave the holder where it was, which is harmless.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"nodeprof-holder".as_ptr());
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        for stream in 0..3 {
+            libc::dup2(null, stream);
+        }
+    }
+}
+
+/// Ahead of all ordinary programs: what was executed shall be stopped before its main, 1 to 3 ms later, on a busy
+/// machine, too. Without the right to it (CAP_SYS_NICE) the holder takes its turn.
+fn act_first() {
+    set_scheduling(libc::SCHED_FIFO, 1);
+}
+
+/// For what takes long, and nobody's start depends on within milliseconds.
+fn act_in_turn() {
+    set_scheduling(libc::SCHED_OTHER, 0);
+}
+
+fn set_scheduling(policy: libc::c_int, priority: libc::c_int) {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: a live struct; the calling thread.
+    unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+}
+
+impl Request {
+    fn parse((kind, pid, body): (u8, u32, Vec<u8>)) -> Option<Request> {
+        let path = PathBuf::from(OsStr::from_bytes(&body));
+        match kind {
+            b'A' => Some(Request::Attach { pid, path }),
+            b'W' => Some(Request::Watch(path)),
+            b'P' => Some(Request::Ping),
+            _ => None,
+        }
+    }
+}
+
+/// Longest message: a reason and a path.
+const MESSAGE_LIMIT: usize = 16 << 10;
+
+fn message(kind: u8, pid: u32, body: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind];
+    message.extend(pid.to_le_bytes());
+    message.extend(&body[..body.len().min(MESSAGE_LIMIT - 5)]);
+    message
+}
+
+fn send(socket: &OwnedFd, kind: u8, pid: u32, body: &[u8]) -> io::Result<()> {
+    transmit(socket, &message(kind, pid, body), 0)
+}
+
+fn transmit(socket: &OwnedFd, message: &[u8], flags: i32) -> io::Result<()> {
+    // SAFETY: the buffer lives through the call.
+    let sent = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            message.as_ptr().cast(),
+            message.len(),
+            libc::MSG_NOSIGNAL | flags,
+        )
+    };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn receive(socket: &OwnedFd) -> Option<(u8, u32, Vec<u8>)> {
+    let mut buffer = vec![0u8; MESSAGE_LIMIT];
+    // SAFETY: the buffer has the length given.
+    let got = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            0,
+        )
+    };
+    buffer.truncate(usize::try_from(got).ok()?);
+    let pid = u32::from_le_bytes(buffer.get(1..5)?.try_into().ok()?);
+    Some((buffer[0], pid, buffer.split_off(5)))
+}

@@ -1,0 +1,330 @@
+//! What takes time: reading a binary, attaching to it. Some threads do it, so that the loop never waits.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::{Duration, Instant},
+};
+
+use libbpf_rs::libbpf_sys;
+use nodeprof_probes::{
+    is_node_binary,
+    plan::{AttachPlan, Family},
+};
+
+use super::{PlanSource, act_first, act_in_turn};
+use crate::{
+    AttachPoints, Link, Programs,
+    attach::{Mark, attach},
+    skeleton,
+};
+
+/// Threads. The kernel attaches one at a time; the others read binaries.
+const WORKERS: usize = 4;
+
+/// Device and inode of a file.
+pub(super) type FileId = (u64, u64);
+
+pub(super) fn file_id(meta: &fs::Metadata) -> FileId {
+    (meta.dev(), meta.ino())
+}
+
+/// Something to do.
+pub(super) struct Job {
+    /// Of the loop.
+    pub(super) number: u64,
+    pub(super) pid: u32,
+    pub(super) binary: Source,
+    /// It runs already: a record shall tell the beginning of its main.
+    pub(super) after_exec: bool,
+}
+
+/// Where to find a binary.
+pub(super) enum Source {
+    Path(PathBuf),
+    File(File),
+    /// What the process executes.
+    Executable,
+}
+
+/// A job that is done.
+pub(super) struct Done {
+    pub(super) number: u64,
+    pub(super) pid: u32,
+    /// The binary's path, as the traced process sees it.
+    pub(super) path: PathBuf,
+    /// The binary.
+    pub(super) file: Option<FileId>,
+    pub(super) after_exec: bool,
+    pub(super) outcome: Outcome,
+}
+
+pub(super) enum Outcome {
+    Attached {
+        binary: u8,
+        points: usize,
+        took: Duration,
+        link: Option<Link>,
+    },
+    NotNode,
+    Failed(String),
+}
+
+/// The threads.
+pub(super) struct Workers {
+    jobs: mpsc::Sender<Job>,
+    done: mpsc::Receiver<Done>,
+    woken: Wake,
+}
+
+impl Workers {
+    pub(super) fn start(
+        programs: &Programs,
+        families: Vec<Family>,
+        plans: PlanSource,
+    ) -> io::Result<Workers> {
+        let bench = Arc::new(Bench {
+            entry: programs.entry(),
+            exit: programs.exit(),
+            images: programs.images(),
+            image_files: programs.image_files(),
+            families,
+            plans,
+            known: Mutex::default(),
+            planning: Mutex::default(),
+        });
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (finished, done) = mpsc::channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let woken = Wake::new()?;
+        for _ in 0..WORKERS {
+            let (bench, queue, finished) =
+                (Arc::clone(&bench), Arc::clone(&queue), finished.clone());
+            let wake = woken.try_clone()?;
+            std::thread::spawn(move || {
+                act_first();
+                loop {
+                    let Ok(job) = lock(&queue).recv() else { return };
+                    let _ = finished.send(bench.work(job));
+                    wake.wake();
+                }
+            });
+        }
+        Ok(Workers { jobs, done, woken })
+    }
+
+    pub(super) fn give(&self, job: Job) {
+        // Workers live as long as this does.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Readable when something is done.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.woken.0.as_raw_fd()
+    }
+
+    pub(super) fn take_done(&self) -> Vec<Done> {
+        self.woken.clear();
+        self.done.try_iter().collect()
+    }
+}
+
+/// An eventfd.
+struct Wake(OwnedFd);
+
+impl Wake {
+    fn new() -> io::Result<Wake> {
+        // SAFETY: takes integers; the descriptor is new.
+        unsafe {
+            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(Wake(OwnedFd::from_raw_fd(fd))),
+            }
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Wake> {
+        self.0.try_clone().map(Wake)
+    }
+
+    fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+/// A binary that probes were made for.
+#[derive(Clone)]
+struct Known {
+    binary: u8,
+    points: Arc<AttachPoints>,
+    /// The beginning of its main.
+    start: Option<Mark>,
+}
+
+/// What the threads share.
+struct Bench {
+    entry: RawFd,
+    exit: RawFd,
+    images: RawFd,
+    image_files: RawFd,
+    families: Vec<Family>,
+    plans: PlanSource,
+    known: Mutex<HashMap<FileId, Known>>,
+    /// Held while a plan is made: twenty processes that execute the same new binary wait for one plan.
+    planning: Mutex<()>,
+}
+
+impl Bench {
+    fn work(&self, job: Job) -> Done {
+        let mut done = Done {
+            number: job.number,
+            pid: job.pid,
+            path: PathBuf::new(),
+            file: None,
+            after_exec: job.after_exec,
+            outcome: Outcome::NotNode,
+        };
+        let executable = PathBuf::from(format!("/proc/{}/exe", job.pid));
+        let opened = match job.binary {
+            Source::File(file) => Ok(file),
+            Source::Path(path) => {
+                done.path = path;
+                File::open(&done.path)
+            }
+            Source::Executable => File::open(&executable),
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(e) => {
+                done.outcome = Outcome::Failed(e.to_string());
+                return done;
+            }
+        };
+        // Through the open file: right also when the path is of another mount namespace.
+        let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        done.file = file.metadata().ok().as_ref().map(file_id);
+        if done.path.as_os_str().is_empty() {
+            done.path = fs::read_link(&open).unwrap_or_default();
+        }
+        if job.after_exec && !is_node_binary(&open) {
+            return done;
+        }
+        let started = Instant::now();
+        done.outcome = match self.prepare(&file, &done.path) {
+            Ok(known) => {
+                let points = known.points(job.after_exec);
+                match self.link(job.pid, &open, &points) {
+                    Ok(link) => Outcome::Attached {
+                        binary: known.binary,
+                        points: points.len(),
+                        took: started.elapsed(),
+                        link,
+                    },
+                    Err(e) => Outcome::Failed(format!("attaching probes: {e}")),
+                }
+            }
+            Err(reason) => Outcome::Failed(reason),
+        };
+        done
+    }
+
+    /// What to attach for a binary, by its plan.
+    fn prepare(&self, file: &File, path: &Path) -> Result<Known, String> {
+        let id = file_id(&file.metadata().map_err(|e| e.to_string())?);
+        let known = || lock(&self.known).get(&id).cloned();
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let _one_at_a_time = lock(&self.planning);
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        act_in_turn(); // it takes 0.2 s
+        let plan = (self.plans)(path);
+        act_first();
+        let plan = plan?;
+        let mut all = lock(&self.known);
+        let binary = u8::try_from(all.len())
+            .ok()
+            .filter(|&b| u32::from(b) < crate::wire::MAX_IMAGES);
+        let binary = binary.ok_or("more than 64 different node binaries in one trace")?;
+        self.set_image(binary, &plan, file)
+            .map_err(|e| e.to_string())?;
+        let points = AttachPoints::new(&plan, binary, |f| self.families.contains(&f));
+        let known = Known {
+            binary,
+            start: Mark::start(&plan, binary),
+            points: Arc::new(points),
+        };
+        all.insert(id, known.clone());
+        Ok(known)
+    }
+
+    fn link(&self, pid: u32, open: &Path, points: &AttachPoints) -> io::Result<Option<Link>> {
+        if points.is_empty() {
+            return Ok(None);
+        }
+        attach(self.entry, self.exit, open, pid, points).map(Some)
+    }
+
+    /// Tells the programs about a binary: by its index, and which file has it.
+    fn set_image(&self, binary: u8, plan: &AttachPlan, file: &File) -> io::Result<()> {
+        let key = u32::from(binary);
+        update(self.images, &key, &crate::attach::image(plan))?;
+        let meta = file.metadata()?;
+        let file = skeleton::types::file_key {
+            inode: meta.ino(),
+            size: meta.size(),
+        };
+        update(self.image_files, &file, &(key + 1))
+    }
+}
+
+/// Sets an entry of a map whose key and value are these plain C types.
+fn update<K, V>(map: RawFd, key: &K, value: &V) -> io::Result<()> {
+    // SAFETY: only called with the types that the map was made for; both live through the call.
+    let outcome = unsafe {
+        libbpf_sys::bpf_map_update_elem(
+            map,
+            std::ptr::from_ref(key).cast(),
+            std::ptr::from_ref(value).cast(),
+            0,
+        )
+    };
+    match outcome {
+        0.. => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+impl Known {
+    fn points(&self, with_start: bool) -> Arc<AttachPoints> {
+        match self.start.filter(|_| with_start) {
+            Some(start) => {
+                let mut points = AttachPoints::clone(&self.points);
+                points.mark(start);
+                Arc::new(points)
+            }
+            None => Arc::clone(&self.points),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

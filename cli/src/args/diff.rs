@@ -1,0 +1,133 @@
+//! `nodeprof diff`, `check` and `budget`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{
+    Args, Subcommand, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser, ValueParser},
+};
+use nodeprof_profile::groups::Selector;
+
+/// `FILE`, `FILE@value`, `FILE@key=value,…`.
+pub fn selector() -> ValueParser {
+    ValueParser::new(OsStringValueParser::new().try_map(|text: OsString| Selector::parse(&text)))
+}
+
+/// `nodeprof diff`.
+#[derive(Args)]
+#[command(after_long_help = "\
+BASE and HEAD are recordings, or runs of one: FILE@NAME or FILE@KEY=VALUE,KEY=VALUE selects those with these labels. With one FILE
+only, its runs called base and head are compared, or the two names that there are.
+
+Times are compared on runs without probes, if both sides have some. Counts that are the same in all runs of a side are exact; what
+varies is tested.
+
+Examples:
+  nodeprof compare --base 'node v1/app.js' --head 'node v2/app.js' -o both.nodeprof
+  nodeprof diff both.nodeprof
+  nodeprof diff monday.nodeprof today.nodeprof --format markdown
+  nodeprof diff bench.nodeprof@node=20 bench.nodeprof@node=24")]
+pub struct Diff {
+    /// What to compare with
+    #[arg(value_parser = selector())]
+    pub base: Selector,
+    /// What to compare
+    #[arg(value_parser = selector())]
+    pub head: Option<Selector>,
+    /// Format
+    #[arg(long, default_value = "text")]
+    pub format: DiffFormat,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite FILE if it exists
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// Formats of a diff.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// For people
+    Text,
+    /// For programs; documented in docs/json.md
+    Json,
+    /// For a comment on a pull request
+    Markdown,
+}
+
+/// `nodeprof check`.
+#[derive(Args)]
+#[command(after_long_help = "\
+A file of budgets says what figures of the JSON may be at most, or grow by at most compared with BASE; docs/ci.md tells how. nodeprof budget
+init writes one.
+
+Exit status: 0 all limits are kept, 1 one at least is not, 125 it could not be told.
+
+Examples:
+  nodeprof check head.nodeprof
+  nodeprof check both.nodeprof@head --against both.nodeprof@base --format github")]
+pub struct Check {
+    /// What to check
+    #[arg(value_parser = selector())]
+    pub head: Selector,
+    /// What to compare with
+    #[arg(long, value_name = "BASE", value_parser = selector())]
+    pub against: Option<Selector>,
+    /// File of budgets
+    #[arg(long, value_name = "FILE", default_value = "nodeprof.toml")]
+    pub budget: PathBuf,
+    /// Format
+    #[arg(long, default_value = "text")]
+    pub format: CheckFormat,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite FILE if it exists
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// Formats of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// For people
+    Text,
+    /// For programs; documented in docs/json.md
+    Json,
+    /// For CI systems that show test results
+    Junit,
+    /// For a comment on a pull request
+    Markdown,
+    /// Annotations of GitHub Actions
+    Github,
+}
+
+/// `nodeprof budget`.
+#[derive(Args)]
+pub struct Budget {
+    /// What to do
+    #[command(subcommand)]
+    pub command: BudgetCommand,
+}
+
+/// What to do with budgets.
+#[derive(Subcommand)]
+pub enum BudgetCommand {
+    /// Write a file of budgets that a baseline keeps
+    Init(BudgetInit),
+}
+
+/// `nodeprof budget init`.
+#[derive(Args)]
+pub struct BudgetInit {
+    /// The baseline
+    #[arg(value_parser = selector())]
+    pub base: Selector,
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "nodeprof.toml")]
+    pub output: PathBuf,
+    /// Overwrite FILE if it exists
+    #[arg(short, long)]
+    pub force: bool,
+}

@@ -1,0 +1,123 @@
+//! `nodeprof check` and `nodeprof budget`.
+
+use std::{fs, io, path::Path, process::ExitCode};
+
+use anyhow::{Context as _, bail};
+use nodeprof_flamegraphs::text::{self, Style};
+use nodeprof_profile::{
+    Profile, Recording,
+    budget::{self, Budgets, Outcome},
+    diff::{Side, Sides},
+    groups::{Group, Selector},
+};
+
+use super::diff::Loaded;
+use crate::{
+    args::{
+        Color,
+        diff::{self as args, BudgetCommand, CheckFormat},
+    },
+    terminal,
+};
+
+/// Exit status of a limit that is not kept.
+const OVER: u8 = 1;
+/// Exit status where it could not be told.
+const CANNOT_TELL: u8 = 125;
+
+/// Checks budgets.
+pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
+    let budgets = read(&args.budget)?;
+    if let Some(budget) = (budgets.list.iter())
+        .find(|budget| budget.max_increase.is_some())
+        .filter(|_| args.against.is_none())
+    {
+        bail!(
+            "budget {}: found max-increase, and nothing to compare with; needed: a base; type: nodeprof check {} --against BASE",
+            budget.figure,
+            args.head
+        );
+    }
+    let shown = args.budget.display();
+    let checked = match &args.against {
+        Some(base) => {
+            let loaded = Loaded::load(base, Some(&args.head))?;
+            let sides = Sides::new(&loaded.base_side(), &loaded.head_side());
+            budget::check(&sides, &budgets)
+        }
+        None => with_one(&args.head, |sides| budget::check(sides, &budgets))?,
+    };
+    let checked = checked.with_context(|| format!("{shown}"))?;
+    let text = match args.format {
+        CheckFormat::Json => serde_json::to_string_pretty(&checked)? + "\n",
+        CheckFormat::Junit => text::check_junit(&checked),
+        CheckFormat::Markdown => text::check_markdown(&checked),
+        CheckFormat::Github => text::check_github(&checked),
+        CheckFormat::Text => {
+            let out = io::stdout();
+            let style = Style {
+                width: terminal::width(&out),
+                color: args.output.is_none() && terminal::colored(color, &out),
+            };
+            text::check(&checked, &style)
+        }
+    };
+    match &args.output {
+        Some(path) => super::write_file(path, args.force, text.as_bytes(), "check.txt")?,
+        None => terminal::print(&text)?,
+    }
+    Ok(match checked.outcome {
+        Outcome::Within => ExitCode::SUCCESS,
+        Outcome::Over => ExitCode::from(OVER),
+        Outcome::CannotTell => ExitCode::from(CANNOT_TELL),
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Budgets> {
+    let shown = path.display();
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+            "there is no {shown}; needed: a file of budgets; to write one from a baseline, type: nodeprof budget init BASE -o {shown}"
+        ),
+        other => other.with_context(|| format!("{shown} cannot be read"))?,
+    };
+    Budgets::parse(&text).with_context(|| format!("{shown}"))
+}
+
+/// Runs of one side, with nothing to compare them with.
+fn with_one<T>(selector: &Selector, then: impl FnOnce(&Sides<'_>) -> T) -> anyhow::Result<T> {
+    let recording = Recording::load(&selector.file)?;
+    let profile = Profile::from_recording(&recording);
+    let side = |group| Side {
+        recording: &recording,
+        profile: &profile,
+        group,
+    };
+    let group = selector.group(&recording)?;
+    let nothing = Group {
+        name: "nothing".into(),
+        runs: Vec::new(),
+    };
+    Ok(then(&Sides::new(&side(nothing), &side(group))))
+}
+
+/// Writes budgets.
+pub fn budget(args: &args::Budget) -> anyhow::Result<ExitCode> {
+    let BudgetCommand::Init(args) = &args.command;
+    let name = args
+        .base
+        .file
+        .file_name()
+        .unwrap_or(args.base.file.as_os_str());
+    let source = name.to_string_lossy().replace(['\n', '\r'], " ");
+    let text = with_one(&args.base, |sides| budget::init(sides, &source))?;
+    // What is written must be readable.
+    Budgets::parse(&text).context("the recording has no figures to write budgets for")?;
+    if args.output == Path::new("-") {
+        terminal::print(&text)?;
+    } else {
+        super::write_file(&args.output, args.force, text.as_bytes(), "nodeprof.toml")?;
+        eprintln!("wrote {}", args.output.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,190 @@
+//! `nodeprof diff`.
+
+use std::{io, path::Path, process::ExitCode};
+
+use nodeprof_flamegraphs::{
+    differential,
+    text::{self, Style},
+};
+use nodeprof_profile::{
+    Profile, Recording,
+    diff::sides::{ending, usual_ending},
+    diff::{self, Side},
+    groups::{BASE, Group, HEAD, NAME, Selector},
+};
+
+use crate::{
+    args::{Color, diff as args, diff::DiffFormat},
+    terminal,
+};
+
+/// Compares two groups of runs.
+pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
+    let loaded = Loaded::load(&args.base, args.head.as_ref())?;
+    let diff = diff::Diff::new(&loaded.base_side(), &loaded.head_side());
+    let (base, head) = (quoted(&loaded.base_text), quoted(&loaded.head_text));
+    let text = match args.format {
+        DiffFormat::Json => serde_json::to_string_pretty(&diff)? + "\n",
+        DiffFormat::Markdown => text::diff_markdown(&diff, &base, &head),
+        DiffFormat::Text => {
+            let out = io::stdout();
+            let style = Style {
+                width: terminal::width(&out),
+                color: args.output.is_none() && terminal::colored(color, &out),
+            };
+            text::diff(&diff, &base, &head, &style)
+        }
+    };
+    match &args.output {
+        Some(path) => super::write_file(path, args.force, text.as_bytes(), "diff.txt")?,
+        None => terminal::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Two groups of runs and the recordings that they are in: one, if both are in the same file.
+pub struct Loaded<T> {
+    base: T,
+    head: Option<T>,
+    base_group: Group,
+    head_group: Group,
+    /// What to type for base.
+    pub base_text: String,
+    /// What to type for head.
+    pub head_text: String,
+}
+
+/// A recording and its figures.
+pub type Derived = (Recording, Profile);
+
+impl Loaded<Derived> {
+    /// Loads both sides with their figures; with one selector, the two that its runs belong to.
+    pub fn load(base: &Selector, head: Option<&Selector>) -> anyhow::Result<Loaded<Derived>> {
+        Loaded::with(base, head, derived, |(recording, _)| recording)
+    }
+
+    /// Base.
+    pub fn base_side(&self) -> Side<'_> {
+        Side {
+            recording: &self.base.0,
+            profile: &self.base.1,
+            group: self.base_group.clone(),
+        }
+    }
+
+    /// Head.
+    pub fn head_side(&self) -> Side<'_> {
+        let (recording, profile) = self.head.as_ref().unwrap_or(&self.base);
+        Side {
+            recording,
+            profile,
+            group: self.head_group.clone(),
+        }
+    }
+}
+
+/// A recording and its figures.
+pub fn derived(file: &Path) -> anyhow::Result<Derived> {
+    let recording = recording(file)?;
+    let profile = Profile::from_recording(&recording);
+    Ok((recording, profile))
+}
+
+fn recording(file: &Path) -> anyhow::Result<Recording> {
+    Ok(Recording::load(file)?)
+}
+
+impl Loaded<Recording> {
+    /// Loads both sides.
+    pub fn load_recordings(
+        base: &Selector,
+        head: Option<&Selector>,
+    ) -> anyhow::Result<Loaded<Recording>> {
+        Loaded::with(base, head, recording, |recording| recording)
+    }
+
+    /// Runs with probes that ended as most of their side, for flame graphs.
+    pub fn comparable(&self) -> (differential::Side<'_>, differential::Side<'_>) {
+        let side = |recording, group: &Group| {
+            let usual = usual_ending(recording, group);
+            let group = group.probed(recording);
+            let group = group.filter(recording, |run| usual.as_ref() == Some(&ending(run)));
+            differential::Side { recording, group }
+        };
+        (
+            side(&self.base, &self.base_group),
+            side(self.head.as_ref().unwrap_or(&self.base), &self.head_group),
+        )
+    }
+}
+
+impl<T> Loaded<T> {
+    fn with(
+        base: &Selector,
+        head: Option<&Selector>,
+        load: fn(&Path) -> anyhow::Result<T>,
+        recording: fn(&T) -> &Recording,
+    ) -> anyhow::Result<Loaded<T>> {
+        let first = load(&base.file)?;
+        let Some(head) = head else {
+            let selected = base.group(recording(&first))?;
+            let (base_group, head_group) = Group::sides(recording(&first))?;
+            let within = |group: Group| Group {
+                runs: (group.runs.into_iter())
+                    .filter(|run| selected.runs.contains(run))
+                    .collect(),
+                name: group.name,
+            };
+            let text = |name: &str| {
+                let mut selector = base.clone();
+                selector.labels.push((NAME.into(), name.into()));
+                selector.to_string()
+            };
+            return Ok(Loaded {
+                base_text: text(&base_group.name),
+                head_text: text(&head_group.name),
+                base_group: within(base_group),
+                head_group: within(head_group),
+                base: first,
+                head: None,
+            });
+        };
+        let second = match same_file(&base.file, &head.file) {
+            true => None,
+            false => Some(load(&head.file)?),
+        };
+        let mut base_group = base.group(recording(&first))?;
+        let mut head_group = head.group(recording(second.as_ref().unwrap_or(&first)))?;
+        if base_group.name == head_group.name {
+            base_group.name = base.to_string();
+            head_group.name = head.to_string();
+        }
+        if base_group.name == head_group.name {
+            (base_group.name, head_group.name) = (BASE.into(), HEAD.into());
+        }
+        Ok(Loaded {
+            base_text: base.to_string(),
+            head_text: head.to_string(),
+            base_group,
+            head_group,
+            base: first,
+            head: second,
+        })
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// A word for a shell.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "@%+=:,./-_".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}

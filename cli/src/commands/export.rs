@@ -1,0 +1,47 @@
+//! `nodeprof export`.
+
+use std::process::ExitCode;
+
+use nodeprof_flamegraphs::{
+    measurements::{hyperfine_json, node_csv},
+    tables::{Rows, View},
+};
+use nodeprof_profile::{Profile, Recording};
+
+use crate::{
+    args::{Export, ExportFormat, TIMES},
+    terminal,
+};
+
+/// Writes the data of a view.
+pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
+    let recording = Recording::load(&args.file)?;
+    let there = recording.runs.len();
+    if let Some(number) = args.run.filter(|n| *n as usize > there) {
+        anyhow::bail!(
+            "{} has no run {number}; needed: a number from 1 to {there}",
+            args.file.display()
+        );
+    }
+    let text = if args.of == TIMES {
+        match args.format {
+            ExportFormat::Csv => node_csv(&recording)?,
+            ExportFormat::Json => hyperfine_json(&recording)?,
+        }
+    } else {
+        let view = View::ALL.iter().find(|(name, _)| *name == args.of);
+        let view = view.map_or(View::Runs, |(_, view)| *view);
+        let profile = Profile::from_recording(&recording);
+        let run = args.run.map(|n| n as usize);
+        let rows = Rows::of(&recording, &profile, view, run)?;
+        match args.format {
+            ExportFormat::Csv => rows.csv()?,
+            ExportFormat::Json => rows.json()?,
+        }
+    };
+    match &args.output {
+        Some(path) => super::write_file(path, args.force, text.as_bytes(), "view.csv")?,
+        None => terminal::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,97 @@
+//! `nodeprof import`.
+
+use std::{
+    fs::File,
+    io::{self, BufReader},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use nodeprof_profile::{
+    Recording, SaveOptions, StoreError,
+    import::perf_script::{self, ImportError},
+};
+
+use crate::args::Import;
+
+/// Makes a recording of what `perf script` printed.
+pub fn run(args: &Import) -> anyhow::Result<ExitCode> {
+    let options = perf_script::Options {
+        event: args.event.clone(),
+    };
+    let recording = read(&args.file, &options)?;
+    let output = args.output.clone().unwrap_or_else(|| name_for(&args.file));
+    let overwrite = args.force;
+    match recording.save(&output, SaveOptions { overwrite }) {
+        Err(StoreError::Exists { path }) => anyhow::bail!(
+            "{} exists already; needed: a new name (-o RECORDING); to overwrite it, type: --force",
+            path.display()
+        ),
+        saved => saved?,
+    }
+    let plural = |count: usize, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {many}"),
+    };
+    eprintln!(
+        "imported {} of {}; recording: {}",
+        plural(recording.samples.len(), "sample", "samples"),
+        plural(recording.processes.len(), "process", "processes"),
+        output.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path, options: &perf_script::Options) -> anyhow::Result<Recording> {
+    let (shown, imported) = if path == Path::new("-") {
+        let input = io::stdin().lock();
+        (
+            "standard input".to_owned(),
+            perf_script::read(input, options),
+        )
+    } else {
+        let shown = path.display().to_string();
+        let file = File::open(path).with_context(|| {
+            format!("{shown} cannot be read; needed: what `perf script` printed, or - for standard input")
+        })?;
+        (shown, perf_script::read(BufReader::new(file), options))
+    };
+    imported.map_err(|error| match error {
+        // `is a folder` comes when it is read, not when it is opened.
+        ImportError::Read(error) => anyhow::Error::new(error).context(format!(
+            "{shown} cannot be read; needed: what `perf script` printed, or - for standard input"
+        )),
+        error => anyhow::anyhow!("{shown}: {error}"),
+    })
+}
+
+/// `app.nodeprof` in this folder for `/data/app.perf.script`.
+fn name_for(input: &Path) -> PathBuf {
+    let name = input.file_name().filter(|_| input != Path::new("-"));
+    let name = name.map_or("perf".into(), |name| name.to_string_lossy().into_owned());
+    let mut stem = name.as_str();
+    for ending in [".gz", ".txt", ".script", ".perf", ".data"] {
+        stem = stem.strip_suffix(ending).unwrap_or(stem);
+    }
+    let stem = if stem.is_empty() { "perf" } else { stem };
+    PathBuf::from(format!("{stem}.nodeprof"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_named_for_its_text() {
+        for (input, output) in [
+            ("/data/app.perf.script", "app.nodeprof"),
+            ("perf.script", "perf.nodeprof"),
+            ("out.txt", "out.nodeprof"),
+            ("-", "perf.nodeprof"),
+            ("..", "perf.nodeprof"),
+        ] {
+            assert_eq!(name_for(Path::new(input)), Path::new(output), "{input}");
+        }
+    }
+}

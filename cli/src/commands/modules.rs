@@ -1,0 +1,145 @@
+//! `nodeprof blame`, `critical-chain` and `tree`.
+
+use std::{io, process::ExitCode};
+
+use anyhow::bail;
+use nodeprof_flamegraphs::text::{
+    self, BlameOptions, Blamed, By, ChainOptions, Role, Style, TreeOptions,
+};
+use nodeprof_profile::{Profile, Recording, RunProfile, groups::BARE, report::SCHEMA};
+use serde_json::json;
+
+use crate::{
+    args::{
+        Color, Format,
+        modules::{self as args, Source},
+    },
+    terminal,
+};
+
+/// Prints modules or packages, the most expensive first.
+pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
+    let runs = runs(&args.source)?;
+    let options = BlameOptions {
+        by: match args.by {
+            args::By::Module => By::Module,
+            args::By::Package => By::Package,
+        },
+        role: match args.role {
+            args::Role::Requirer => Role::Requirer,
+            args::Role::Loaded => Role::Loaded,
+        },
+        sort: args.sort,
+        limit: args.limit,
+    };
+    match args.format {
+        Format::Text => print(&runs, color, |run, style| text::blame(run, &options, style))?,
+        Format::Json => {
+            let runs: Vec<_> = runs
+                .iter()
+                .map(|(number, run)| {
+                    let rows = Blamed::of_run(run, &options).into_iter();
+                    let rows = rows.take(options.limit.unwrap_or(usize::MAX));
+                    let (mut modules, mut packages) = (Vec::new(), Vec::new());
+                    for row in rows {
+                        match row {
+                            Blamed::Module(module) => modules.push(module),
+                            Blamed::Package(package) => packages.push(package),
+                        }
+                    }
+                    match options.by {
+                        By::Module => json!({ "run": number, "modules": modules }),
+                        By::Package => json!({ "run": number, "packages": packages }),
+                    }
+                })
+                .collect();
+            let document = json!({ "schema": SCHEMA, "runs": runs });
+            terminal::print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the chain of modules that the start waited for.
+pub fn critical_chain(args: &args::CriticalChain, color: Color) -> anyhow::Result<ExitCode> {
+    let options = ChainOptions {
+        fuzz_ns: args.fuzz.unwrap_or_default(),
+    };
+    print(&runs(&args.source)?, color, |run, style| {
+        text::critical_chain(run, &options, style)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints modules below their requirers.
+pub fn tree(args: &args::Tree, color: Color) -> anyhow::Result<ExitCode> {
+    let options = TreeOptions {
+        depth: args.depth,
+        least_ns: args.min.unwrap_or_default(),
+        package: args.package.clone(),
+        builtins: args.builtins,
+    };
+    print(&runs(&args.source)?, color, |run, style| {
+        text::tree(run, &options, style)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The runs asked for, with their numbers from 1.
+fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
+    let profile = Profile::from_recording(&Recording::load(&source.file)?);
+    let shown = source.file.display();
+    let there = profile.runs.len();
+    let numbered = profile.runs.into_iter().enumerate();
+    let mut runs: Vec<(usize, RunProfile)> = numbered
+        .map(|(index, run)| (index + 1, run))
+        .filter(|(number, run)| match source.run {
+            Some(wanted) => wanted as usize == *number,
+            // Without probes no modules are seen.
+            None => run.mode != BARE || there == 1,
+        })
+        .collect();
+    if let Some(wanted) = source.run.filter(|_| runs.is_empty()) {
+        bail!("{shown} has no run {wanted}; needed: a number from 1 to {there}; type: --run 1");
+    }
+    if let Some(pid) = source.process {
+        let mut known = Vec::new();
+        for (_, run) in &mut runs {
+            known.extend(run.modules.iter().map(|module| module.pid));
+            run.keep_modules_of(pid);
+        }
+        known.sort_unstable();
+        known.dedup();
+        if !known.contains(&pid) {
+            let known: Vec<String> = known.iter().map(u32::to_string).collect();
+            bail!(
+                "{shown} has no modules of process {pid}; needed: {}; type: nodeprof report {shown}, which lists the processes",
+                match known.is_empty() {
+                    true => "a recording with stacks".to_owned(),
+                    false => format!("one of {}", known.join(", ")),
+                }
+            );
+        }
+    }
+    Ok(runs)
+}
+
+fn print(
+    runs: &[(usize, RunProfile)],
+    color: Color,
+    view: impl Fn(&RunProfile, &Style) -> String,
+) -> anyhow::Result<()> {
+    let out = io::stdout();
+    let style = Style {
+        width: terminal::width(&out),
+        color: terminal::colored(color, &out),
+    };
+    let views: Vec<String> = runs
+        .iter()
+        .map(|(number, run)| match runs.len() {
+            1 => view(run, &style),
+            _ => format!("Run {number}\n{}", view(run, &style)),
+        })
+        .collect();
+    terminal::print(&views.join("\n"))
+}

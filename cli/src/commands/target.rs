@@ -1,0 +1,181 @@
+//! The recording that a command writes.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use nodeprof_profile::{Recording, SaveOptions, StoreError};
+use nodeprofd::recorder::Invoker;
+
+/// Where the recording goes.
+pub struct Target {
+    path: PathBuf,
+    given: bool,
+    force: bool,
+}
+
+impl Target {
+    /// Checks before the program runs whether the recording can be written. Without an `output` it is named after the program.
+    pub fn new(output: Option<&Path>, force: bool, program: &[OsString]) -> anyhow::Result<Target> {
+        let Some(path) = output.map(Path::to_path_buf) else {
+            return Ok(Target {
+                path: default_name(program),
+                given: false,
+                force: false,
+            });
+        };
+        let shown = path.display();
+        if path.is_dir() {
+            anyhow::bail!(
+                "{shown} is a folder; needed: the name of a file; type: -o {}",
+                path.join("trace.nodeprof").display()
+            );
+        }
+        if path.exists() && !force {
+            anyhow::bail!(
+                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
+            );
+        }
+        let folder = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        if folder.exists() && !folder.is_dir() {
+            anyhow::bail!(
+                "{} is a file; needed: a folder to write to; type: -o FILE",
+                folder.display()
+            );
+        }
+        let c = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
+        // SAFETY: the path is NUL-terminated.
+        if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+            let error = io::Error::last_os_error();
+            anyhow::bail!(
+                "{shown} cannot be written ({error}); needed: a folder to write to; type: -o FILE"
+            );
+        }
+        Ok(Target {
+            path,
+            given: true,
+            force,
+        })
+    }
+
+    /// Where it goes, unless a file with a default name is there.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the recording. A default name gives way to a file that is there; a failure is an error only
+    /// where the user asked for the file.
+    pub fn save(&self, recording: &Recording) -> anyhow::Result<Option<PathBuf>> {
+        let mut path = self.path.clone();
+        for attempt in 2.. {
+            match recording.save(
+                &path,
+                SaveOptions {
+                    overwrite: self.force,
+                },
+            ) {
+                Ok(()) => {
+                    if let Some(user) = Invoker::behind_sudo() {
+                        user.own(&path);
+                    }
+                    return Ok(Some(path));
+                }
+                Err(StoreError::Exists { .. }) if !self.given && attempt < 100 => {
+                    path = self.path.with_extension(format!("{attempt}.nodeprof"));
+                }
+                Err(error) if !self.given => {
+                    eprintln!("nodeprof: no recording was written: {error}");
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// `app-20261121-101530.nodeprof` for `node app.js`.
+fn default_name(program: &[OsString]) -> PathBuf {
+    let stem = |word: &OsStr| {
+        Path::new(word)
+            .file_stem()
+            .unwrap_or(word)
+            .to_string_lossy()
+            .into_owned()
+    };
+    let first = program.first().map(|w| stem(w)).unwrap_or_default();
+    let script = program
+        .get(1..)
+        .unwrap_or_default()
+        .iter()
+        .find(|w| !w.as_encoded_bytes().starts_with(b"-"));
+    let name = match script {
+        Some(script) if first == "node" => stem(script),
+        _ => first,
+    };
+    let safe: String = name
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "._@+".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(60)
+        .collect();
+    // A name that begins with a dash would be taken for an option.
+    let safe = match safe.trim_matches('-') {
+        "" => "trace",
+        name => name,
+    };
+    PathBuf::from(format!("{safe}-{}.nodeprof", local_time()))
+}
+
+/// `YYYYMMDD-HHMMSS`, local.
+fn local_time() -> String {
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs() as libc::time_t);
+    // SAFETY: live structs; localtime_r writes only to its argument.
+    let t = unsafe {
+        let mut t: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&seconds, &mut t);
+        t
+    };
+    format!(
+        "{:04}{:02}{:02}-{:02}{:02}{:02}",
+        t.tm_year + 1900,
+        t.tm_mon + 1,
+        t.tm_mday,
+        t.tm_hour,
+        t.tm_min,
+        t.tm_sec
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_named_after_the_script() {
+        let name = |words: &[&str]| {
+            default_name(&words.iter().map(Into::into).collect::<Vec<_>>())
+                .display()
+                .to_string()
+        };
+        assert!(name(&["node", "--no-warnings", "/a/b/app.js"]).starts_with("app-2"));
+        assert!(name(&["npm", "--version"]).starts_with("npm-2"));
+        assert!(name(&["node", "a b\n/c*d.js"]).starts_with("c-d-2"));
+        assert!(name(&["node"]).starts_with("node-2"));
+        assert!(name(&["node", "-p", "'ran'"]).starts_with("ran-2"));
+        assert!(name(&["node", "-p", "-1", "''"]).starts_with("trace-2"));
+    }
+}

@@ -1,0 +1,466 @@
+//! `nodeprof bench` and `nodeprof compare`, from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that fails says where"
+)]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "not every test file uses all of it"
+)]
+mod support;
+
+use std::{fs, path::Path, process::Output};
+
+use nodeprof_profile::{
+    Recording,
+    groups::Group,
+    measured::{Measured, pairs},
+    sequential::{Answer, verdict_of},
+};
+use serde_json::Value;
+use support::{NODEPROF, Node, folder, has_packages, has_tool, plain, project, write};
+
+fn nodeprof<S: AsRef<std::ffi::OsStr>>(folder: &Path, arguments: &[S]) -> Output {
+    let mut command = std::process::Command::new(NODEPROF);
+    plain(&mut command).args(arguments).current_dir(folder);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs it, expects success, and gives what it printed.
+fn ok<S: AsRef<std::ffi::OsStr>>(folder: &Path, arguments: &[S]) -> String {
+    let output = nodeprof(folder, arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn bench_runs_each_combination_as_often_as_asked() {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let script = format!("echo {{a}}{{b}} >> {}", log.display());
+    let out = ok(
+        folder.path(),
+        &[
+            "bench",
+            "-n",
+            "3",
+            "-w",
+            "1",
+            "--probed-runs",
+            "0",
+            "-o",
+            "b.nodeprof",
+            "-L",
+            "a",
+            "1,2",
+            "-L",
+            "b",
+            "x,y",
+            "--label",
+            "commit=1a2b",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ],
+    );
+    for name in ["1/x", "1/y", "2/x", "2/y"] {
+        assert!(out.contains(name), "{out}");
+    }
+    let mut lines: Vec<String> = fs::read_to_string(log)
+        .unwrap()
+        .lines()
+        .map(Into::into)
+        .collect();
+    lines.sort();
+    let expected: Vec<&str> = ["1x", "1y", "2x", "2y"]
+        .iter()
+        .flat_map(|l| [*l; 4])
+        .collect();
+    assert_eq!(lines, expected);
+    let recording = Recording::load(folder.path().join("b.nodeprof")).unwrap();
+    assert_eq!(recording.runs.len(), 12);
+    let labels = &recording.runs[0].labels;
+    assert!(
+        labels.contains(&("commit".into(), "1a2b".into())),
+        "{labels:?}"
+    );
+    // A warm-up of each was read for its memory, if that is permitted here.
+    let all = Measured::of(&recording, &Group::all(&recording, ""));
+    assert!([0, 4].contains(&all.uss.len()), "{:?}", all.uss);
+    // The report prints the same tables.
+    assert!(ok(folder.path(), &["report", "b.nodeprof"]).starts_with(&out));
+}
+
+#[test]
+fn a_slow_side_is_found_and_the_order_is_tossed() {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let command = |name: &str, seconds: &str| {
+        format!("sh -c 'echo {name} >> {}; sleep {seconds}'", log.display())
+    };
+    let out = ok(
+        folder.path(),
+        &[
+            "compare",
+            "-w",
+            "0",
+            "--probed-runs",
+            "0",
+            "--seed",
+            "7",
+            "-o",
+            "c.nodeprof",
+            "--base",
+            &command("base", "0.02"),
+            "--head",
+            &command("head", "0.06"),
+        ],
+    );
+    assert!(out.contains("head is slower by "), "{out}");
+    assert!(out.contains("after 12 pairs"), "{out}");
+    let order = fs::read_to_string(log).unwrap();
+    let pairs_run: Vec<&str> = order.lines().collect();
+    assert_eq!(pairs_run.len(), 24);
+    let base_first = pairs_run.chunks(2).filter(|p| p[0] == "base").count();
+    assert!(pairs_run.chunks(2).all(|p| p[0] != p[1]));
+    assert!((1..12).contains(&base_first), "{pairs_run:?}");
+    let recording = Recording::load(folder.path().join("c.nodeprof")).unwrap();
+    let (base, head) = Group::sides(&recording).unwrap();
+    assert_eq!(pairs(&recording, &base, &head).len(), 12);
+    // Other commands come to the same verdict from the recording alone.
+    let verdict = verdict_of(&recording, &base, &head).unwrap();
+    assert_eq!((verdict.answer, verdict.pairs), (Answer::Differ, 12));
+    assert!((1.5..4.0).contains(&verdict.ratio), "{verdict:?}");
+}
+
+#[test]
+fn few_pairs_give_no_verdict_on_time() {
+    let folder = folder();
+    let arguments = [
+        "compare",
+        "-n",
+        "5",
+        "-w",
+        "0",
+        "--probed-runs",
+        "0",
+        "-o",
+        "c.nodeprof",
+    ];
+    let sides = ["--base", "sleep 0.01", "--head", "sleep 0.05"];
+    let out = ok(folder.path(), &[&arguments[..], &sides].concat());
+    assert!(
+        out.contains("after 5 pairs. So few cannot tell: 8 are the least."),
+        "{out}"
+    );
+    assert!(out.contains("Welch"), "{out}");
+}
+
+#[test]
+fn a_command_that_fails_is_told_with_what_it_wrote() {
+    let folder = folder();
+    let failing = ["--", "sh", "-c", "echo why >&2; exit 3"];
+    let bench = ["bench", "-n", "2", "--probed-runs", "0", "-o", "f.nodeprof"];
+    let output = nodeprof(folder.path(), &[&bench[..], &failing].concat());
+    assert_eq!(output.status.code(), Some(125));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("exit status 3") && error.ends_with("why\n"),
+        "{error}"
+    );
+    assert!(!folder.path().join("f.nodeprof").exists());
+    let ignoring = [&bench[..], &["-i"], &failing].concat();
+    assert!(ok(folder.path(), &ignoring).contains("2 of 2 runs failed"));
+    // And what is there is not overwritten, unless it is asked for, before anything runs.
+    let output = nodeprof(folder.path(), &[&bench[..], &["--", "true"]].concat());
+    assert!(text(&output.stderr).contains("f.nodeprof exists already"));
+    ok(
+        folder.path(),
+        &[&bench[..], &["--force", "--", "true"]].concat(),
+    );
+}
+
+#[test]
+fn an_interrupt_keeps_what_has_ended() {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let script = format!("echo run >> {}; sleep 0.1", log.display());
+    let mut command = std::process::Command::new(NODEPROF);
+    plain(&mut command)
+        .args([
+            "bench",
+            "-n",
+            "1000",
+            "-w",
+            "0",
+            "--probed-runs",
+            "0",
+            "-o",
+            "i.nodeprof",
+        ])
+        .args(["--", "sh", "-c", &script])
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let began = std::time::Instant::now();
+    while fs::read_to_string(&log).map_or(0, |l| l.lines().count()) < 4 {
+        assert!(began.elapsed().as_secs() < 20);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = child.id() as i32;
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(pid, libc::SIGINT) };
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let recording = Recording::load(folder.path().join("i.nodeprof")).unwrap();
+    assert!(
+        (3..10).contains(&recording.runs.len()),
+        "{}",
+        recording.runs.len()
+    );
+    assert!(recording.runs.iter().all(|run| run.exit_status == Some(0)));
+}
+
+#[test]
+fn times_are_those_of_hyperfine() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    if !has_tool("hyperfine") {
+        return;
+    }
+    let folder = folder();
+    let node = node.path.to_str().unwrap();
+    // In turn, so that both meet the same machine; medians of the medians.
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        ok(
+            folder.path(),
+            &[
+                "bench",
+                "-n",
+                "15",
+                "-w",
+                "2",
+                "--probed-runs",
+                "0",
+                "-q",
+                "--force",
+                "-o",
+                "h.nodeprof",
+                "--export-json",
+                "ours.json",
+                "--",
+                node,
+                "-e",
+                "0",
+            ],
+        );
+        ours.push(median(&folder.path().join("ours.json")));
+        let mut hyperfine = std::process::Command::new("hyperfine");
+        let output = plain(&mut hyperfine)
+            .args(["-N", "-r", "15", "-w", "2", "--export-json", "theirs.json"])
+            .arg(format!("{node} -e 0"))
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        theirs.push(median(&folder.path().join("theirs.json")));
+    }
+    let spread = |times: &[f64]| {
+        let most = times.iter().copied().fold(0.0, f64::max);
+        most - times.iter().copied().fold(f64::INFINITY, f64::min)
+    };
+    let noise = spread(&ours).max(spread(&theirs)).max(0.001);
+    ours.sort_by(f64::total_cmp);
+    theirs.sort_by(f64::total_cmp);
+    println!("ours {ours:?}, hyperfine's {theirs:?}");
+    assert!((ours[2] - theirs[2]).abs() <= noise, "{ours:?} {theirs:?}");
+    // Every field of hyperfine's is there, with the same type.
+    let [ours, theirs] = ["ours.json", "theirs.json"].map(|name| {
+        let json: Value =
+            serde_json::from_slice(&fs::read(folder.path().join(name)).unwrap()).unwrap();
+        json["results"][0].as_object().unwrap().clone()
+    });
+    for (key, value) in theirs {
+        let found = ours.get(&key).unwrap_or_else(|| panic!("{key}"));
+        assert_eq!(
+            std::mem::discriminant(found),
+            std::mem::discriminant(&value),
+            "{key}"
+        );
+    }
+}
+
+fn median(path: &Path) -> f64 {
+    let json: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    json["results"][0]["median"].as_f64().unwrap()
+}
+
+/// Counts of the probed runs of a side.
+fn counts(
+    recording: &Recording,
+    side: &Group,
+    count: impl Fn(&nodeprof_profile::RunProfile) -> u64,
+) -> Vec<u64> {
+    let profile = nodeprof_profile::Profile::from_recording(recording);
+    let probed = side.probed(recording);
+    probed
+        .runs
+        .iter()
+        .map(|id| count(&profile.runs[id.0 as usize]))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn one_more_of_anything_is_counted_with_five_pairs() {
+    let Some(node) = Node::find("24.21.0") else {
+        return;
+    };
+    let folder = folder();
+    let at = |name: &str, text: &str| write(folder.path(), name, text);
+    at(
+        "app/node_modules/dep/package.json",
+        r#"{"name":"dep","main":"main.js"}"#,
+    );
+    at("app/node_modules/dep/main.js", "");
+    let base = at("app/base.js", "process.uptime(); require('dep');\n");
+    type Count = fn(&nodeprof_profile::RunProfile) -> u64;
+    let uptime: Count = |run| {
+        let calls = run
+            .crossings
+            .callbacks
+            .iter()
+            .filter(|c| c.function.contains("Uptime"));
+        calls.map(|c| c.calls).sum()
+    };
+    let modules: Count = |run| {
+        run.modules
+            .iter()
+            .filter(|m| !m.path.starts_with("node:"))
+            .count() as u64
+    };
+    let lookups: Count = |run| run.package_json.lookups;
+    at("app/more.js", "");
+    let changes: [(&str, &str, Count, &str); 3] = [
+        (
+            "crossing.js",
+            "process.uptime(); process.uptime(); require('dep');\n",
+            uptime,
+            "Uptime",
+        ),
+        (
+            "require.js",
+            "process.uptime(); require('dep'); require('./more');\n",
+            modules,
+            "more.js",
+        ),
+        // The same file by another name: to resolve it, the package's package.json is asked for once more.
+        (
+            "lookup.js",
+            "process.uptime(); require('dep'); require('dep/main.js');\n",
+            lookups,
+            "dep/package.json",
+        ),
+    ];
+    let node = node.path.to_str().unwrap();
+    for (name, script, count, names) in changes {
+        let head = at(&format!("app/{name}"), script);
+        let (base, head) = (format!("{node} {base}"), format!("{node} {head}"));
+        ok(
+            folder.path(),
+            &[
+                "compare",
+                "-n",
+                "5",
+                "--force",
+                "-o",
+                "c.nodeprof",
+                "--base",
+                &base,
+                "--head",
+                &head,
+            ],
+        );
+        let recording = Recording::load(folder.path().join("c.nodeprof")).unwrap();
+        let (base, head) = Group::sides(&recording).unwrap();
+        assert_eq!(pairs(&recording, &base, &head).len(), 5);
+        let (base, head) = (
+            counts(&recording, &base, count),
+            counts(&recording, &head, count),
+        );
+        assert_eq!((base.len(), head.len()), (10, 10), "{name}");
+        assert!(base[0] > 0, "{name}: {base:?}");
+        assert_eq!(base, vec![base[0]; 10], "{name}");
+        assert_eq!(head, vec![base[0] + 1; 10], "{name}");
+        // And the diff names it. How certain it is depends on how many other counts vary, on a busy machine more than else.
+        let diff = ok(folder.path(), &["diff", "c.nodeprof", "--format", "json"]);
+        let diff: Value = serde_json::from_str(&diff).unwrap();
+        let named = diff["counts"].as_array().unwrap().iter().any(|change| {
+            let figure = change["figure"].as_str().unwrap();
+            let constant = change["base"]["constant"] == true && change["head"]["constant"] == true;
+            constant && figure.contains(names) && change["difference"] == 1.0
+        });
+        let added = diff["modules"]["added"].as_array().unwrap();
+        let added = added.iter().any(|m| m.as_str().unwrap().contains(names));
+        assert!(named || added, "{name}: {diff}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn bare_runs_between_probed_ones_are_as_fast_as_without_any() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    if !has_packages("examples/express") {
+        return;
+    }
+    let folder = folder();
+    let app = project("examples/express/app.js");
+    let node = node.path.to_str().unwrap();
+    // Both in turn, four times, so that the machine is the same: many probed runs, and none.
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        for (probed, times) in [("8", &mut with), ("0", &mut without)] {
+            ok(
+                folder.path(),
+                &[
+                    "bench",
+                    "-n",
+                    "8",
+                    "--probed-runs",
+                    probed,
+                    "-q",
+                    "--force",
+                    "-o",
+                    "p.nodeprof",
+                    "--",
+                    node,
+                    &app,
+                ],
+            );
+            let recording = Recording::load(folder.path().join("p.nodeprof")).unwrap();
+            let all = Group::all(&recording, "");
+            times.extend(Measured::of(&recording, &all.bare(&recording)).wall);
+            assert_eq!(all.probed(&recording).runs.len().to_string(), probed);
+        }
+    }
+    let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    let (with, without) = (least(&with), least(&without));
+    // Probed runs take 10 % longer here; their probes would be seen.
+    assert!(
+        with < without * 1.05,
+        "{with} s, and {without} s without probed runs"
+    );
+}

@@ -1,0 +1,680 @@
+//! Modules, requirers and their costs, against what the programs themselves know.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use serde_json::Value;
+
+use crate::support::{
+    Node, Trace, Traced, folder, has_packages, list, number, on_each_node, plain, project, text,
+    write,
+};
+
+on_each_node!(
+    commonjs_modules_are_those_of_the_require_cache,
+    own_times_are_the_time_from_first_to_last,
+    es_modules_are_those_that_ran,
+    es_modules_are_those_of_a_loader_hook,
+    costs_of_packages_are_those_that_they_had,
+    workers_have_modules_of_their_own,
+);
+
+/// Writes, when the program ends, what `require.cache` holds: files by who required each first.
+const PRELOAD: &str = "
+const cache = module.constructor._cache;
+process.on('exit', () => {
+  const parents = {};
+  for (const [file, { parent }] of Object.entries(cache)) parents[file] = parent?.filename ?? null;
+  require('fs').writeFileSync(process.env.ORACLE, JSON.stringify(parents));
+});
+";
+
+type Requirers = BTreeMap<String, Option<String>>;
+
+/// The program's modules of the main process's main thread, without Node's own: path and query by requirer.
+fn modules(traced: &Traced) -> Requirers {
+    let main = list(&traced.run["processes"])
+        .iter()
+        .find(|p| p["main"] == true);
+    let pid = number(&main.expect("a node process")["pid"]);
+    program_modules(traced)
+        .filter(|module| module["pid"] == pid && module["thread"] == pid)
+        .map(|module| {
+            let query = module["query"].as_str().unwrap_or_default();
+            let name = format!("{}{query}", text(&module["path"]));
+            (name, module["requirer"].as_str().map(str::to_owned))
+        })
+        .collect()
+}
+
+fn program_modules(traced: &Traced) -> impl Iterator<Item = &Value> {
+    let modules = list(&traced.run["modules"]).iter();
+    modules.filter(|module| module["kind"] != "builtin")
+}
+
+fn read(path: &Path) -> Requirers {
+    let text = fs::read_to_string(path).expect("the program's own list");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// That at most this part of the crossings is nobody's.
+fn attributed(traced: &Traced, most_percent: f64) {
+    let share = &traced.run["attribution"]["unattributed_crossings_percent"];
+    let share = share.as_f64().expect("crossings");
+    assert!(
+        share <= most_percent,
+        "{share}% of the crossings are nobody's"
+    );
+}
+
+/// Traces a program with [`PRELOAD`] and compares.
+fn compare_with_the_cache(node: &Node, program: &[&str], least: usize) {
+    let folder = folder();
+    let preload = write(folder.path(), "preload.js", PRELOAD);
+    let source = write(folder.path(), "source.js", "var answer = 42;\n");
+    let oracle = folder.path().join("oracle.json");
+    let arguments = ["-r", &preload].into_iter().chain(program.iter().copied());
+    let arguments = arguments.map(|argument| match argument {
+        "SOURCE" => source.as_str(),
+        argument => argument,
+    });
+    let mut trace = Trace::new::<&str, _>([], node.command(arguments)).in_folder(folder.path());
+    trace.command().env("ORACLE", &oracle);
+    let traced = trace.run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let told = read(&oracle);
+    assert!(told.len() >= least, "only {} modules", told.len());
+    let found = modules(&traced);
+    let names = |modules: &Requirers| -> BTreeSet<String> { modules.keys().cloned().collect() };
+    assert_eq!(names(&found), names(&told), "{program:?}");
+    for (path, requirer) in &found {
+        // What an ES module imports has no parent there.
+        let imported =
+            told[path].is_none() && requirer.as_deref().is_some_and(|r| r.ends_with(".mjs"));
+        if !imported {
+            assert_eq!(*requirer, told[path], "requirer of {path}");
+        }
+    }
+    attributed(&traced, 2.0);
+}
+
+/// The own times of all modules of the main thread are the time from the main module's start to the end of its body, but
+/// for what the trace says was nobody's, within the stated bounds.
+fn own_times_are_the_time_from_first_to_last(node: &Node) {
+    if !has_packages("examples/express") {
+        return;
+    }
+    let traced =
+        Trace::new::<&str, _>([], node.command([project("examples/express/app.js")])).run();
+    traced.succeeded();
+    let modules: Vec<&Value> = list(&traced.run["modules"]).iter().collect();
+    let is_main = |m: &&&Value| m["requirer"].is_null() && m["kind"] != "builtin";
+    let main = modules.iter().find(is_main).expect("a main module");
+    let at = |value: &Value| value.as_i64().expect("an instant");
+    let (start, end) = (at(&main["start_ns"]), at(&main["end_latest_ns"]));
+    let sum = |field: &str| -> u64 {
+        // Not Node's own modules that were there before, such as the one that loads the main module.
+        let of = modules
+            .iter()
+            .filter(|m| m["start_ns"].as_i64().is_some_and(|at| at >= start));
+        of.map(|module| number(&module[field])).sum()
+    };
+    let own = sum("self_ns") - sum("callback_ns");
+    let outside = list(&traced.run["outside"]).iter();
+    let inside_of_it = ["async", "loader", "unseen", "no_stack"];
+    let outside = outside.filter(|o| inside_of_it.contains(&text(&o["bucket"])));
+    let outside: u64 = outside.map(|o| number(&o["time_ns"])).sum();
+    let slack = sum("uncertain_ns") + outside;
+    let window = (end - start) as u64;
+    assert!(
+        window.abs_diff(own) <= slack,
+        "{own} ns in modules, {window} ns from the first to the last, {slack} ns uncertain or nobody's"
+    );
+    // The bounds say something.
+    assert!(slack < window / 3, "{slack} of {window} ns are uncertain");
+}
+
+fn commonjs_modules_are_those_of_the_require_cache(node: &Node) {
+    if has_packages("examples/express") {
+        let app = project("examples/express/app.js");
+        compare_with_the_cache(node, &[&app], 300);
+    }
+    if has_packages("bench/subjects") {
+        let eslint = project("bench/subjects/node_modules/eslint/bin/eslint.js");
+        let program = [eslint.as_str(), "--no-eslintrc", "SOURCE"];
+        compare_with_the_cache(node, &program, 200);
+        let tsc = project("bench/subjects/node_modules/typescript/bin/tsc");
+        compare_with_the_cache(node, &[&tsc, "--version"], 3);
+        let webpack = project("bench/subjects/node_modules/webpack/bin/webpack.js");
+        let build = ["build", "--entry", "SOURCE", "--mode", "development"];
+        let program: Vec<&str> = [webpack.as_str()].into_iter().chain(build).collect();
+        compare_with_the_cache(node, &program, 300);
+    }
+}
+
+fn es_modules_are_those_that_ran(node: &Node) {
+    let folder = folder();
+    let at = folder.path();
+    let top = at.to_str().expect("UTF-8");
+    // Each ES module says that it ran: no loader is asked.
+    let module = |name: &str, text: &str| {
+        let run = "(globalThis.ran ??= []).push(import.meta.url);\n";
+        write(at, name, &format!("{text}\n{run}"))
+    };
+    let main = module(
+        "main.mjs",
+        "import './a.mjs';\n\
+         import './with%20space.mjs';\n\
+         import common from './common.cjs';\n\
+         import fs from 'node:fs';\n\
+         import { createRequire } from 'node:module';\n\
+         createRequire(import.meta.url)('./created.cjs');\n\
+         createRequire(import.meta.url)('./data.json');\n\
+         await import('./late.mjs?x=1');\n\
+         await import('./late.mjs?x=2');\n\
+         setTimeout(() => fs.writeFileSync(process.env.ORACLE, JSON.stringify(globalThis.ran)), 50);",
+    );
+    module(
+        "a.mjs",
+        "import './with%20space.mjs';\nimport './shared.mjs';\nimport 'node:http';",
+    );
+    // A circle.
+    module(
+        "with space.mjs",
+        "import './shared.mjs';\nimport './a.mjs';",
+    );
+    module("shared.mjs", "");
+    module("late.mjs", "import './below.mjs';");
+    module("below.mjs", "");
+    module("dynamic.mjs", "");
+    write(
+        at,
+        "common.cjs",
+        "module.exports = require('./deep.cjs');\n",
+    );
+    write(at, "deep.cjs", "exports.answer = 42;\n");
+    write(
+        at,
+        "created.cjs",
+        "import('./dynamic.mjs');\nrequire('./deep.cjs');\n",
+    );
+    write(at, "data.json", "{}\n");
+    let oracle = at.join("oracle.json");
+    let mut trace = Trace::new::<&str, _>([], node.command([&main]));
+    trace.command().env("ORACLE", &oracle);
+    let traced = trace.run();
+    traced.succeeded();
+    traced.lost_nothing();
+
+    let found = modules(&traced);
+    let ran = fs::read_to_string(&oracle).expect("the program's own list");
+    let ran: BTreeSet<String> = serde_json::from_str(&ran).expect("JSON");
+    let paths = ran
+        .iter()
+        .map(|url| url.replace("file://", "").replace("%20", " "));
+    let mut all: BTreeSet<String> = paths.collect();
+    let others = ["common.cjs", "deep.cjs", "created.cjs", "data.json"];
+    all.extend(others.map(|name| format!("{top}/{name}")));
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), all);
+    for (name, requirer) in [
+        ("main.mjs", None),
+        ("a.mjs", Some("main.mjs")),
+        ("with space.mjs", Some("main.mjs")),
+        ("shared.mjs", Some("a.mjs")),
+        ("common.cjs", Some("main.mjs")),
+        ("deep.cjs", Some("common.cjs")),
+        ("created.cjs", Some("main.mjs")),
+        ("data.json", Some("main.mjs")),
+        ("late.mjs?x=1", Some("main.mjs")),
+        ("late.mjs?x=2", Some("main.mjs")),
+        ("below.mjs", Some("late.mjs")),
+        ("dynamic.mjs", Some("created.cjs")),
+    ] {
+        let expected = requirer.map(|requirer| format!("{top}/{requirer}"));
+        assert_eq!(
+            found[&format!("{top}/{name}")],
+            expected,
+            "requirer of {name}"
+        );
+    }
+    // Node's own module, by who imports it.
+    let http = list(&traced.run["modules"])
+        .iter()
+        .find(|m| m["path"] == "node:http");
+    let http = http.expect("node:http was loaded");
+    assert_eq!(text(&http["requirer"]), format!("{top}/a.mjs"));
+    let kinds: BTreeMap<&str, &str> = program_modules(&traced)
+        .map(|module| (text(&module["path"]), text(&module["kind"])))
+        .collect();
+    for (path, kind) in kinds {
+        let expected = match path.rsplit('.').next() {
+            Some("mjs") => "esm",
+            Some("json") => "json",
+            _ => "cjs",
+        };
+        assert_eq!(kind, expected, "{path}");
+    }
+}
+
+/// Tells, a line each, what was resolved for whom and what was loaded.
+const HOOK: &str = "
+import { appendFileSync } from 'fs';
+const tell = (what) => appendFileSync(process.env.ORACLE_HOOK, JSON.stringify(what) + '\\n');
+export async function resolve(specifier, context, next) {
+  const found = await next(specifier, context, next);
+  tell({ url: found.url, by: context.parentURL ?? null });
+  return found;
+}
+export async function load(url, context, next) {
+  tell({ loaded: url });
+  return next(url, context, next);
+}
+";
+
+/// The same for versions with hooks that `require` passes, too.
+const HOOK_FROM_22: &str = "
+const { appendFileSync } = require('fs');
+const tell = (what) => appendFileSync(process.env.ORACLE_HOOK, JSON.stringify(what) + '\\n');
+require('module').registerHooks({
+  resolve(specifier, context, next) {
+    const found = next(specifier, context);
+    tell({ url: found.url, by: context.parentURL ?? null });
+    return found;
+  },
+  load(url, context, next) {
+    tell({ loaded: url });
+    return next(url, context);
+  },
+});
+";
+
+/// Path and query of a file's URL; `None` of another URL.
+fn path_of(url: &str) -> Option<String> {
+    let path = url.strip_prefix("file://")?;
+    assert!(
+        !path.contains('%'),
+        "{path} has no characters to be decoded"
+    );
+    Some(path.to_owned())
+}
+
+/// Vite builds: some ES modules, many modules of CommonJS, and add-ons.
+fn es_modules_are_those_of_a_loader_hook(node: &Node) {
+    if !has_packages("bench/subjects") {
+        return;
+    }
+    if node.major() < 18 {
+        println!("skipped: vite needs Node 18");
+        return;
+    }
+    let folder = folder();
+    let top = fs::canonicalize(folder.path()).expect("a folder");
+    let preload = write(&top, "preload.js", PRELOAD);
+    let hook = match node.major() {
+        ..22 => write(&top, "hook.mjs", HOOK),
+        _ => write(&top, "hook.cjs", HOOK_FROM_22),
+    };
+    write(
+        &top,
+        "index.html",
+        "<script type=module src=./source.js></script>\n",
+    );
+    write(&top, "source.js", "export const answer = 42;\n");
+    let (oracle, hooked) = (top.join("oracle.json"), top.join("hook.jsonl"));
+    let way = match node.major() {
+        ..22 => "--experimental-loader",
+        _ => "--require",
+    };
+    let vite = project("bench/subjects/node_modules/vite/bin/vite.js");
+    // Hooks change how modules are loaded, so they tell of a run of their own.
+    let with_hook = ["--no-warnings", "-r", &preload, way, &hook, &vite, "build"];
+    let output = plain(std::process::Command::new(&node.path).args(with_hook))
+        .current_dir(&top)
+        .env("ORACLE", &oracle)
+        .env("ORACLE_HOOK", &hooked)
+        .output()
+        .expect("node starts");
+    assert!(output.status.success(), "{output:?}");
+    let mut trace = Trace::new::<&str, _>([], node.command(["-r", &preload, &vite, "build"]));
+    trace = trace.in_folder(&top);
+    trace.command().env("ORACLE", top.join("unused.json"));
+    let traced = trace.run();
+    traced.succeeded();
+    traced.lost_nothing();
+
+    let mut told: Requirers = read(&oracle);
+    let mut imported: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
+    let lines = fs::read_to_string(&hooked).expect("the hook's list");
+    for line in lines.lines() {
+        let event: Value = serde_json::from_str(line).expect("JSON");
+        if let Some(path) = event["loaded"].as_str().and_then(path_of) {
+            told.entry(path).or_default();
+        } else if let Some(path) = event["url"].as_str().and_then(path_of) {
+            let by = event["by"].as_str().and_then(path_of);
+            imported.entry(path).or_default().push(by);
+        }
+    }
+    let found = modules(&traced);
+    told.remove(&hook);
+    let names = |modules: &Requirers| -> BTreeSet<String> { modules.keys().cloned().collect() };
+    assert_eq!(names(&found), names(&told));
+    let kinds: BTreeMap<&str, &str> = program_modules(&traced)
+        .map(|module| (text(&module["path"]), text(&module["kind"])))
+        .collect();
+    let es_modules = kinds.values().filter(|kind| **kind == "esm").count();
+    assert!(es_modules >= 5, "{es_modules} ES modules");
+    for (path, requirer) in &found {
+        match &told[path] {
+            // Of node itself, such as the preloaded one.
+            None if !imported.contains_key(path) => assert_eq!(*requirer, None, "{path}"),
+            // Of several that import it, the first is told, in the order in which V8 links: not always that of the hook.
+            None => {
+                let by = &imported[path];
+                assert!(
+                    by.contains(requirer),
+                    "{requirer:?} imports {path}, told: {by:?}"
+                );
+            }
+            Some(required) => assert_eq!(requirer.as_ref(), Some(required), "requirer of {path}"),
+        }
+    }
+    // Vite's own files are read by promises: that Node's JavaScript went on with them without a function of vite has a name,
+    // too, but nobody to blame.
+    attributed(&traced, 6.0);
+    let stackless = list(&traced.run["outside"])
+        .iter()
+        .find(|o| o["bucket"] == "no_stack");
+    let stackless = stackless.map_or(0, |bucket| number(&bucket["crossings"]));
+    assert_eq!(stackless, 0);
+    println!(
+        "node {}: {} modules, {es_modules} of them ES modules",
+        node.version,
+        found.len()
+    );
+}
+
+/// A package of the test: its folder below the application's, what it requires, and what it does.
+struct Package {
+    folder: &'static str,
+    name: &'static str,
+    /// Folder of a link to it.
+    link: Option<&'static str>,
+    requires: &'static [&'static str],
+    crossings: u64,
+    stats: u64,
+    busy_ms: u64,
+}
+
+const PACKAGES: &[Package] = &[
+    Package {
+        folder: "node_modules/plain",
+        name: "plain",
+        link: None,
+        requires: &["dup", "@scope/inner"],
+        crossings: 700,
+        stats: 0,
+        busy_ms: 30,
+    },
+    Package {
+        folder: "node_modules/@scope/inner",
+        name: "@scope/inner",
+        link: None,
+        requires: &[],
+        crossings: 0,
+        stats: 300,
+        busy_ms: 10,
+    },
+    // Two of one name.
+    Package {
+        folder: "node_modules/dup",
+        name: "dup",
+        link: None,
+        requires: &[],
+        crossings: 110,
+        stats: 0,
+        busy_ms: 0,
+    },
+    Package {
+        folder: "node_modules/plain/node_modules/dup",
+        name: "dup",
+        link: None,
+        requires: &[],
+        crossings: 220,
+        stats: 0,
+        busy_ms: 15,
+    },
+    // As pnpm lays packages out: the folder of that name is a link.
+    Package {
+        folder: "node_modules/.pnpm/linked@1.0.0/node_modules/linked",
+        name: "linked",
+        link: Some("node_modules/linked"),
+        requires: &["below"],
+        crossings: 330,
+        stats: 40,
+        busy_ms: 0,
+    },
+    Package {
+        folder: "node_modules/.pnpm/below@1.0.0/node_modules/below",
+        name: "below",
+        link: Some("node_modules/.pnpm/linked@1.0.0/node_modules/below"),
+        requires: &[],
+        crossings: 440,
+        stats: 0,
+        busy_ms: 20,
+    },
+    // Bundled with another one.
+    Package {
+        folder: "node_modules/bundler",
+        name: "bundler",
+        link: None,
+        requires: &["bundled"],
+        crossings: 50,
+        stats: 5,
+        busy_ms: 0,
+    },
+    Package {
+        folder: "node_modules/bundler/node_modules/bundled",
+        name: "bundled",
+        link: None,
+        requires: &[],
+        crossings: 550,
+        stats: 0,
+        busy_ms: 5,
+    },
+    // A workspace.
+    Package {
+        folder: "packages/work",
+        name: "@app/work",
+        link: Some("node_modules/@app/work"),
+        requires: &[],
+        crossings: 60,
+        stats: 70,
+        busy_ms: 8,
+    },
+];
+
+/// What a module does, and tells how long it took: itself, without what it required.
+fn body(package: &Package) -> String {
+    let Package {
+        requires,
+        crossings,
+        stats,
+        busy_ms,
+        ..
+    } = package;
+    format!(
+        "const {{ statSync }} = require('fs'); // Node's own modules that it loads are not the package's\n\
+         const begin = process.hrtime.bigint();\n\
+         let inside = 0n;\n\
+         const need = (name) => {{ const from = process.hrtime.bigint(); require(name); inside += process.hrtime.bigint() - from; }};\n\
+         for (const name of {requires:?}) need(name);\n\
+         if (process.env.WORK) {{\n\
+           for (let i = 0; i < {crossings}; i++) process.uptime();\n\
+           for (let i = 0; i < {stats}; i++) statSync(__filename);\n\
+           const end = Date.now() + {busy_ms};\n\
+           while (Date.now() < end);\n\
+         }}\n\
+         globalThis.told[__filename] = Number(process.hrtime.bigint() - begin - inside);\n"
+    )
+}
+
+/// Writes the packages and a main script that requires the outer ones; returns the script.
+fn write_packages(top: &Path) -> String {
+    for package in PACKAGES {
+        let at = top.join(package.folder);
+        let manifest = format!(r#"{{"name":{:?},"version":"1.2.3"}}"#, package.name);
+        write(&at, "package.json", &manifest);
+        write(&at, "index.js", &body(package));
+        if let Some(link) = package.link {
+            let link = top.join(link);
+            fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
+            std::os::unix::fs::symlink(&at, link).expect("a link");
+        }
+    }
+    write(top, "package.json", r#"{"name":"app","version":"0.1.0"}"#);
+    write(
+        top,
+        "main.js",
+        "globalThis.told = {};\n\
+         for (const name of ['plain', 'dup', 'linked', 'bundler', '@app/work']) require(name);\n\
+         require('fs').writeFileSync(process.env.ORACLE, JSON.stringify(globalThis.told));\n",
+    )
+}
+
+fn costs_of_packages_are_those_that_they_had(node: &Node) {
+    let folder = folder();
+    let top = folder.path().join("app");
+    let main = write_packages(&top);
+    let oracle = folder.path().join("oracle.json");
+    let run = |work: bool| {
+        let mut trace = Trace::new::<&str, _>([], node.command([&main]));
+        trace.command().env("ORACLE", &oracle);
+        if work {
+            trace.command().env("WORK", "1");
+        }
+        let traced = trace.run();
+        traced.succeeded();
+        traced.lost_nothing();
+        attributed(&traced, 2.0);
+        traced
+    };
+    // What all these modules have in common, such as the crossings of `require` and `hrtime`.
+    let idle = run(false);
+    let mut untrue = String::new();
+    // A module that has to wait for the CPU between its look at the clock and the event of that look is measured
+    // otherwise by itself than by the trace: counts must be right each time, times once.
+    for _ in 0..4 {
+        let traced = run(true);
+        check_counts(&traced, &idle, &top);
+        match check_times(&traced, &oracle, &top) {
+            Ok(()) => return,
+            Err(reason) => untrue = reason,
+        }
+    }
+    panic!("{untrue}");
+}
+
+fn check_counts(traced: &Traced, idle: &Traced, top: &Path) {
+    let find = |traced: &Traced, package: &Package| -> Value {
+        let directory = top.join(package.folder);
+        let directory = directory.to_str().expect("UTF-8");
+        let packages = list(&traced.run["packages"]).iter();
+        let found: Vec<&Value> = packages.filter(|p| p["directory"] == directory).collect();
+        assert_eq!(found.len(), 1, "packages in {directory}");
+        found[0].clone()
+    };
+    let more = |package: &Package, field: &str| {
+        number(&find(traced, package)[field]) - number(&find(idle, package)[field])
+    };
+    // Crossings of one stat: as many as Node makes, the same for all.
+    let inner = &PACKAGES[1];
+    let per_stat = more(inner, "crossings") / inner.stats;
+    assert!((1..=3).contains(&per_stat), "{per_stat} crossings a stat");
+    for package in PACKAGES {
+        let Package {
+            folder,
+            crossings,
+            stats,
+            ..
+        } = package;
+        let found = find(traced, package);
+        assert_eq!(found["name"], package.name);
+        assert_eq!(found["version"], "1.2.3");
+        assert_eq!(found["modules"], 1);
+        let kind = match folder.starts_with("packages") {
+            true => "workspace",
+            false => "installed",
+        };
+        assert_eq!(found["kind"], kind, "{folder}");
+        assert_eq!(more(package, "stats"), *stats, "stats of {folder}");
+        let expected = crossings + per_stat * stats;
+        assert_eq!(
+            more(package, "crossings"),
+            expected,
+            "crossings of {folder}"
+        );
+    }
+    let application = list(&traced.run["packages"]).iter();
+    let application = application.filter(|p| p["kind"] == "application");
+    let names: Vec<&str> = application.map(|p| text(&p["name"])).collect();
+    assert_eq!(names, ["app"]);
+}
+
+/// Compares with the modules' own clocks.
+fn check_times(traced: &Traced, oracle: &Path, top: &Path) -> Result<(), String> {
+    let told = fs::read_to_string(oracle).expect("the program's own times");
+    let told: BTreeMap<String, u64> = serde_json::from_str(&told).expect("JSON");
+    for package in PACKAGES {
+        let file = format!("{}/{}/index.js", top.display(), package.folder);
+        let module = program_modules(traced).find(|m| m["path"] == *file);
+        let module = module.unwrap_or_else(|| panic!("no module {file}"));
+        // Its `require('fs')` comes before it looks at the clock.
+        let execute = number(&module["execute_ns"]) - number(&module["vain_ns"]);
+        let uncertain = number(&module["uncertain_ns"]);
+        // Before its first and after its last look at the clock it runs a little, too; and so does `need`.
+        let slack = uncertain + 1_000_000;
+        let told = told[&file];
+        if execute.abs_diff(told) > slack || execute + slack < package.busy_ms * 1_000_000 {
+            return Err(format!(
+                "{file} ran for {told} ns by its own clock, {execute} ns found, {uncertain} ns uncertain"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn workers_have_modules_of_their_own(node: &Node) {
+    let folder = folder();
+    write(
+        folder.path(),
+        "shared.js",
+        "exports.up = process.uptime();\n",
+    );
+    let main = write(
+        folder.path(),
+        "main.js",
+        "const { Worker, isMainThread } = require('worker_threads');\n\
+         require('./shared.js');\n\
+         if (isMainThread) for (let i = 0; i < 3; i++) new Worker(__filename);\n",
+    );
+    let traced = Trace::new::<&str, _>([], node.command([&main])).run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let mut threads: BTreeMap<u64, Requirers> = BTreeMap::new();
+    for module in program_modules(&traced) {
+        let modules = threads.entry(number(&module["thread"])).or_default();
+        let requirer = module["requirer"].as_str().map(str::to_owned);
+        modules.insert(text(&module["path"]).to_owned(), requirer);
+        assert_eq!(module["loads"], 1);
+    }
+    assert_eq!(threads.len(), 4, "{threads:?}");
+    let shared = format!("{}/shared.js", folder.path().display());
+    let expected = BTreeMap::from([(main.clone(), None), (shared, Some(main))]);
+    for modules in threads.values() {
+        assert_eq!(*modules, expected);
+    }
+}

@@ -1,0 +1,415 @@
+//! CPU samples, against the CPU time that the kernel and the program itself tell, and against V8's own profiler.
+
+use std::{collections::BTreeMap, fs};
+
+use nodeprof_profile::{
+    Recording,
+    recording::{Frame, FrameKind, Process, Sample},
+};
+use serde_json::Value;
+
+use crate::support::{
+    Node, Trace, Traced, folder, has_packages, list, npm_script, on_each_node, project, trace,
+    write,
+};
+
+on_each_node!(
+    samples_stand_for_the_cpu_time_of_the_process,
+    samples_of_each_thread_stand_for_its_own_cpu_time,
+    samples_in_the_kernel_have_its_frames,
+    without_a_frequency_nothing_is_sampled,
+    a_frequency_is_kept_to,
+    samples_of_the_main_thread_reach_main,
+    times_of_functions_are_those_of_the_cpu_profiler_and_of_their_own_clock,
+);
+
+/// Uses the CPU for some 400 ms, then prints what `getrusage` says of the process, in microseconds.
+const BUSY: &str = "
+const until = process.cpuUsage().user + 400_000;
+let sum = 0;
+while (process.cpuUsage().user < until) for (let i = 0; i < 1e5; i++) sum += Math.sqrt(i);
+const { user, system } = process.cpuUsage();
+console.log(user + system);
+";
+
+fn recording(traced: &Traced) -> Recording {
+    Recording::load(&traced.recording).expect("a recording")
+}
+
+fn weight<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> f64 {
+    samples.into_iter().map(|s| s.weight.0 as f64 / 1e6).sum()
+}
+
+/// CPU time of a process, ms: exact, by the scheduler.
+fn cpu_ms(process: &Process) -> f64 {
+    let (user, system) = process.user.zip(process.system).expect("it has ended");
+    (user.0 + system.0) as f64 / 1e6
+}
+
+/// Equal but for a few percent and some ticks at either end.
+fn assert_close(found: f64, expected: f64, percent: f64, what: &str) {
+    let room = expected * percent / 100.0 + 6.0;
+    assert!(
+        (found - expected).abs() <= room,
+        "{what}: {found:.1} ms and {expected:.1} ms"
+    );
+}
+
+fn samples_stand_for_the_cpu_time_of_the_process(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "busy.js", BUSY);
+    let traced = trace(&[], node.command([&script]));
+    let recording = recording(&traced);
+    assert_eq!(recording.runs[0].sample_hz, Some(997));
+    let sampled = weight(&recording.samples);
+    assert_close(sampled, cpu_ms(&recording.processes[0]), 3.0, "scheduler");
+    // What the program uses before it asks is in, what it uses afterwards is not.
+    let by_itself: f64 = traced.stdout().trim().parse().expect("microseconds");
+    assert_close(sampled, by_itself / 1e3, 5.0, "getrusage");
+    // In one thread, in the function itself.
+    let pid = recording.processes[0].pid;
+    let main: Vec<&Sample> = recording
+        .samples
+        .iter()
+        .filter(|s| s.thread.0 == pid)
+        .collect();
+    assert!(weight(main.iter().copied()) > 380.0);
+    let in_script = main.iter().filter(|s| {
+        let stack = s.stack.expect("a stack");
+        recording.frames_of(stack).any(|f| {
+            f.kind == FrameKind::JavaScript
+                && f.file
+                    .is_some_and(|n| recording.name(n) == script.as_bytes())
+        })
+    });
+    let share = weight(in_script.copied()) / sampled;
+    assert!(share > 0.8, "{share:.3} of the samples reach the script");
+}
+
+fn samples_of_each_thread_stand_for_its_own_cpu_time(node: &Node) {
+    let folder = folder();
+    let script = write(
+        folder.path(),
+        "threads.js",
+        "
+const { Worker, isMainThread } = require('worker_threads');
+const cpu = (ms) => {
+  const begin = process.hrtime.bigint();
+  let sum = 0;
+  while (process.hrtime.bigint() - begin < BigInt(ms) * 1000000n) for (let i = 0; i < 1e4; i++) sum += i;
+};
+if (isMainThread) new Worker(__filename).on('exit', () => cpu(100));
+else cpu(300);
+",
+    );
+    let traced = trace(&[], node.command([&script]));
+    let recording = recording(&traced);
+    assert_close(
+        weight(&recording.samples),
+        cpu_ms(&recording.processes[0]),
+        4.0,
+        "process",
+    );
+    // Not while the other one runs: the worker's 300 ms may be shared with other programs, but are its own.
+    let pid = recording.processes[0].pid;
+    let mut by_thread = std::collections::BTreeMap::new();
+    for sample in &recording.samples {
+        *by_thread.entry(sample.thread.0).or_insert(0.0) += weight([sample]);
+    }
+    let main = by_thread.remove(&pid).expect("the main thread");
+    let worker = by_thread.values().copied().fold(0.0, f64::max);
+    assert!(main < worker, "{main:.1} {worker:.1}");
+}
+
+fn samples_in_the_kernel_have_its_frames(node: &Node) {
+    let folder = folder();
+    let script = write(
+        folder.path(),
+        "kernel.js",
+        "
+const fs = require('fs');
+const file = fs.openSync('/dev/zero', 'r');
+const buffer = Buffer.alloc(16 << 20);
+while (process.cpuUsage().system < 300_000) fs.readSync(file, buffer, 0, buffer.length, null);
+",
+    );
+    let traced = trace(&[], node.command([&script]));
+    let recording = recording(&traced);
+    let cpu = list(&traced.run["families"])
+        .iter()
+        .find(|f| f["name"] == "cpu")
+        .expect("a family");
+    if cpu["state"] == "partial" {
+        println!("skipped: {}", cpu["reason"]);
+        return;
+    }
+    let name = |of| String::from_utf8_lossy(recording.name(of)).into_owned();
+    let mut reading = 0.0;
+    for sample in &recording.samples {
+        let frames: Vec<_> = recording
+            .frames_of(sample.stack.expect("a stack"))
+            .collect();
+        let kernel = frames
+            .iter()
+            .take_while(|f| f.kind == FrameKind::Kernel)
+            .count();
+        // The kernel is called: its frames are the innermost.
+        assert!(
+            frames[kernel..].iter().all(|f| f.kind != FrameKind::Kernel),
+            "{frames:?}"
+        );
+        // Node reads other things at its start.
+        let in_kernel: Vec<_> = frames[..kernel].iter().map(|f| name(f.function)).collect();
+        let zeros = in_kernel
+            .iter()
+            .any(|f| f == "read_zero" || f == "read_iter_zero");
+        if zeros {
+            assert!(in_kernel.iter().any(|f| f == "vfs_read"), "{in_kernel:?}");
+            let script = frames
+                .iter()
+                .any(|f| f.file.is_some_and(|n| name(n) == script));
+            assert!(script, "the reads are the script's");
+            reading += weight([sample]);
+        }
+    }
+    let system = recording.processes[0].system.expect("it has ended");
+    // By ticks, so not exact.
+    let system = system.0 as f64 / 1e6;
+    assert!(
+        reading > 0.7 * system && reading < 1.2 * system,
+        "{reading:.1} ms of {system:.1} ms"
+    );
+}
+
+fn without_a_frequency_nothing_is_sampled(node: &Node) {
+    let traced = trace(&["--freq", "0"], node.command(["-e", "0"]));
+    let recording = recording(&traced);
+    assert!(recording.samples.is_empty());
+    assert_eq!(recording.runs[0].sample_hz, None);
+    let cpu = recording.families.iter().find(|f| f.name == "cpu");
+    let cpu = cpu.expect("a family");
+    assert_eq!(cpu.state, "off");
+    assert!(cpu.reason.as_ref().is_some_and(|r| r.contains("--freq 0")));
+    // Count mode has them if they are asked for by name.
+    let count = |more: &[&str]| {
+        let options = [&["--mode", "count"], more].concat();
+        Recording::load(&trace(&options, node.command(["-e", "0"])).recording).expect("a recording")
+    };
+    let without = count(&[]);
+    assert!(without.samples.is_empty() && without.waits.is_empty());
+    let with = count(&["--freq", "997"]);
+    assert!(!with.samples.is_empty() && with.waits.is_empty());
+}
+
+fn a_frequency_is_kept_to(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "busy.js", BUSY);
+    let traced = trace(&["--freq", "4000"], node.command([&script]));
+    let recording = recording(&traced);
+    let mut weights: Vec<u64> = recording.samples.iter().map(|s| s.weight.0).collect();
+    weights.sort_unstable();
+    let median = weights[weights.len() / 2];
+    assert!((240_000..=260_000).contains(&median), "{median} ns");
+    assert_close(
+        weight(&recording.samples),
+        cpu_ms(&recording.processes[0]),
+        3.0,
+        "scheduler",
+    );
+}
+
+/// A frame's function as text.
+fn function(recording: &Recording, frame: &Frame) -> String {
+    String::from_utf8_lossy(recording.name(frame.function)).into_owned()
+}
+
+/// How many samples of the main thread were taken after the first one in `main`, and how many of them reach it. Without those taken
+/// while the kernel takes the process apart: its memory, with the stack, is gone by then.
+fn reaching_main(recording: &Recording) -> (usize, usize) {
+    let pid = recording.processes[0].pid;
+    let mut samples: Vec<&Sample> = recording
+        .samples
+        .iter()
+        .filter(|s| s.thread.0 == pid)
+        .collect();
+    samples.sort_by_key(|sample| sample.at);
+    let frames: Vec<Vec<String>> = samples
+        .iter()
+        .map(|sample| {
+            let stack = sample.stack.map(|stack| recording.frames_of(stack));
+            let frames = stack.into_iter().flatten();
+            frames.map(|frame| function(recording, frame)).collect()
+        })
+        .collect();
+    let reaches = |frames: &&Vec<String>| frames.iter().any(|f| f == "main" || f == "node::Start");
+    let after = frames.iter().skip_while(|frames| !reaches(frames));
+    let alive: Vec<&Vec<String>> = after
+        .filter(|frames| !frames.iter().any(|f| f == "do_exit"))
+        .collect();
+    let reaching = alive.iter().copied().filter(reaches).count();
+    (alive.len(), reaching)
+}
+
+fn samples_of_the_main_thread_reach_main(node: &Node) {
+    // Short programs have few samples at the usual frequency.
+    let mut programs = vec![(
+        vec![project("examples/busy/main.js"), "20".to_owned()],
+        "997",
+    )];
+    if has_packages("examples/express") {
+        programs.push((vec![project("examples/express/app.js")], "4000"));
+    }
+    if let Some(npm) = npm_script("npm") {
+        programs.push((vec![npm, "--version".to_owned()], "4000"));
+    }
+    for (program, frequency) in programs {
+        let (mut samples, mut reaching) = (0, 0);
+        for _ in 0..2 {
+            let traced = Trace::new(["--freq", frequency], node.command(&program)).run();
+            traced.lost_nothing();
+            let (all, whole) = reaching_main(&recording(&traced));
+            samples += all;
+            reaching += whole;
+        }
+        let share = 100.0 * reaching as f64 / samples as f64;
+        println!(
+            "node {}, {program:?}: {share:.2}% of {samples} samples reach main",
+            node.version
+        );
+        assert!(samples > 150, "only {samples} samples of {program:?}");
+        assert!(share >= 98.0, "{share:.2}% of {program:?}");
+    }
+}
+
+const COLLECTOR: &str = "(garbage collector)";
+const OTHER: &str = "(program)";
+
+/// Own times by function's name, in percent of all.
+type Shares = BTreeMap<String, f64>;
+
+fn shares(times: impl IntoIterator<Item = (String, f64)>) -> Shares {
+    let mut shares = Shares::new();
+    for (name, time) in times {
+        *shares.entry(name).or_default() += time;
+    }
+    let all: f64 = shares.values().sum();
+    shares.values_mut().for_each(|time| *time *= 100.0 / all);
+    shares
+}
+
+/// What `node --cpu-prof` wrote. A regular expression's own time is its caller's.
+fn of_the_profiler(profile: &Value) -> Shares {
+    let nodes = list(&profile["nodes"]);
+    let id = |value: &Value| value.as_u64().expect("an id");
+    let by_id: BTreeMap<u64, &Value> = nodes.iter().map(|node| (id(&node["id"]), node)).collect();
+    let mut caller = BTreeMap::new();
+    for node in nodes {
+        for child in node["children"].as_array().into_iter().flatten() {
+            caller.insert(id(child), id(&node["id"]));
+        }
+    }
+    let name = |mut node: u64| loop {
+        let name = by_id[&node]["callFrame"]["functionName"]
+            .as_str()
+            .expect("a name");
+        match name.starts_with("RegExp:") {
+            true => node = caller[&node],
+            false => break name.to_owned(),
+        }
+    };
+    // A sample's time is that until the next.
+    let times = list(&profile["timeDeltas"]).iter().skip(1);
+    let times = times.map(|time| time.as_f64().expect("a time"));
+    let samples = list(&profile["samples"])
+        .iter()
+        .map(|sample| name(id(sample)));
+    shares(samples.zip(times).filter(|(name, _)| name != "(idle)"))
+}
+
+/// The functions of a sample that are JavaScript, the innermost first, and whether it fell into the collector. `None` if it
+/// fell into nodeprof's own programs: that is not the program's time.
+fn functions(recording: &Recording, sample: &Sample) -> Option<(Vec<String>, bool)> {
+    let frames: Vec<&Frame> = recording.frames_of(sample.stack?).collect();
+    let names = |kind: fn(&FrameKind) -> bool| -> Vec<String> {
+        let frames = frames.iter().filter(|frame| kind(&frame.kind));
+        frames.map(|frame| function(recording, frame)).collect()
+    };
+    let machine = names(|kind| *kind != FrameKind::JavaScript);
+    let own = machine.iter().any(|name| name.ends_with("(nodeprof)"));
+    let collects = machine.iter().any(|name| name.contains("CollectGarbage"));
+    (!own).then(|| (names(|kind| *kind == FrameKind::JavaScript), collects))
+}
+
+/// By samples: own times (the innermost JavaScript function), and times with all that was called.
+fn of_the_samples(recording: &Recording) -> (Shares, Shares) {
+    let pid = recording.processes[0].pid;
+    let samples = recording
+        .samples
+        .iter()
+        .filter(|sample| sample.thread.0 == pid);
+    let (mut own, mut whole) = (Vec::new(), Vec::new());
+    for sample in samples {
+        let weight = sample.weight.0 as f64;
+        let Some((functions, collects)) = functions(recording, sample) else {
+            continue;
+        };
+        // Each of them is called by this one.
+        let timed = functions.iter().position(|name| name == "timed");
+        if let Some(called) = timed.and_then(|at| functions.get(at.checked_sub(2)?)) {
+            whole.push((called.clone(), weight));
+        }
+        let innermost = match functions.into_iter().next() {
+            _ if collects => COLLECTOR.to_owned(),
+            Some(innermost) => innermost,
+            None => OTHER.to_owned(),
+        };
+        own.push((innermost, weight));
+    }
+    (shares(own), shares(whole))
+}
+
+/// The function for which two lists of shares are furthest apart.
+fn furthest(found: &Shares, told: &Shares) -> (f64, String) {
+    let apart = told.iter().map(|(name, told)| {
+        let found = found.get(name).copied().unwrap_or_default();
+        let text = format!("{name} has {found:.2}% of the samples, told {told:.2}%");
+        ((found - told).abs(), text)
+    });
+    let furthest = apart.max_by(|a, b| a.0.total_cmp(&b.0));
+    furthest.expect("functions")
+}
+
+fn times_of_functions_are_those_of_the_cpu_profiler_and_of_their_own_clock(node: &Node) {
+    let script = project("examples/busy/main.js");
+    let mut untrue = String::new();
+    // All look at the same run, but not at the same moments; V8's profiler goes by the clock on the wall, so it takes some runs where
+    // other programs want the CPU, too.
+    for _ in 0..5 {
+        let folder = folder();
+        let profiles = folder.path().to_str().expect("UTF-8");
+        let profiled = ["--cpu-prof", "--cpu-prof-dir", profiles, &script];
+        let traced = trace(&[], node.command(profiled));
+        let clock: BTreeMap<String, f64> =
+            serde_json::from_str(&traced.stdout()).expect("the program's own times");
+        let clock = shares(clock);
+        let file = fs::read_dir(folder.path()).expect("a folder").next();
+        let file = file.expect("a profile").expect("a file").path();
+        let profile = fs::read_to_string(file).expect("a profile");
+        let told = of_the_profiler(&serde_json::from_str(&profile).expect("JSON"));
+        let (own, whole) = of_the_samples(&recording(&traced));
+
+        let (by_clock, clock_text) = furthest(&whole, &clock);
+        let mut first: Vec<(String, f64)> = told.into_iter().collect();
+        first.retain(|(name, _)| name != COLLECTOR && name != OTHER);
+        first.sort_by(|a, b| b.1.total_cmp(&a.1));
+        first.truncate(20);
+        let (by_profiler, profiler_text) = furthest(&own, &first.into_iter().collect());
+        let text = format!("by its own clock {clock_text}; by V8's profiler {profiler_text}");
+        println!("node {}: furthest apart: {text}", node.version);
+        if by_clock <= 3.0 && by_profiler <= 3.0 {
+            return;
+        }
+        untrue = text;
+    }
+    panic!("{untrue}");
+}

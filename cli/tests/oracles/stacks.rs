@@ -1,0 +1,328 @@
+//! JavaScript stacks against `new Error().stack` at the same call: of each call site of `examples/known-stacks`, whose
+//! witness makes a system call at the very place where it takes the error.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+};
+
+use nodeprof_profile::{
+    Recording,
+    recording::{Frame, FrameKind, StackId},
+};
+use serde::Deserialize;
+
+use crate::support::{Node, Trace, folder, on_each_node, project};
+
+on_each_node!(
+    stacks_are_those_of_errors,
+    stacks_are_those_of_errors_while_the_collector_moves_everything,
+    innermost_functions_are_those_of_errors_in_a_start_that_is_optimised,
+    optimised_code_that_hides_functions_says_so,
+);
+
+/// A frame as V8 itself tells it.
+#[derive(Debug, Deserialize)]
+struct Told {
+    function: Option<String>,
+    file: Option<String>,
+    line: Option<u32>,
+    column: Option<u32>,
+    /// The caller of an `await`, which is not on the machine's stack.
+    #[serde(rename = "async")]
+    awaits: bool,
+    builtin: bool,
+}
+
+/// A call of the witness.
+#[derive(Deserialize)]
+struct Site {
+    path: String,
+    frames: Vec<Told>,
+}
+
+/// What is compared.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    function: String,
+    file: Option<String>,
+    /// `None` of a builtin, and where nodeprof does not know it.
+    line: Option<(u32, u32)>,
+    builtin: bool,
+}
+
+/// V8 names a builtin by its receiver, too: `Array.map`.
+fn last_part(name: &str) -> String {
+    name.rsplit('.').next().unwrap_or(name).to_owned()
+}
+
+impl Told {
+    fn place(&self) -> Place {
+        let function = self.function.clone().unwrap_or_default();
+        if self.builtin {
+            return Place {
+                function: last_part(&function),
+                file: None,
+                line: None,
+                builtin: true,
+            };
+        }
+        Place {
+            function,
+            file: self.file.clone(),
+            line: self.line.zip(self.column),
+            builtin: false,
+        }
+    }
+}
+
+/// A program of call sites that ran under a trace.
+struct Sites {
+    recording: Recording,
+    sites: Vec<Site>,
+    stacks: HashMap<String, StackId>,
+    witness: String,
+}
+
+impl Sites {
+    /// Generates the program and traces it.
+    fn run(node: &Node, flags: &[&str], script: &str, arguments: &[&str]) -> Sites {
+        let folder = folder();
+        let top = fs::canonicalize(folder.path()).expect("a folder");
+        let generator = project("examples/known-stacks/generate.js");
+        let generated = std::process::Command::new(&node.path)
+            .arg(generator)
+            .arg(&top)
+            .status()
+            .expect("node starts");
+        assert!(generated.success());
+        let result = top.join("result.json");
+        let at = |name: &str| top.join(name).to_str().expect("UTF-8").to_owned();
+        let mut command = node.command(flags);
+        command.extend([at(script), at("result.json")]);
+        command.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        // Nothing of these tests needs samples, and each has a stack to be kept.
+        let traced = Trace::new(["--freq", "0"], command).run();
+        traced.succeeded();
+        traced.lost_nothing();
+        let recording = Recording::load(&traced.recording).expect("a recording");
+        let text = fs::read_to_string(result).expect("the program's own stacks");
+        let sites: Vec<Site> = serde_json::from_str(&text).expect("JSON");
+        let mut stacks = HashMap::new();
+        for access in &recording.files {
+            let path = String::from_utf8_lossy(recording.name(access.path)).into_owned();
+            if path.starts_with("/nowhere/site-") {
+                let again = stacks.insert(path, access.stack.expect("a stack"));
+                assert!(again.is_none(), "each call has a path of its own");
+            }
+        }
+        Sites {
+            recording,
+            sites,
+            stacks,
+            witness: at("node_modules/witness/index.js"),
+        }
+    }
+
+    /// Different places of calls.
+    fn places(&self) -> usize {
+        let innermost = self.sites.iter().filter_map(|site| site.frames.first());
+        let places: BTreeSet<_> = innermost.map(|f| (&f.file, f.line, f.column)).collect();
+        places.len()
+    }
+
+    fn name(&self, id: nodeprof_profile::recording::NameId) -> String {
+        String::from_utf8_lossy(self.recording.name(id)).into_owned()
+    }
+
+    fn place(&self, frame: &Frame) -> Place {
+        let builtin = frame.kind == FrameKind::Builtin;
+        let function = self.name(frame.function);
+        Place {
+            function: match builtin {
+                true => last_part(&function),
+                false => function,
+            },
+            file: frame
+                .file
+                .filter(|_| !builtin)
+                .map(|f| self.name(f))
+                .filter(|f| !f.is_empty()),
+            line: frame.line.zip(frame.column).filter(|_| !builtin),
+            builtin,
+        }
+    }
+
+    /// The JavaScript frames of a call, the innermost first, without those of the witness and of what it calls.
+    fn found(&self, site: &Site) -> Vec<&Frame> {
+        let stack = *self.stacks.get(&site.path).expect("the call was seen");
+        let frames = self.recording.frames_of(stack);
+        let frames: Vec<&Frame> = frames
+            .filter(|f| matches!(f.kind, FrameKind::JavaScript | FrameKind::Builtin))
+            .collect();
+        // Of code that is inlined, any of these may be missing.
+        let ours = frames.iter().position(|frame| {
+            let file = frame.file.map(|f| self.name(f)).unwrap_or_default();
+            let of_node = file.starts_with("node:fs") || file.starts_with("node:internal/fs/");
+            let of_16 = file == "fs" || file.starts_with("internal/fs/");
+            file != self.witness && !of_node && !of_16
+        });
+        frames[ours.unwrap_or(frames.len())..].to_vec()
+    }
+
+    fn told(&self, site: &Site) -> Vec<Place> {
+        let frames = site.frames.iter().filter(|frame| !frame.awaits);
+        frames.map(Told::place).collect()
+    }
+}
+
+/// No optimised and no baseline code. Maglev came with 20.
+fn interpreted(node: &Node) -> Vec<&'static str> {
+    let mut flags = vec!["--no-warnings", "--no-opt", "--no-sparkplug"];
+    if node.major() >= 20 {
+        flags.push("--no-maglev");
+    }
+    flags
+}
+
+/// Every frame of every stack is the same.
+fn assert_equal(sites: &Sites) {
+    for site in &sites.sites {
+        let found: Vec<Place> = sites
+            .found(site)
+            .into_iter()
+            .map(|f| sites.place(f))
+            .collect();
+        let told = sites.told(site);
+        if found != told {
+            let differs = (0..)
+                .find(|&i| found.get(i) != told.get(i))
+                .expect("it differs");
+            panic!(
+                "{}: frame {differs} of {}\n found {:?}\n  told {:?}",
+                site.path,
+                told.len(),
+                found.get(differs),
+                told.get(differs)
+            );
+        }
+    }
+}
+
+fn stacks_are_those_of_errors(node: &Node) {
+    // Two threads run it all, at the same time.
+    let sites = Sites::run(node, &interpreted(node), "main.js", &["1"]);
+    assert!(sites.places() >= 4_000, "only {} places", sites.places());
+    assert_equal(&sites);
+    println!(
+        "node {}: {} stacks of {} call sites are equal",
+        node.version,
+        sites.sites.len(),
+        sites.places()
+    );
+}
+
+fn stacks_are_those_of_errors_while_the_collector_moves_everything(node: &Node) {
+    let mut flags = interpreted(node);
+    flags.extend([
+        "--gc-interval=2000",
+        "--stress-compaction",
+        "--max-semi-space-size=1",
+    ]);
+    let sites = Sites::run(node, &flags, "main.js", &[]);
+    assert_equal(&sites);
+}
+
+/// How many of the calls have the innermost function, script and whole stack right.
+#[derive(Debug, Default)]
+struct Shares {
+    calls: usize,
+    function: usize,
+    script: usize,
+    functions: usize,
+    whole: usize,
+    /// Of the calls whose functions are not all there: those of which no frame says so.
+    silent: Vec<String>,
+    tiers: BTreeMap<String, usize>,
+}
+
+impl Shares {
+    fn of(sites: &Sites) -> Shares {
+        let mut shares = Shares::default();
+        for site in &sites.sites {
+            let frames = sites.found(site);
+            let found: Vec<Place> = frames.iter().map(|f| sites.place(f)).collect();
+            let told = sites.told(site);
+            // A builtin that optimised code does itself is no frame.
+            let users = |places: &[Place]| -> Vec<(String, Option<String>)> {
+                let users = places.iter().filter(|place| !place.builtin);
+                users
+                    .map(|p| (p.function.clone(), p.file.clone()))
+                    .collect()
+            };
+            let (found_users, told_users) = (users(&found), users(&told));
+            let (first, expected) = (found_users.first(), told_users.first());
+            shares.calls += 1;
+            shares.function += usize::from(first == expected);
+            shares.script += usize::from(first.map(|f| &f.1) == expected.map(|f| &f.1));
+            shares.functions += usize::from(found_users == told_users);
+            shares.whole += usize::from(found == told);
+            if found_users != told_users && !frames.iter().any(|f| f.inlining_possible) {
+                shares
+                    .silent
+                    .push(format!("{}: {found_users:?}, {told_users:?}", site.path));
+            }
+            for frame in frames {
+                let tier = frame
+                    .tier
+                    .map_or("builtin".to_owned(), |tier| format!("{tier:?}"));
+                *shares.tiers.entry(tier).or_default() += 1;
+            }
+        }
+        shares
+    }
+
+    fn percent(&self, count: usize) -> f64 {
+        100.0 * count as f64 / self.calls as f64
+    }
+
+    fn print(&self, node: &Node, what: &str) {
+        println!(
+            "node {}, {what}: of {} stacks {:.2}% have the innermost function, {:.2}% its script, {:.2}% all functions, \
+             {:.2}% all lines and columns; frames: {:?}",
+            node.version,
+            self.calls,
+            self.percent(self.function),
+            self.percent(self.script),
+            self.percent(self.functions),
+            self.percent(self.whole),
+            self.tiers
+        );
+    }
+}
+
+fn innermost_functions_are_those_of_errors_in_a_start_that_is_optimised(node: &Node) {
+    let sites = Sites::run(node, &["--no-warnings"], "main.js", &["1"]);
+    assert!(sites.places() >= 4_000, "only {} places", sites.places());
+    let shares = Shares::of(&sites);
+    shares.print(node, "as it starts");
+    assert!(shares.percent(shares.function) >= 99.0);
+    assert!(shares.silent.is_empty(), "{:?}", shares.silent.first());
+}
+
+fn optimised_code_that_hides_functions_says_so(node: &Node) {
+    let sites = Sites::run(node, &["--no-warnings"], "hot.js", &[]);
+    assert!(sites.places() >= 1_000, "only {} places", sites.places());
+    let shares = Shares::of(&sites);
+    shares.print(node, "hot");
+    assert!(
+        shares
+            .tiers
+            .get("Optimized")
+            .is_some_and(|frames| *frames > shares.calls / 4),
+        "{:?}",
+        shares.tiers
+    );
+    assert!(shares.percent(shares.script) >= 97.0);
+    assert!(shares.silent.is_empty(), "{:?}", shares.silent.first());
+}

@@ -1,0 +1,244 @@
+//! Children that run a node binary nobody knew of: not on PATH, in no list, seen by no earlier trace.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use nodeprof_profile::{
+    Recording,
+    recording::{Process, ProcessId},
+};
+use tempfile::TempDir;
+
+use crate::support::{
+    Node, Trace, Traced, folder, has_tool, list, number, on_each_node, text, write,
+};
+
+on_each_node!(
+    a_node_binary_that_nobody_knew_of_is_recorded_whole,
+    many_processes_of_an_unknown_binary_are_recorded_whole,
+);
+
+/// A copy of a build where no trace looks for one, with the program that it shall run.
+struct Unknown {
+    folder: TempDir,
+    node: Node,
+    script: String,
+}
+
+impl Unknown {
+    fn new(node: &Node) -> Unknown {
+        let folder = folder();
+        let path = folder.path().join("tools/of its own/javascript");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::copy(&node.path, &path).expect("a copy of the build");
+        let script = write(
+            folder.path(),
+            "child.js",
+            "let sum = 0; for (let i = 0; i < 300; i++) sum += process.uptime() > 0; console.log(sum);",
+        );
+        Unknown {
+            folder,
+            node: Node {
+                version: node.version,
+                path,
+            },
+            script,
+        }
+    }
+
+    /// Traces a program. The cache is a new one: it knows no binary, and no plan.
+    fn trace(&self, program: impl IntoIterator<Item = String>) -> Traced {
+        let cache = tempfile::tempdir_in(self.folder.path()).expect("a folder");
+        let mut trace = Trace::new::<&str, _>([], program);
+        trace
+            .command()
+            .env("XDG_CACHE_HOME", cache.path())
+            .env("NODEPROF_NODE_BUILDS", "/nonexistent")
+            .env("UNKNOWN", &self.node.path)
+            .env("SCRIPT", &self.script);
+        let traced = trace.run();
+        traced.succeeded();
+        traced
+    }
+
+    /// Crossings of the copy with a script when it is traced itself: its command line names it, so it is known.
+    fn alone(&self, script: &str) -> u64 {
+        let traced = self.trace(self.node.command([script]));
+        assert_eq!(traced.stdout(), "300\n");
+        number(&traced.run["crossings"]["total"])
+    }
+
+    fn is_run_by(&self, process: &serde_json::Value) -> bool {
+        !process["node"].is_null() && process["command"][1] == self.script.as_str()
+    }
+}
+
+/// The process in the recording, which has more than the report.
+fn recorded<'r>(recording: &'r Recording, process: &serde_json::Value) -> (ProcessId, &'r Process) {
+    let pid = number(&process["pid"]) as u32;
+    let found = recording.processes.iter().position(|p| p.pid == pid);
+    let index = found.expect("a process of the report");
+    (ProcessId(index as u32), &recording.processes[index])
+}
+
+/// Milestones of a process, by name.
+fn milestones(recording: &Recording, process: ProcessId) -> BTreeSet<&str> {
+    let mine = recording.milestones.iter().filter(|m| m.process == process);
+    mine.map(|m| m.name.as_str()).collect()
+}
+
+fn a_node_binary_that_nobody_knew_of_is_recorded_whole(node: &Node) {
+    let unknown = Unknown::new(node);
+    let alone = unknown.alone(&unknown.script);
+    // The kernel splits a `#!` line at a space: through a link without one.
+    let link = unknown.folder.path().join("link");
+    std::os::unix::fs::symlink(&unknown.node.path, &link).expect("a link");
+    let body = fs::read_to_string(&unknown.script).expect("the script");
+    let shebang = write(
+        unknown.folder.path(),
+        "with a shebang line",
+        &format!("#!{}\n{body}", link.display()),
+    );
+
+    let parent = |source: &str| {
+        let spawn = "const { spawnSync } = require('child_process');
+             const { UNKNOWN, SCRIPT } = process.env;
+             const run = (...words) => process.stdout.write(spawnSync(words[0], words.slice(1)).stdout);";
+        // Another line of Node is the parent: nothing of it is known of the child's.
+        Node::find(match node.major() {
+            24 => "20.20.2",
+            _ => "24.21.0",
+        })
+        .map(|other| other.command(["-e", &format!("{spawn} {source}")]))
+    };
+    let shell = |script: &str| Some(["sh", "-c", script].map(str::to_owned).to_vec());
+    let posix_spawn = || {
+        let script = "import os, sys\n\
+             pid = os.posix_spawn(os.environ['UNKNOWN'], [os.environ['UNKNOWN'], os.environ['SCRIPT']], os.environ)\n\
+             sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+        has_tool("python3").then(|| ["python3", "-c", script].map(str::to_owned).to_vec())
+    };
+    let ways = [
+        ("spawnSync", parent("run(UNKNOWN, SCRIPT);")),
+        (
+            "a shell",
+            parent("run('sh', '-c', '\"$UNKNOWN\" \"$SCRIPT\"; true');"),
+        ),
+        ("exec of a shell", shell("exec \"$UNKNOWN\" \"$SCRIPT\"")),
+        ("env", parent("run('env', 'A=B', UNKNOWN, SCRIPT);")),
+        (
+            "a relative path",
+            shell("cd \"${UNKNOWN%/*}\"; ./javascript \"$SCRIPT\"; true"),
+        ),
+        (
+            "a link",
+            shell(&format!("'{}' \"$SCRIPT\"; true", link.display())),
+        ),
+        ("posix_spawn", posix_spawn()),
+    ];
+    for (way, program) in ways {
+        let Some(program) = program else { continue };
+        let traced = unknown.trace(program);
+        assert_eq!(traced.stdout(), "300\n", "{way}: {}", traced.stderr());
+        traced.lost_nothing();
+        let child = traced.process(way, |p| unknown.is_run_by(p));
+        assert_eq!(text(&child["node"]), format!("v{}", node.version), "{way}");
+        assert_eq!(number(&child["crossings"]), alone, "{way}");
+        let recording = Recording::load(&traced.recording).expect("a recording");
+        let (id, process) = recorded(&recording, child);
+        let seen = milestones(&recording, id);
+        for name in [
+            "environment",
+            "node_start",
+            "v8_start",
+            "bootstrap_complete",
+            "loop_start",
+        ] {
+            assert!(seen.contains(name), "{way}: {name} is missing in {seen:?}");
+        }
+        // Its plan took more than 50 ms to make: spent before the exec, not in the program's time.
+        let exec = process.execs.last().expect("an exec").at.0;
+        let first = recording.milestones.iter().filter(|m| m.process == id);
+        let first = first.map(|m| m.at.0).min().expect("a milestone");
+        assert!(exec < first, "{way}");
+        let begun = process.execs.first().map_or(process.forked.0, |e| {
+            // Without a fork of its own the wait lies behind the exec of the shell.
+            if process.execs.len() > 1 {
+                e.at.0
+            } else {
+                process.forked.0
+            }
+        });
+        assert!(
+            exec - begun > 20_000_000,
+            "{way}: {} ns from fork to exec",
+            exec - begun
+        );
+    }
+
+    // The script's own `#!` line: the program that is executed is the interpreter.
+    let traced = unknown.trace(["sh", "-c", &format!("'{shebang}'; true")].map(str::to_owned));
+    assert_eq!(traced.stdout(), "300\n", "{}", traced.stderr());
+    traced.lost_nothing();
+    let child = traced.process("a shebang line", |p| !p["node"].is_null());
+    let alone = unknown.alone(&shebang);
+    assert_eq!(number(&child["crossings"]), alone, "a shebang line");
+}
+
+fn many_processes_of_an_unknown_binary_are_recorded_whole(node: &Node) {
+    let unknown = Unknown::new(node);
+    let alone = unknown.alone(&unknown.script);
+    // At once, and half of them through a second file of the same content.
+    let second = unknown.folder.path().join("another");
+    fs::copy(&unknown.node.path, &second).expect("a copy of the build");
+    let script = format!(
+        "for i in 1 2 3 4 5 6 7 8 9 10; do \"$UNKNOWN\" \"$SCRIPT\" & '{}' \"$SCRIPT\" & done; wait",
+        second.display()
+    );
+    let traced = unknown.trace(["sh", "-c", &script].map(str::to_owned));
+    assert_eq!(traced.stdout(), "300\n".repeat(20), "{}", traced.stderr());
+    traced.lost_nothing();
+    let runs: Vec<u64> = list(&traced.run["processes"])
+        .iter()
+        .filter(|p| unknown.is_run_by(p))
+        .map(|p| number(&p["crossings"]))
+        .collect();
+    assert_eq!(runs, [alone; 20]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_large_program_that_is_no_node_is_left_alone() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let folder = folder();
+    // Larger than any shell, and an ELF program: /bin/echo with nothing behind it.
+    let program = folder.path().join("large");
+    let echo = ["/bin/echo", "/usr/bin/echo"].into_iter().map(Path::new);
+    let Some(echo) = echo.into_iter().find(|p| p.is_file()) else {
+        println!("skipped: there is no /bin/echo");
+        return;
+    };
+    fs::copy(echo, &program).expect("a copy");
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .open(&program)
+        .expect("the copy");
+    file.set_len(64 << 20).expect("room");
+    drop(file);
+    let script = format!(
+        "for i in 1 2 3; do '{large}' $i; done; exec '{node}' -e 'console.log(process.argv.length)'",
+        large = program.display(),
+        node = node.path.display()
+    );
+    let traced = Trace::new::<&str, _>([], ["sh", "-c", &script]).run();
+    traced.succeeded();
+    traced.lost_nothing();
+    assert_eq!(traced.stdout(), "1\n2\n3\n1\n");
+    let large = list(&traced.run["processes"]).iter();
+    let large = large.filter(|p| p["command"][0] == program.to_str().expect("UTF-8"));
+    assert_eq!(
+        large.map(|p| p["node"].is_null()).collect::<Vec<_>>(),
+        [true; 3]
+    );
+}

@@ -1,0 +1,117 @@
+//! Paths of maps and of sources, relative to where they are named. Text: nothing is looked up.
+
+use super::super::sources::{path_of, percent_decoded};
+
+/// The path of the file that a URL in the script at `base` names; `None` for one that is no file.
+pub fn file(base: &str, url: &str) -> Option<String> {
+    if url.starts_with("file:") {
+        return String::from_utf8(
+            path_of(url.as_bytes())?
+                .into_os_string()
+                .into_encoded_bytes(),
+        )
+        .ok();
+    }
+    if has_scheme(url) || url.starts_with("//") {
+        return None;
+    }
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let path = String::from_utf8(percent_decoded(&url.as_bytes()[..end])?).ok()?;
+    Some(join(folder(base), &path))
+}
+
+/// A source as it is shown: an absolute path, or a URL that is no file's (`webpack://app/./src/a.ts`).
+pub fn source(map: &str, root: &str, name: &str) -> String {
+    let name = match root {
+        "" => name.to_owned(),
+        _ if has_scheme(name) || name.starts_with('/') => name.to_owned(),
+        root if root.ends_with('/') => format!("{root}{name}"),
+        root => format!("{root}/{name}"),
+    };
+    if let Some(path) = name.strip_prefix("file:").and_then(|_| file(map, &name)) {
+        return normal(&path);
+    }
+    if has_scheme(&name) {
+        return name;
+    }
+    join(folder(map), &name)
+}
+
+/// `https:`, `webpack:`; not `C:`, which no Linux program means.
+fn has_scheme(url: &str) -> bool {
+    url.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.len() > 1
+            && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    })
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn join(folder: &str, path: &str) -> String {
+    if path.starts_with('/') {
+        normal(path)
+    } else {
+        normal(&format!("{folder}/{path}"))
+    }
+}
+
+/// Without `.`, `..` and empty parts; `..` at the root stays there.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_found_beside_their_scripts() {
+        let base = "/srv/app/dist/a.js";
+        for (url, path) in [
+            ("a.js.map", Some("/srv/app/dist/a.js.map")),
+            ("maps/a.js.map?v=1", Some("/srv/app/dist/maps/a.js.map")),
+            ("../maps/a%20b.map", Some("/srv/app/maps/a b.map")),
+            ("/etc/a.map", Some("/etc/a.map")),
+            ("file:///srv/a.map", Some("/srv/a.map")),
+            ("https://cdn.test/a.map", None),
+            ("//cdn.test/a.map", None),
+            ("a%zz.map", None),
+        ] {
+            assert_eq!(file(base, url).as_deref(), path, "{url}");
+        }
+    }
+
+    #[test]
+    fn sources_are_relative_to_root_and_map() {
+        let map = "/srv/app/dist/a.js.map";
+        for (root, name, shown) in [
+            ("", "../src/a.ts", "/srv/app/src/a.ts"),
+            ("../src", "a.ts", "/srv/app/src/a.ts"),
+            ("../src/", "./b/../a.ts", "/srv/app/src/a.ts"),
+            ("/srv/other", "a.ts", "/srv/other/a.ts"),
+            ("", "/srv/app/src/a.ts", "/srv/app/src/a.ts"),
+            ("", "../../../../../../etc/passwd", "/etc/passwd"),
+            ("", "file:///srv/my%20app/a.ts", "/srv/my app/a.ts"),
+            ("", "webpack://app/./src/a.ts", "webpack://app/./src/a.ts"),
+            ("webpack:///", "./src/a.ts", "webpack:///./src/a.ts"),
+            ("https://x.test", "a.ts", "https://x.test/a.ts"),
+        ] {
+            assert_eq!(source(map, root, name), shown, "{root} {name}");
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! From the kernel's numbered frames to the frames and stacks of a recording.
+
+use rustc_hash::FxHashMap as HashMap;
+use std::{collections::HashSet, rc::Rc};
+
+use nodeprof_bpf::{FrameCode, FunctionRecord, Piece, Record, ScriptRecord};
+use nodeprof_profile::recording::{
+    Frame, FrameId, FrameKind, NameId, Recording, RunId, Stack, StackId, Tier,
+};
+
+use super::{
+    leaves::Leaves,
+    sources::{Lines, Sources, V8Version},
+    symbols::{Symbol, Symbols},
+};
+
+/// A numbered stack, as it came.
+struct Numbered {
+    code: FrameCode,
+    caller: Option<u32>,
+    cut: bool,
+    pid: u32,
+    at: u64,
+}
+
+/// Everything the kernel said about stacks.
+#[derive(Default)]
+pub struct Stacks {
+    numbered: HashMap<u32, Numbered>,
+    functions: HashMap<u32, FunctionRecord>,
+    scripts: HashMap<u32, (ScriptRecord, u32)>,
+    positions: HashMap<u32, Positions>,
+    texts: HashMap<u32, Source>,
+    /// Processes whose V8 encodes positions as up to V8 13.
+    signed_positions: HashSet<u32>,
+}
+
+/// The text of a script that is in no file.
+pub struct Source {
+    /// As far as it came, in V8's encoding.
+    pub bytes: Vec<u8>,
+    /// Two bytes a character, else one.
+    pub two_byte: bool,
+}
+
+/// Adds a piece to a text. Behind one that was lost nothing is added.
+fn extend(text: &mut Vec<u8>, piece: &Piece) {
+    if piece.offset == text.len() as u64 {
+        text.extend_from_slice(&piece.bytes);
+    }
+}
+
+/// A function's table of source positions, as V8 wrote it.
+#[derive(Default)]
+struct Positions {
+    bytecode_at: u32,
+    table: Vec<u8>,
+    /// Bytes that V8 wrote.
+    whole: u64,
+    pid: u32,
+}
+
+impl Positions {
+    /// Source position (characters from the script's start) of a call at this offset into the bytecode array.
+    ///
+    /// The table is a row of pairs of variable-length numbers: distance in the bytecode, with a bit that tells whether a
+    /// statement begins there, and distance in the source. Up to V8 13 that bit is the sign (of the distance's complement);
+    /// later (`flags`) there are two, the lowest ones.
+    fn at(&self, offset: u32, flags: bool) -> Option<u32> {
+        // The interpreter keeps the offset from the tagged pointer, which is one more than the array's first byte.
+        let bytecode = i64::from(offset) + 1 - i64::from(self.bytecode_at);
+        let mut bytes = self.table.iter().copied();
+        // The first entry is the function's entry, before its first bytecode.
+        let (mut at, mut source) = (-1i64, 0i64);
+        let mut found = None;
+        loop {
+            let (Some(step), Some(distance)) = (number(&mut bytes), number(&mut bytes)) else {
+                // What lies behind the end of a table that was cut is not known.
+                return found.filter(|_| self.table.len() as u64 >= self.whole);
+            };
+            let (step, distance) = (step as i64, signed(distance));
+            // Without flags: the complement of a complement, or the number itself.
+            at = at.saturating_add(step >> if flags { 2 } else { 1 });
+            source = source.wrapping_add(distance);
+            if at > bytecode {
+                return found;
+            }
+            // Bit 0: of another world (WebAssembly); then the offset plus one in 30 bits.
+            found = match source & 1 {
+                0 => u32::try_from(((source >> 1) & 0x3fff_ffff) - 1).ok(),
+                _ => None,
+            };
+        }
+    }
+}
+
+/// A number whose lowest bit is its sign.
+fn signed(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+/// One number: seven bits a byte, the lowest first.
+fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = bytes.next()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Bits of a `SharedFunctionInfo`'s flags: the kind of function. The last kinds are functions that give a class or its instances
+/// their fields.
+const KIND: u32 = 31;
+const FIRST_INITIALIZER: u32 = 24;
+/// A builtin that programs may see in a stack. Others are V8's own closures around an await, an import and so on.
+const NATIVE: u32 = 1 << 5;
+
+impl Stacks {
+    /// Takes a record about stacks; hands any other back.
+    pub fn take(&mut self, record: Record) -> Option<Record> {
+        match record {
+            Record::Walk {
+                header,
+                first,
+                base,
+                frames,
+                cut,
+            } => {
+                for (number, code) in (first..).zip(frames) {
+                    let outermost = number == first;
+                    let numbered = Numbered {
+                        code,
+                        caller: if outermost { base } else { Some(number - 1) },
+                        cut: cut && outermost && base.is_none(),
+                        pid: header.pid,
+                        at: header.time,
+                    };
+                    self.numbered.insert(number, numbered);
+                }
+            }
+            Record::Function { function, .. } => {
+                self.functions.insert(function.number, function);
+            }
+            Record::FunctionName { function, name, .. } => {
+                if let Some((function, name)) = self.functions.get_mut(&function).zip(name) {
+                    function.name = name;
+                }
+            }
+            Record::Script { header, script } => {
+                self.scripts.insert(script.number, (script, header.pid));
+            }
+            Record::Positions {
+                function,
+                bytecode_at,
+                table,
+                header,
+            } => {
+                // Of a function's entry, in the encoding with signs: no step has these bits in the other.
+                if table.offset == 0 && table.bytes.first() == Some(&1) {
+                    self.signed_positions.insert(header.pid);
+                }
+                let positions = self.positions.entry(function).or_default();
+                positions.bytecode_at = bytecode_at;
+                positions.whole = table.whole;
+                positions.pid = header.pid;
+                extend(&mut positions.table, &table);
+            }
+            Record::Source {
+                script,
+                two_byte,
+                text,
+                ..
+            } => {
+                let source = self.texts.entry(script).or_insert(Source {
+                    bytes: Vec::new(),
+                    two_byte,
+                });
+                extend(&mut source.bytes, &text);
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Gives the events of a run, whose stacks are still the kernel's numbers, the recording's stacks. Returns how many
+    /// events name a stack whose record was lost.
+    pub fn finish(
+        &self,
+        recording: &mut Recording,
+        run: RunId,
+        machine: &mut Symbols,
+        sources: &mut Sources,
+        leaves: Leaves,
+    ) -> u64 {
+        let mut builder = Builder {
+            stacks: self,
+            machine,
+            sources,
+            names: HashMap::default(),
+            frames: HashMap::default(),
+            known: HashMap::default(),
+            same: HashMap::default(),
+            lines: HashMap::default(),
+        };
+        builder.learn(recording);
+        let of_run: Vec<bool> = recording.processes.iter().map(|p| p.run == run).collect();
+        let mut imports = std::mem::take(&mut recording.imports);
+        imports.retain_mut(|import| {
+            if of_run.get(import.process.0 as usize) != Some(&true) {
+                return true;
+            }
+            let name = |number: NameId| self.scripts.get(&number.0)?.0.name.clone();
+            let Some((requirer, loaded)) = name(import.requirer).zip(name(import.loaded)) else {
+                return false;
+            };
+            import.requirer = builder.name(recording, &requirer);
+            import.loaded = builder.name(recording, &loaded);
+            true
+        });
+        recording.imports = imports;
+        let mut lost = 0;
+        macro_rules! resolve {
+            ($($events:ident),*) => {$(
+                // Taken out, because the builder adds to the same recording.
+                let mut events = std::mem::take(&mut recording.$events);
+                for event in &mut events {
+                    if let Some(number) = event.stack
+                        && of_run.get(event.process.0 as usize) == Some(&true)
+                    {
+                        event.stack = builder.stack(recording, number.0);
+                        lost += u64::from(event.stack.is_none());
+                    }
+                }
+                recording.$events = events;
+            )*};
+        }
+        resolve!(
+            crossings,
+            crossing_sums,
+            lookups,
+            files,
+            serializations,
+            serialization_sums,
+            compilations,
+            samples,
+            waits
+        );
+        leaves.finish(recording, &mut builder);
+        lost
+    }
+}
+
+/// What V8 calls a function that gives a class or its instances their fields; `None` for another function.
+///
+/// Behind V8 14.1 there are two kinds for each, depending on which comes first in the class.
+fn initializer(function: &FunctionRecord, v8: Option<V8Version>) -> Option<&'static [u8]> {
+    let kinds = if v8? > V8Version(14, 1) { 2 } else { 1 };
+    let which = (function.flags & KIND).checked_sub(FIRST_INITIALIZER)?;
+    match which / kinds {
+        0 => Some(b"<instance_members_initializer>"),
+        1 => Some(b"<static_initializer>"),
+        _ => None,
+    }
+}
+
+/// Makes the recording's frames and stacks.
+pub struct Builder<'a> {
+    stacks: &'a Stacks,
+    machine: &'a mut Symbols,
+    sources: &'a mut Sources,
+    names: HashMap<Vec<u8>, NameId>,
+    frames: HashMap<Frame, FrameId>,
+    /// By the kernel's number.
+    known: HashMap<u32, StackId>,
+    same: HashMap<Stack, StackId>,
+    lines: HashMap<u32, Option<Rc<Lines>>>,
+}
+
+impl Builder<'_> {
+    /// What the recording has already is used again.
+    fn learn(&mut self, recording: &Recording) {
+        for (index, name) in recording.names.iter().enumerate() {
+            self.names.insert(name.clone(), NameId(index as u32));
+        }
+        for (index, frame) in recording.frames.iter().enumerate() {
+            self.frames.insert(*frame, FrameId(index as u32));
+        }
+        for (index, stack) in recording.stacks.iter().enumerate() {
+            self.same.insert(*stack, StackId(index as u32));
+        }
+    }
+
+    fn name(&mut self, recording: &mut Recording, bytes: &[u8]) -> NameId {
+        if let Some(&id) = self.names.get(bytes) {
+            return id;
+        }
+        let id = NameId(recording.names.len() as u32);
+        recording.names.push(bytes.to_vec());
+        self.names.insert(bytes.to_vec(), id);
+        id
+    }
+
+    /// The recording's stack for the kernel's number; `None` if a record is missing.
+    fn stack(&mut self, recording: &mut Recording, number: u32) -> Option<StackId> {
+        // From the innermost outwards to one that is known, then back.
+        let mut path = Vec::new();
+        let mut at = Some(number);
+        let mut caller = None;
+        while let Some(number) = at {
+            if let Some(&known) = self.known.get(&number) {
+                caller = Some(known);
+                break;
+            }
+            let numbered = self.stacks.numbered.get(&number)?;
+            path.push(number);
+            // Numbers of callers are lower, unless the records lie.
+            at = numbered.caller.filter(|caller| *caller != number);
+            if path.len() > self.stacks.numbered.len() {
+                return None;
+            }
+        }
+        for number in path.into_iter().rev() {
+            let numbered = self.stacks.numbered.get(&number)?;
+            if self.is_hidden(numbered)
+                && let Some(caller) = caller
+            {
+                self.known.insert(number, caller);
+                continue;
+            }
+            let frame = self.frame(recording, numbered);
+            let id = self.push(recording, caller, frame, numbered.cut);
+            self.known.insert(number, id);
+            caller = Some(id);
+        }
+        caller
+    }
+
+    /// Whether it is a builtin that V8 keeps to itself: no frame of the program, nor of `Error().stack`.
+    fn is_hidden(&self, numbered: &Numbered) -> bool {
+        let function = match numbered.code {
+            FrameCode::Machine(_) => return false,
+            FrameCode::Interpreted { function, .. }
+            | FrameCode::Baseline { function, .. }
+            | FrameCode::Compiled { function, .. } => self.stacks.functions.get(&function),
+        };
+        function.is_some_and(|f| f.script == 0 && f.flags & NATIVE == 0)
+    }
+
+    fn frame(&mut self, recording: &mut Recording, numbered: &Numbered) -> FrameId {
+        let frame = match numbered.code {
+            FrameCode::Machine(address) => {
+                return self.machine(recording, numbered.pid, address, numbered.at);
+            }
+            FrameCode::Interpreted { function, offset } => {
+                let mut frame = self.function(recording, function);
+                if frame.kind == FrameKind::JavaScript {
+                    frame.tier = Some(Tier::Interpreted);
+                    let position = self.stacks.positions.get(&function);
+                    let position = position.and_then(|positions| {
+                        let signed = self.stacks.signed_positions.contains(&positions.pid);
+                        positions.at(offset, !signed)
+                    });
+                    self.place(function, position, &mut frame.line, &mut frame.column);
+                }
+                frame
+            }
+            FrameCode::Baseline { function, .. } => {
+                let mut frame = self.function(recording, function);
+                if frame.kind == FrameKind::JavaScript {
+                    frame.tier = Some(Tier::Baseline);
+                }
+                frame
+            }
+            FrameCode::Compiled { function, address } => {
+                let mut frame = self.function(recording, function);
+                let kind = self.machine.frame(numbered.pid, address, numbered.at).kind;
+                if frame.kind == FrameKind::JavaScript {
+                    // In a builtin that has no frame of its own: whose caller is optimised, unless the function's code is still
+                    // a builtin (to compile it lazily, say).
+                    frame.tier = (kind != FrameKind::Builtin).then_some(Tier::Optimized);
+                    frame.inlining_possible = true;
+                }
+                frame
+            }
+        };
+        self.intern(recording, frame)
+    }
+
+    /// A frame of the machine code at an address of a process.
+    pub fn machine(
+        &mut self,
+        recording: &mut Recording,
+        pid: u32,
+        address: u64,
+        at: u64,
+    ) -> FrameId {
+        let symbol = self.machine.frame(pid, address, at);
+        self.symbol(recording, &symbol)
+    }
+
+    /// A frame of the kernel's code at an address.
+    pub fn kernel(&mut self, recording: &mut Recording, address: u64) -> FrameId {
+        let symbol = self.machine.kernel_frame(address);
+        self.symbol(recording, &symbol)
+    }
+
+    fn symbol(&mut self, recording: &mut Recording, symbol: &Symbol) -> FrameId {
+        let function = self.name(recording, symbol.function.as_bytes());
+        let file = symbol.file.as_ref().map(|file| self.name(recording, file));
+        self.intern(recording, Frame::new(symbol.kind, function, file))
+    }
+
+    fn intern(&mut self, recording: &mut Recording, frame: Frame) -> FrameId {
+        *self.frames.entry(frame).or_insert_with(|| {
+            recording.frames.push(frame);
+            FrameId(recording.frames.len() as u32 - 1)
+        })
+    }
+
+    /// The stack of a frame that was called from another stack; `truncated`: by one that is not known.
+    pub fn push(
+        &mut self,
+        recording: &mut Recording,
+        caller: Option<StackId>,
+        frame: FrameId,
+        truncated: bool,
+    ) -> StackId {
+        let stack = Stack {
+            caller,
+            frame,
+            truncated,
+        };
+        *self.same.entry(stack).or_insert_with(|| {
+            recording.stacks.push(stack);
+            StackId(recording.stacks.len() as u32 - 1)
+        })
+    }
+
+    /// A frame of the function, without a place in it.
+    fn function(&mut self, recording: &mut Recording, number: u32) -> Frame {
+        let Some(function) = self.stacks.functions.get(&number) else {
+            let lost = self.name(recording, b"(lost)");
+            return Frame::new(FrameKind::JavaScript, lost, None);
+        };
+        let Some((script, pid)) = self.stacks.scripts.get(&function.script) else {
+            let name = self.name(recording, &function.name);
+            return Frame::new(FrameKind::Builtin, name, None);
+        };
+        let name = match initializer(function, self.sources.v8(*pid)) {
+            Some(name) => name,
+            // Only what eval compiled has no script name. So calls it Error().stack, too.
+            None if function.name.is_empty() && script.name.is_none() => b"eval",
+            None => &function.name,
+        };
+        let name = self.name(recording, name);
+        let file = script.name.as_ref().map(|file| self.name(recording, file));
+        let mut frame = Frame::new(FrameKind::JavaScript, name, file);
+        frame.top_level = function.literal == 0 || function.literal == 1 && script.wrapped;
+        // Where the whole begins need not be asked.
+        let position = if frame.top_level {
+            Some(0)
+        } else {
+            function.position
+        };
+        self.place(
+            number,
+            position,
+            &mut frame.function_line,
+            &mut frame.function_column,
+        );
+        frame
+    }
+
+    /// Line and column of a position in a function's script.
+    fn place(
+        &mut self,
+        function: u32,
+        position: Option<u32>,
+        line: &mut Option<u32>,
+        column: &mut Option<u32>,
+    ) {
+        let script = self.stacks.functions.get(&function).map(|f| f.script);
+        let Some((position, number)) = position.zip(script) else {
+            return;
+        };
+        let Some((script, pid)) = self.stacks.scripts.get(&number) else {
+            return;
+        };
+        let sources = &mut *self.sources;
+        let text = self.stacks.texts.get(&number);
+        let lines = self
+            .lines
+            .entry(number)
+            .or_insert_with(|| sources.lines(script, text, *pid));
+        let Some((l, c)) = lines.as_ref().and_then(|lines| lines.place(position)) else {
+            return;
+        };
+        let first = if l == 1 { script.column_offset } else { 0 };
+        *line = l.checked_add_signed(script.line_offset);
+        *column = c.checked_add_signed(first);
+    }
+}

@@ -1,0 +1,243 @@
+//! The files whose code was mapped: held open from the first sight, so that their names can be read when path and
+//! process are gone.
+
+use std::{
+    ffi::{CString, OsStr},
+    fs, io,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use object::{
+    Endianness,
+    elf::{self, FileHeader64},
+    read::{
+        ReadCache,
+        elf::{FileHeader, ProgramHeader},
+    },
+};
+
+/// Index of a file that was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// What the kernel said of a file when it was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// From the root of the process's mount namespace.
+    pub path: Rc<[u8]>,
+    /// Inode number and size in bytes; `None` where they are not known.
+    pub inode_and_size: Option<(u64, u64)>,
+}
+
+/// A file that is open.
+struct Held {
+    descriptor: OwnedFd,
+    /// mtime in seconds and nanoseconds, size.
+    state: (i64, i64, i64),
+}
+
+struct Entry {
+    identity: Identity,
+    /// `None`: it was gone or another one when it was looked at.
+    held: Option<Held>,
+}
+
+/// All files of a trace.
+#[derive(Default)]
+pub struct Files {
+    entries: Vec<Entry>,
+}
+
+impl Files {
+    /// The file of this identity; opened when it is met first. `pid`: a process that has it mapped, whose root
+    /// is tried where the path leads elsewhere in nodeprof's own.
+    pub fn meet(&mut self, identity: Identity, pid: u32) -> FileId {
+        let known = self.entries.iter().position(|e| e.identity == identity);
+        let index = known.unwrap_or_else(|| {
+            let held = hold(&identity, pid);
+            self.entries.push(Entry { identity, held });
+            self.entries.len() - 1
+        });
+        FileId(index as u32)
+    }
+
+    /// Its path.
+    pub fn path(&self, file: FileId) -> Option<&Rc<[u8]>> {
+        Some(&self.entries.get(file.0 as usize)?.identity.path)
+    }
+
+    /// A path by which its content can be read; `None` if it is gone, another one, or was changed since it was mapped.
+    pub fn readable(&self, file: FileId) -> Option<PathBuf> {
+        let held = self.entries.get(file.0 as usize)?.held.as_ref()?;
+        (state(&held.descriptor).ok()? == held.state)
+            .then(|| format!("/proc/self/fd/{}", held.descriptor.as_raw_fd()).into())
+    }
+
+    /// Whether it is named as shared libraries are: `libc.so.6`, `ld-linux-x86-64.so.2`.
+    pub fn is_library(&self, file: FileId) -> bool {
+        let path = self.path(file).map(|p| &**p).unwrap_or_default();
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        name.ends_with(b".so") || name.windows(4).any(|w| w == b".so.")
+    }
+
+    /// Its code's places and its interpreter, by its program headers.
+    pub fn layout(&self, file: FileId) -> Option<Layout> {
+        Layout::read(&self.readable(file)?)
+    }
+}
+
+fn hold(identity: &Identity, pid: u32) -> Option<Held> {
+    let path = Path::new(OsStr::from_bytes(&identity.path));
+    let in_its_root = Path::new("/proc")
+        .join(pid.to_string())
+        .join("root")
+        .join(path.strip_prefix("/").unwrap_or(path));
+    [path.to_owned(), in_its_root]
+        .iter()
+        .find_map(|path| hold_at(path, identity))
+}
+
+fn hold_at(path: &Path, identity: &Identity) -> Option<Held> {
+    let c = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // O_PATH opens nothing: what lies there may be a device or a pipe by now.
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { libc::open(c.as_ptr(), flags) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
+    let meta = stat(&descriptor).ok()?;
+    let found = (meta.st_ino, meta.st_size as u64);
+    let regular = meta.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let same = identity.inode_and_size.is_none_or(|known| known == found);
+    (regular && same).then(|| Held {
+        state: state_of(&meta),
+        descriptor,
+    })
+}
+
+fn stat(of: &OwnedFd) -> io::Result<libc::stat> {
+    // SAFETY: a struct of integers; the descriptor is open.
+    unsafe {
+        let mut meta: libc::stat = std::mem::zeroed();
+        match libc::fstat(of.as_raw_fd(), &mut meta) {
+            0 => Ok(meta),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn state_of(meta: &libc::stat) -> (i64, i64, i64) {
+    (meta.st_mtime, meta.st_mtime_nsec, meta.st_size)
+}
+
+fn state(of: &OwnedFd) -> io::Result<(i64, i64, i64)> {
+    stat(of).map(|meta| state_of(&meta))
+}
+
+/// A piece of an ELF file that is mapped for execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Address, before a bias.
+    pub address: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub size: u64,
+}
+
+/// What the program headers say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Executable segments.
+    pub segments: Vec<Segment>,
+    /// Path of the dynamic linker.
+    pub interpreter: Option<Vec<u8>>,
+}
+
+impl Layout {
+    fn read(path: &Path) -> Option<Layout> {
+        let file = ReadCache::new(fs::File::open(path).ok()?);
+        let header = FileHeader64::<Endianness>::parse(&file).ok()?;
+        let endian = header.endian().ok()?;
+        let mut layout = Layout::default();
+        for program in header.program_headers(endian, &file).ok()? {
+            let executable = program.p_type(endian) == elf::PT_LOAD
+                && program.p_flags(endian).contains(elf::PF_X);
+            if executable {
+                layout.segments.push(Segment {
+                    address: program.p_vaddr(endian),
+                    offset: program.p_offset(endian),
+                    size: program.p_filesz(endian),
+                });
+            }
+            if let Ok(Some(path)) = program.interpreter(endian, &file) {
+                layout.interpreter = Some(path.to_vec());
+            }
+        }
+        Some(layout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn identity(path: &Path) -> Identity {
+        let meta = fs::metadata(path).expect("a file");
+        Identity {
+            path: path.as_os_str().as_bytes().into(),
+            inode_and_size: Some((meta.ino(), meta.len())),
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_removed_after_it_was_met_can_still_be_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.node");
+        fs::write(&path, "the old one").expect("a file");
+        let mut files = Files::default();
+        let id = files.meet(identity(&path), 0);
+        fs::remove_file(&path).expect("removed");
+        fs::write(&path, "another one").expect("a file");
+        let read = files.readable(id).and_then(|p| fs::read(p).ok());
+        assert_eq!(read.as_deref(), Some(&b"the old one"[..]));
+    }
+
+    #[test]
+    fn a_file_that_is_another_one_or_has_changed_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.node");
+        fs::write(&path, "one").expect("a file");
+        let met = identity(&path);
+        fs::rename(&path, folder.path().join("kept")).expect("renamed");
+        fs::write(&path, "two").expect("a file");
+        let mut files = Files::default();
+        let id = files.meet(met, 0);
+        assert_eq!(files.readable(id), None);
+
+        let id = files.meet(identity(&path), 0);
+        assert!(files.readable(id).is_some());
+        fs::write(&path, "changed").expect("a file");
+        assert_eq!(files.readable(id), None);
+    }
+
+    #[test]
+    fn the_code_of_this_program_lies_where_its_headers_say() {
+        let exe = std::env::current_exe().expect("a path");
+        let mut files = Files::default();
+        let id = files.meet(identity(&exe), 0);
+        let layout = files.layout(id).expect("an ELF file");
+        assert!(layout.segments.iter().any(|s| s.size > 100_000));
+        let interpreter = layout.interpreter.expect("dynamically linked");
+        assert!(interpreter.starts_with(b"/lib"), "{interpreter:?}");
+    }
+}

@@ -1,0 +1,327 @@
+//! Names for machine addresses of the traced processes: which file was mapped there, and which function of it.
+//!
+//! Mappings come as records while the processes run; names are looked up when they are asked for, which may
+//! be after the process has ended. Files are held open meanwhile, and one that is not the mapped one gives no names.
+
+mod files;
+mod kernel;
+mod kernel_index;
+mod names;
+mod spaces;
+mod vdso;
+
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use blazesym::symbolize::{
+    Input, Symbolizer,
+    source::{Elf, Source},
+};
+use nodeprof_bpf::{Code, MappingKind, MappingRecord, Record};
+use nodeprof_profile::recording::FrameKind;
+
+use files::{FileId, Files, Identity};
+use kernel::Kernel;
+use spaces::{Mapping, Spaces};
+use vdso::Vdso;
+
+/// What is known of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// What code it is. Never [`FrameKind::JavaScript`]: machine code that V8 made at run time is
+    /// [`FrameKind::Unknown`] here.
+    pub kind: FrameKind,
+    /// Demangled name of the function, without parameters; empty if it is not known. A builtin's is without
+    /// its prefix `Builtins_`.
+    pub function: String,
+    /// Path of the file that was mapped there; `None` for the kernel and for memory that is no file's.
+    pub file: Option<Rc<[u8]>>,
+}
+
+/// V8's builtins, as its assembler names them.
+const BUILTIN: &str = "Builtins_";
+
+/// Names addresses of one trace.
+pub struct Symbols {
+    spaces: Spaces,
+    files: Files,
+    symbolizer: Symbolizer,
+    kernel: Kernel,
+    vdso: Vdso,
+    known: HashMap<(FileId, u64), Rc<Symbol>>,
+    kernel_known: HashMap<u64, Rc<Symbol>>,
+    kinds: HashMap<FileId, FrameKind>,
+    /// Programs and libraries that were met, whose symbols are not sorted yet.
+    unprepared: Vec<(FileId, u64)>,
+    met: HashSet<FileId>,
+    /// A sample fell into the kernel.
+    in_kernel: bool,
+    nowhere: Rc<Symbol>,
+}
+
+impl Default for Symbols {
+    fn default() -> Symbols {
+        let symbolizer = Symbolizer::builder()
+            // The files are held open and checked here.
+            .enable_auto_reload(false)
+            .enable_code_info(false)
+            .enable_inlined_fns(false)
+            .enable_demangling(false)
+            .build();
+        Symbols {
+            spaces: Spaces::default(),
+            files: Files::default(),
+            symbolizer,
+            kernel: Kernel::default(),
+            vdso: Vdso::of_this_process(),
+            known: HashMap::default(),
+            kernel_known: HashMap::default(),
+            kinds: HashMap::default(),
+            unprepared: Vec::new(),
+            met: HashSet::default(),
+            in_kernel: false,
+            nowhere: Rc::new(Symbol {
+                kind: FrameKind::Unknown,
+                function: String::new(),
+                file: None,
+            }),
+        }
+    }
+}
+
+impl Symbols {
+    /// Keeps names of the kernel's functions in this folder.
+    pub fn keep_in(&mut self, folder: Option<&Path>) {
+        self.kernel.keep_in(folder);
+    }
+
+    /// Says where nodeprof's own programs lie in the kernel.
+    pub fn know(&mut self, own: Vec<Code>) {
+        self.kernel.know(own);
+    }
+
+    /// Learns from a record what is mapped where; other records are none of its business.
+    pub fn learn(&mut self, record: &Record) {
+        match record {
+            Record::Fork {
+                header, child_pid, ..
+            } if *child_pid != header.pid => self.spaces.fork(header.pid, *child_pid, header.time),
+            Record::Mapping { header, mapping } => self.map(header.pid, mapping, header.time),
+            Record::Unmap { header, range, to } => {
+                let end = |(start, size): (u64, u64)| (start, start.saturating_add(size));
+                self.spaces
+                    .unmap(header.pid, end(*range), end(*to), header.time);
+            }
+            Record::Sample { kernel, .. } => self.in_kernel |= !kernel.is_empty(),
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, pid: u32, record: &MappingRecord, at: u64) {
+        let path: Rc<[u8]> = record.path.clone().unwrap_or_default().into();
+        let identity = Identity {
+            path,
+            inode_and_size: Some((record.inode, record.file_size)),
+        };
+        let file = self.files.meet(identity, pid);
+        match record.kind {
+            MappingKind::Mmap { offset } => {
+                let mapping = Mapping {
+                    start: record.start,
+                    end: record.start.saturating_add(record.size),
+                    offset,
+                    file,
+                };
+                self.spaces.map(pid, mapping, at);
+                // Also libraries: sorting the symbols of libstdc++ takes a millisecond, too.
+                self.meet(file, offset);
+            }
+            MappingKind::Exec { interpreter, vdso } => {
+                self.spaces.exec(pid, at);
+                self.map_program(pid, file, record.start, at);
+                if interpreter != 0 {
+                    self.map_interpreter(pid, file, interpreter, at);
+                }
+                self.map_vdso(pid, vdso, at);
+            }
+        }
+    }
+
+    fn meet(&mut self, file: FileId, offset: u64) {
+        if self.met.insert(file) {
+            self.unprepared.push((file, offset));
+        }
+    }
+
+    /// `start`: where the first byte of its code lies.
+    fn map_program(&mut self, pid: u32, file: FileId, start: u64, at: u64) {
+        let Some(layout) = self.files.layout(file) else {
+            return;
+        };
+        if let Some(first) = layout.segments.first() {
+            self.meet(file, first.offset);
+        }
+        if let Some(lowest) = layout.segments.iter().map(|s| s.address).min() {
+            self.map_segments(pid, file, &layout, start.wrapping_sub(lowest), at);
+        }
+    }
+
+    fn map_interpreter(&mut self, pid: u32, program: FileId, base: u64, at: u64) {
+        let interpreter = self.files.layout(program).and_then(|l| l.interpreter);
+        let Some(path) = interpreter else { return };
+        let identity = Identity {
+            path: path.into(),
+            inode_and_size: None,
+        };
+        let file = self.files.meet(identity, pid);
+        if let Some(layout) = self.files.layout(file) {
+            self.map_segments(pid, file, &layout, base, at);
+        }
+    }
+
+    fn map_segments(&mut self, pid: u32, file: FileId, layout: &files::Layout, bias: u64, at: u64) {
+        for segment in &layout.segments {
+            let start = bias.wrapping_add(segment.address);
+            let mapping = Mapping {
+                start,
+                end: start.saturating_add(segment.size),
+                offset: segment.offset,
+                file,
+            };
+            self.spaces.map(pid, mapping, at);
+        }
+    }
+
+    fn map_vdso(&mut self, pid: u32, base: u64, at: u64) {
+        let Some(size) = self.vdso.size().filter(|_| base != 0) else {
+            return;
+        };
+        let identity = Identity {
+            path: vdso::NAME.into(),
+            inode_and_size: None,
+        };
+        let mapping = Mapping {
+            start: base,
+            end: base.saturating_add(size),
+            offset: 0,
+            file: self.files.meet(identity, pid),
+        };
+        self.spaces.map(pid, mapping, at);
+    }
+
+    /// What lay at `address` in process `pid` at the instant `at` (CLOCK_MONOTONIC, ns).
+    ///
+    /// `address` is that of an instruction. A return address belongs to the instruction behind the call,
+    /// which may be another function's: ask for the return address less 1.
+    pub fn frame(&mut self, pid: u32, address: u64, at: u64) -> Rc<Symbol> {
+        let Some((file, offset)) = self.spaces.find(pid, address, at) else {
+            return self.nowhere.clone();
+        };
+        if let Some(known) = self.known.get(&(file, offset)) {
+            return known.clone();
+        }
+        let symbol = Rc::new(self.look_up(file, offset));
+        self.known.insert((file, offset), symbol.clone());
+        symbol
+    }
+
+    /// Does work that later look-ups would do, if there is any: sorting a program's symbols takes some 5 ms for node, reading
+    /// the kernel's some 3 ms. While the program under trace runs nobody waits for it.
+    pub fn prepare(&mut self) {
+        if !self.unprepared.is_empty() {
+            for (file, offset) in std::mem::take(&mut self.unprepared) {
+                self.look_up(file, offset);
+            }
+        } else if self.in_kernel {
+            self.kernel.prepare();
+        }
+    }
+
+    /// Whether functions of the kernel were asked for and the kernel hides its addresses.
+    pub fn kernel_hidden(&self) -> bool {
+        self.kernel.hidden()
+    }
+
+    /// What lies at an address in the kernel.
+    pub fn kernel_frame(&mut self, address: u64) -> Rc<Symbol> {
+        if let Some(known) = self.kernel_known.get(&address) {
+            return known.clone();
+        }
+        let symbol = Rc::new(Symbol {
+            kind: FrameKind::Kernel,
+            function: self.kernel.name(address).unwrap_or_default(),
+            file: None,
+        });
+        self.kernel_known.insert(address, symbol.clone());
+        symbol
+    }
+
+    fn look_up(&mut self, file: FileId, offset: u64) -> Symbol {
+        let path = self.files.path(file).cloned();
+        if path.as_deref() == Some(vdso::NAME) {
+            return Symbol {
+                kind: FrameKind::Library,
+                function: self.vdso.name(offset).unwrap_or_default().to_owned(),
+                file: path,
+            };
+        }
+        let kind = self.kind(file);
+        let name = self.files.readable(file).and_then(|f| self.name(f, offset));
+        let (kind, function) = match name {
+            Some(name) if kind == FrameKind::Native && name.starts_with(BUILTIN) => {
+                (FrameKind::Builtin, name[BUILTIN.len()..].to_owned())
+            }
+            Some(name) => (kind, names::readable(&name)),
+            None => (kind, String::new()),
+        };
+        Symbol {
+            kind,
+            function,
+            file: path,
+        }
+    }
+
+    fn name(&self, file: PathBuf, offset: u64) -> Option<String> {
+        let mut source = Elf::new(file);
+        source.debug_syms = false;
+        let found = self
+            .symbolizer
+            .symbolize_single(&Source::Elf(source), Input::FileOffset(offset))
+            .ok()?;
+        found.into_sym().map(|symbol| match symbol.name {
+            Cow::Borrowed(name) => name.to_owned(),
+            Cow::Owned(name) => name,
+        })
+    }
+
+    /// What all code of a file is.
+    fn kind(&mut self, file: FileId) -> FrameKind {
+        if let Some(&kind) = self.kinds.get(&file) {
+            return kind;
+        }
+        let path = self.files.path(file).cloned().unwrap_or_default();
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let kind = if name.ends_with(b".node") {
+            FrameKind::AddOn
+        } else if name.starts_with(b"libnode.so") || self.is_node(file) {
+            FrameKind::Native
+        } else if self.files.is_library(file) {
+            FrameKind::Library
+        } else {
+            // Another program.
+            FrameKind::Unknown
+        };
+        self.kinds.insert(file, kind);
+        kind
+    }
+
+    fn is_node(&self, file: FileId) -> bool {
+        self.files
+            .readable(file)
+            .is_some_and(|f| nodeprof_probes::is_node_binary(&f))
+    }
+}

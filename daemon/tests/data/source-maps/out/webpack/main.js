@@ -1,0 +1,2 @@
+(()=>{"use strict";class e{name;constructor(e){this.name=e}check(){return this.name+"🔵🟦"}}const s=new class extends e{area(e){return console.assert(this.check().length>0,"circle"),Math.PI*e**2}}("circle");var c;c={checked:!0},console.assert(c.checked,"main"),[{kind:"circle",radius:2},{kind:"square",side:3}].map(e=>function(e){return"circle"===e.kind?s.area(e.radius):(console.assert(e.side>0,"square"),e.side**2)}(e)).reduce((e,s)=>e+s,0)})();
+//# sourceMappingURL=main.js.map

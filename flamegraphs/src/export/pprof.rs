@@ -1,0 +1,382 @@
+//! pprof's protocol buffer, gzipped: merged stacks with values, labelled with process and thread.
+//!
+//! The messages are those of <https://github.com/google/pprof/blob/main/proto/profile.proto>, as far as they are used.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
+use nodeprof_profile::Recording;
+use nodeprof_profile::recording::RunId;
+use prost::Message;
+
+use super::{EXPORTER, ExportError};
+use crate::fold::{Frame, FrameKind, Metric, Unit};
+use crate::hash::IdMap;
+use crate::stacks::{StackNode, Stacks};
+
+/// The whole file.
+#[derive(Clone, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    pub sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    pub sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    pub mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    pub location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    pub function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    pub string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    pub time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    pub duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    pub period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    pub period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    pub comment: Vec<i64>,
+    #[prost(int64, tag = "14")]
+    pub default_sample_type: i64,
+}
+
+/// What a value is, by indices of strings.
+#[derive(Clone, Copy, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct ValueType {
+    #[prost(int64, tag = "1")]
+    pub kind: i64,
+    #[prost(int64, tag = "2")]
+    pub unit: i64,
+}
+
+/// A stack, innermost location first, with a value for each type.
+#[derive(Clone, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    pub location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    pub value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    pub label: Vec<Label>,
+}
+
+/// A key with a text or a number.
+#[derive(Clone, Copy, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Label {
+    #[prost(int64, tag = "1")]
+    pub key: i64,
+    #[prost(int64, tag = "2")]
+    pub str: i64,
+    #[prost(int64, tag = "3")]
+    pub num: i64,
+}
+
+/// A binary.
+#[derive(Clone, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Mapping {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(int64, tag = "5")]
+    pub filename: i64,
+    #[prost(int64, tag = "6")]
+    pub build_id: i64,
+    #[prost(bool, tag = "7")]
+    pub has_functions: bool,
+    #[prost(bool, tag = "8")]
+    pub has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    pub has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    pub has_inline_frames: bool,
+}
+
+/// A place in a function.
+#[derive(Clone, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Location {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(uint64, tag = "2")]
+    pub mapping_id: u64,
+    #[prost(message, repeated, tag = "4")]
+    pub line: Vec<Line>,
+}
+
+/// Its function and line.
+#[derive(Clone, Copy, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Line {
+    #[prost(uint64, tag = "1")]
+    pub function_id: u64,
+    #[prost(int64, tag = "2")]
+    pub line: i64,
+    #[prost(int64, tag = "3")]
+    pub column: i64,
+}
+
+/// A function, by indices of strings.
+#[derive(Clone, Copy, PartialEq, Message)]
+#[allow(missing_docs)]
+pub struct Function {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(int64, tag = "2")]
+    pub name: i64,
+    #[prost(int64, tag = "3")]
+    pub system_name: i64,
+    #[prost(int64, tag = "4")]
+    pub filename: i64,
+    #[prost(int64, tag = "5")]
+    pub start_line: i64,
+}
+
+/// Writes them.
+pub fn write(
+    stacks: &Stacks,
+    recording: &Recording,
+    run: RunId,
+    to: impl Write,
+) -> Result<(), ExportError> {
+    let profile = profile(stacks, recording, run);
+    let mut packed = GzEncoder::new(to, Compression::fast());
+    packed.write_all(&profile.encode_to_vec())?;
+    packed.finish()?.flush()?;
+    Ok(())
+}
+
+/// The file's content.
+pub fn profile(stacks: &Stacks, recording: &Recording, run: RunId) -> Profile {
+    let mut builder = Builder {
+        profile: Profile::default(),
+        strings: HashMap::new(),
+        mappings: HashMap::new(),
+        locations: IdMap::default(),
+    };
+    builder.string("");
+    builder.describe(stacks, recording, run);
+    builder.binaries(recording, run);
+    builder.functions(&stacks.frames);
+    builder.samples(stacks);
+    builder.profile
+}
+
+struct Builder {
+    profile: Profile,
+    strings: HashMap<String, i64>,
+    mappings: HashMap<i64, u64>,
+    locations: IdMap<(u32, u32, u32), u64>,
+}
+
+impl Builder {
+    fn string(&mut self, text: &str) -> i64 {
+        if let Some(&index) = self.strings.get(text) {
+            return index;
+        }
+        let index = self.profile.string_table.len() as i64;
+        self.profile.string_table.push(text.to_owned());
+        self.strings.insert(text.to_owned(), index);
+        index
+    }
+
+    fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType {
+            kind: self.string(kind),
+            unit: self.string(unit),
+        }
+    }
+
+    fn describe(&mut self, stacks: &Stacks, recording: &Recording, run: RunId) {
+        let metric = stacks.about.metric;
+        let count = self.value_type(counted(metric), "count");
+        self.profile.sample_type.push(count);
+        if metric.unit() == Unit::Time {
+            let time = self.value_type(metric.name(), "nanoseconds");
+            self.profile.sample_type.push(time);
+        }
+        let shown = self.profile.sample_type.last().map(|kind| kind.kind);
+        self.profile.default_sample_type = shown.unwrap_or_default();
+        if let Some(run) = recording.runs.get(run.0 as usize) {
+            self.profile.time_nanos = run.started_unix_ns as i64;
+            self.profile.duration_nanos = run.ended.0.saturating_sub(run.started.0) as i64;
+            if let (Metric::Cpu, Some(hz)) = (metric, run.sample_hz.filter(|hz| *hz > 0)) {
+                self.profile.period_type = Some(self.value_type("cpu", "nanoseconds"));
+                self.profile.period = 1_000_000_000 / i64::from(hz);
+            }
+        }
+        let about = &stacks.about;
+        let title = format!("{}: {}", about.title(), about.subtitle(stacks.total()));
+        for text in [EXPORTER, &title]
+            .into_iter()
+            .chain(about.notes.iter().map(String::as_str))
+        {
+            let text = self.string(text);
+            self.profile.comment.push(text);
+        }
+    }
+
+    /// The run's node binaries: the first is what pprof says the profile is of.
+    fn binaries(&mut self, recording: &Recording, run: RunId) {
+        let nodes = recording
+            .processes
+            .iter()
+            .filter(|process| process.run == run);
+        for binary in nodes.filter_map(|process| recording.binaries.get(process.node?.0 as usize)) {
+            let build_id = self.string(binary.build_id.as_deref().unwrap_or_default());
+            let path = String::from_utf8_lossy(&binary.path);
+            self.mapping(&path, build_id);
+        }
+    }
+
+    fn mapping(&mut self, path: &str, build_id: i64) -> u64 {
+        let filename = self.string(path);
+        if let Some(&id) = self.mappings.get(&filename) {
+            return id;
+        }
+        let id = self.profile.mapping.len() as u64 + 1;
+        self.profile.mapping.push(Mapping {
+            id,
+            filename,
+            build_id,
+            has_functions: true,
+            has_filenames: true,
+            has_line_numbers: true,
+            has_inline_frames: true,
+        });
+        self.mappings.insert(filename, id);
+        id
+    }
+
+    fn functions(&mut self, frames: &[Frame]) {
+        for (index, frame) in frames.iter().enumerate() {
+            let source = frame.source.as_deref();
+            let file = source.and_then(|source| source.file.as_deref());
+            let function = Function {
+                id: index as u64 + 1,
+                // pprof takes functions of one name for one function, wherever they are.
+                name: self.string(&frame.name),
+                system_name: self.string(match source {
+                    Some(source) if !source.function.is_empty() => &source.function,
+                    _ => &frame.name,
+                }),
+                filename: self.string(file.unwrap_or_default()),
+                start_line: source.and_then(|source| source.line).map_or(0, i64::from),
+            };
+            self.profile.function.push(function);
+        }
+    }
+
+    fn location(&mut self, frames: &[Frame], node: &StackNode) -> u64 {
+        let place = (
+            node.line.unwrap_or_default(),
+            node.column.unwrap_or_default(),
+        );
+        let next = self.profile.location.len() as u64 + 1;
+        let id = *self
+            .locations
+            .entry((node.frame, place.0, place.1))
+            .or_insert(next);
+        if id == next {
+            let frame = &frames[node.frame as usize];
+            let file = frame
+                .source
+                .as_deref()
+                .and_then(|source| source.file.clone());
+            let mapping_id = match (frame.kind, file) {
+                (FrameKind::JavaScript | FrameKind::NodeJavaScript, _) | (_, None) => 0,
+                (_, Some(file)) => self.mapping(&file, 0),
+            };
+            let start = frame.source.as_deref().and_then(|source| source.line);
+            self.profile.location.push(Location {
+                id,
+                mapping_id,
+                line: vec![Line {
+                    function_id: u64::from(node.frame) + 1,
+                    line: i64::from(node.line.or(start).unwrap_or_default()),
+                    column: i64::from(place.1),
+                }],
+            });
+        }
+        id
+    }
+
+    fn samples(&mut self, stacks: &Stacks) {
+        let keys = ["process", "thread", "pid"].map(|key| self.string(key));
+        let timed = stacks.about.metric.unit() == Unit::Time;
+        let mut locations: Vec<u64> = Vec::with_capacity(stacks.nodes.len());
+        for node in &stacks.nodes {
+            locations.push(self.location(&stacks.frames, node));
+        }
+        for thread in &stacks.threads {
+            let label = vec![
+                Label {
+                    key: keys[0],
+                    str: self.string(&thread.command),
+                    num: 0,
+                },
+                Label {
+                    key: keys[1],
+                    str: self.string(&thread.name()),
+                    num: 0,
+                },
+                Label {
+                    key: keys[2],
+                    str: 0,
+                    num: i64::from(thread.pid),
+                },
+            ];
+            let mut sums: IdMap<u32, (i64, i64)> = IdMap::default();
+            let entries = thread
+                .entries
+                .iter()
+                .map(|entry| (entry.node, 1, entry.value));
+            let summed = thread
+                .sums
+                .iter()
+                .map(|sum| (sum.node, sum.count, sum.value));
+            for (node, count, value) in entries.chain(summed) {
+                let sum = sums.entry(node).or_default();
+                sum.0 = sum.0.saturating_add_unsigned(count);
+                sum.1 = sum.1.saturating_add_unsigned(value);
+            }
+            let mut sums: Vec<(u32, (i64, i64))> = sums.into_iter().collect();
+            sums.sort();
+            for (node, (count, value)) in sums {
+                let stack =
+                    std::iter::successors(Some(node), |&node| stacks.nodes[node as usize].parent);
+                self.profile.sample.push(Sample {
+                    location_id: stack.map(|node| locations[node as usize]).collect(),
+                    value: match timed {
+                        // Folded stacks no longer know how many there were.
+                        true if stacks.timeless => vec![0, value],
+                        true => vec![count, value],
+                        false => vec![value],
+                    },
+                    label: label.clone(),
+                });
+            }
+        }
+    }
+}
+
+/// What is counted, of a metric.
+fn counted(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Cpu => "samples",
+        Metric::OffCpu => "waits",
+        Metric::Wall => "samples_and_waits",
+        Metric::Crossings | Metric::CrossingTime => "crossings",
+        Metric::Serialization => "serializations",
+        Metric::Files | Metric::FileTime => "files",
+        Metric::PackageJson => "package-json",
+        Metric::Compile => "compilations",
+    }
+}

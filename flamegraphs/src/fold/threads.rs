@@ -1,0 +1,78 @@
+//! Which thread is which, as far as the same in every run.
+
+use nodeprof_profile::Recording;
+use nodeprof_profile::recording::{ProcessId, ThreadId};
+
+use crate::hash::IdMap;
+
+/// Which thread of a process, as far as the same in every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ThreadClass {
+    Main,
+    /// A thread with an environment of its own, counted from 1 in order of appearance.
+    Worker(u32),
+    /// Of libuv's or V8's pool.
+    Pool,
+}
+
+/// The workers of every process.
+pub(crate) struct ThreadClasses<'a> {
+    recording: &'a Recording,
+    workers: IdMap<(u32, u32), u32>,
+    counts: Vec<u32>,
+}
+
+impl<'a> ThreadClasses<'a> {
+    pub(crate) fn new(recording: &'a Recording) -> ThreadClasses<'a> {
+        let mut classes = ThreadClasses {
+            recording,
+            workers: IdMap::default(),
+            counts: vec![0; recording.processes.len()],
+        };
+        let mut environments: Vec<_> = recording
+            .milestones
+            .iter()
+            .map(|milestone| (milestone.at, milestone.process, milestone.thread))
+            .collect();
+        environments.sort();
+        for (_, process, thread) in environments {
+            classes.add(process, thread);
+        }
+        // A thread that calls C++ from JavaScript runs JavaScript, even if its milestones were not seen.
+        let mut calling: Vec<(ProcessId, ThreadId)> = Vec::new();
+        for crossing in &recording.crossings {
+            let thread = (crossing.process, crossing.thread);
+            if calling.last() != Some(&thread) {
+                calling.push(thread);
+            }
+        }
+        calling.sort();
+        calling.dedup();
+        for (process, thread) in calling {
+            classes.add(process, thread);
+        }
+        classes
+    }
+
+    fn add(&mut self, process: ProcessId, thread: ThreadId) {
+        let Some(of) = self.recording.processes.get(process.0 as usize) else {
+            return;
+        };
+        if of.pid == thread.0 || self.workers.contains_key(&(process.0, thread.0)) {
+            return;
+        }
+        let count = &mut self.counts[process.0 as usize];
+        *count += 1;
+        self.workers.insert((process.0, thread.0), *count);
+    }
+
+    pub(crate) fn class(&self, process: ProcessId, thread: ThreadId) -> ThreadClass {
+        match self.recording.processes.get(process.0 as usize) {
+            Some(of) if of.pid == thread.0 || of.node.is_none() => ThreadClass::Main,
+            _ => self
+                .workers
+                .get(&(process.0, thread.0))
+                .map_or(ThreadClass::Pool, |&number| ThreadClass::Worker(number)),
+        }
+    }
+}

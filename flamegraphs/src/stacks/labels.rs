@@ -1,0 +1,268 @@
+//! How a recording's frames are shown: a label that fits into a box and tells functions apart, and the full detail.
+
+use std::collections::HashMap;
+
+use nodeprof_profile::Recording;
+use nodeprof_profile::recording::{self, FrameKind as Recorded, NameId};
+
+use super::modules::{is_built_in, short};
+use super::native;
+use crate::fold::{Frame, FrameKind, Source, frame_name};
+
+/// What makes two frames one function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Identity {
+    kind: Recorded,
+    function: NameId,
+    file: Option<NameId>,
+    begins: Option<(u32, u32)>,
+    top_level: bool,
+    inlined: bool,
+}
+
+/// Where a frame of the recording is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// Index into the shown frames.
+    pub(super) frame: u32,
+    pub(super) line: Option<u32>,
+    pub(super) column: Option<u32>,
+}
+
+pub(super) struct Labels {
+    pub(super) frames: Vec<Frame>,
+    /// By the recording's frame ids.
+    pub(super) shown: Vec<Shown>,
+}
+
+/// The frames of a recording: one for each function, whichever lines of it were seen.
+pub(super) fn label(recording: &Recording, directory: &str, source_maps: bool) -> Labels {
+    let mut functions: Vec<Function> = Vec::new();
+    let mut known: HashMap<Identity, u32> = HashMap::new();
+    let mut shown = Vec::with_capacity(recording.frames.len());
+    for frame in &recording.frames {
+        let original = frame.original.filter(|_| source_maps);
+        let (file, line, column) = match original {
+            Some(original) => (
+                Some(original.file),
+                Some(original.line),
+                Some(original.column),
+            ),
+            None => (frame.file, frame.line, frame.column),
+        };
+        let begins = frame
+            .function_line
+            .map(|line| (line, frame.function_column.unwrap_or_default()));
+        let identity = Identity {
+            kind: frame.kind,
+            function: frame.function,
+            file,
+            begins,
+            top_level: frame.top_level,
+            inlined: frame.inlined,
+        };
+        let next = functions.len() as u32;
+        let index = *known.entry(identity).or_insert(next);
+        if index == next {
+            functions.push(Function::new(recording, frame, file, original.is_none()));
+        }
+        let function = &mut functions[index as usize];
+        function.source.inlining_possible |= frame.inlining_possible;
+        if original.is_some() {
+            // Source maps tell where it stood, not where the function begins: the first line seen in it is near.
+            let at = (line, column);
+            if function.source.line.is_none() || at < (function.source.line, function.source.column)
+            {
+                (function.source.line, function.source.column) = at;
+            }
+        }
+        shown.push(Shown {
+            frame: index,
+            line,
+            column,
+        });
+    }
+    let frames = unique(&functions, directory);
+    Labels { frames, shown }
+}
+
+struct Function {
+    kind: FrameKind,
+    top_level: bool,
+    inlined: bool,
+    source: Source,
+}
+
+impl Function {
+    fn new(
+        recording: &Recording,
+        frame: &recording::Frame,
+        file: Option<NameId>,
+        compiled: bool,
+    ) -> Function {
+        let text = |id| String::from_utf8_lossy(recording.name(id)).into_owned();
+        let function = text(frame.function);
+        let file = file.map(text);
+        Function {
+            kind: kind(frame.kind, &function, file.as_deref()),
+            top_level: frame.top_level,
+            inlined: frame.inlined,
+            source: Source {
+                line: frame.function_line.filter(|_| compiled),
+                column: frame.function_column.filter(|_| compiled),
+                function,
+                file,
+                inlining_possible: false,
+            },
+        }
+    }
+
+    /// A label; the higher the level, the more it tells.
+    fn label(&self, directory: &str, level: u8) -> String {
+        let source = &self.source;
+        let function = source.function.as_str();
+        let file = source.file.as_deref().unwrap_or_default();
+        let last = file.rsplit('/').next().unwrap_or(file);
+        let mut label = match self.kind {
+            FrameKind::JavaScript | FrameKind::NodeJavaScript => {
+                let mut place = match level {
+                    0 | 1 => short(file, directory),
+                    _ => file.to_owned(),
+                };
+                // A module's body begins at its first line, which says nothing.
+                if let Some(line) = source.line.filter(|_| !self.top_level || level > 0) {
+                    place.push_str(&format!(":{line}"));
+                    if let Some(column) = source.column.filter(|_| level > 0) {
+                        place.push_str(&format!(":{column}"));
+                    }
+                }
+                match (self.top_level, function) {
+                    (true, "") if !place.is_empty() => place,
+                    (true, _) if !place.is_empty() && level == 0 => place,
+                    (_, "") => format!("(anonymous) {place}"),
+                    (_, function) => format!("{function} {place}"),
+                }
+            }
+            FrameKind::Kernel | FrameKind::Tracing if function.is_empty() => "[kernel]".to_owned(),
+            FrameKind::Kernel | FrameKind::Tracing => format!("{function} [kernel]"),
+            FrameKind::Library | FrameKind::AddOn => {
+                let name = if level == 0 {
+                    native::short(function)
+                } else {
+                    function.to_owned()
+                };
+                let file = if level > 1 { file } else { last };
+                match name.is_empty() {
+                    true => format!("[{file}]"),
+                    false => format!("{name} [{file}]"),
+                }
+            }
+            FrameKind::Unknown if function.is_empty() && file.is_empty() => "(unknown)".to_owned(),
+            FrameKind::V8Builtin => function.to_owned(),
+            _ if function.is_empty() => format!("[{last}]"),
+            _ if level == 0 => native::short(function),
+            _ => function.to_owned(),
+        };
+        if self.inlined {
+            label.truncate(label.trim_end().len());
+            label.push_str(" [inlined]");
+        }
+        frame_name(&label)
+    }
+}
+
+/// Frames with labels that no two share: what would looks the same says more.
+fn unique(functions: &[Function], directory: &str) -> Vec<Frame> {
+    let mut labels: Vec<String> = vec![String::new(); functions.len()];
+    let mut open: Vec<usize> = (0..functions.len()).collect();
+    for level in 0..=2 {
+        let mut count: HashMap<String, u32> = HashMap::new();
+        for &index in &open {
+            labels[index] = functions[index].label(directory, level);
+            *count.entry(labels[index].clone()).or_default() += 1;
+        }
+        open.retain(|&index| count.get(&labels[index]).is_some_and(|&count| count > 1));
+    }
+    let mut taken: HashMap<&str, u32> = HashMap::new();
+    let mut frames = Vec::with_capacity(functions.len());
+    for (function, label) in functions.iter().zip(&labels) {
+        let count = taken.entry(label.as_str()).or_default();
+        *count += 1;
+        let name = match *count {
+            1 => label.clone(),
+            count => format!("{label} #{count}"),
+        };
+        frames.push(Frame {
+            name,
+            kind: function.kind,
+            source: Some(Box::new(function.source.clone())),
+            rank: 0,
+        });
+    }
+    frames
+}
+
+fn kind(kind: Recorded, function: &str, file: Option<&str>) -> FrameKind {
+    match kind {
+        Recorded::JavaScript if file.is_some_and(is_built_in) => FrameKind::NodeJavaScript,
+        Recorded::JavaScript => FrameKind::JavaScript,
+        Recorded::Builtin => FrameKind::V8Builtin,
+        Recorded::Native if is_garbage_collection(function) => FrameKind::GarbageCollection,
+        Recorded::Native if is_compilation(function) => FrameKind::Compilation,
+        Recorded::Native => FrameKind::Native,
+        Recorded::Library => FrameKind::Library,
+        Recorded::AddOn => FrameKind::AddOn,
+        Recorded::Kernel if is_tracing(function) => FrameKind::Tracing,
+        Recorded::Kernel => FrameKind::Kernel,
+        Recorded::Unknown => FrameKind::Unknown,
+    }
+}
+
+/// Functions through which the kernel comes to run probes. A breakpoint is one of ours: no debugger is attached.
+fn is_tracing(function: &str) -> bool {
+    const ENTRIES: [&str; 8] = [
+        "asm_exc_int3",
+        "exc_int3",
+        "uprobe_",
+        "__x64_sys_uretprobe",
+        "__ia32_sys_uretprobe",
+        "__bpf_trace",
+        "bpf_trace_run",
+        "bpf_prog_",
+    ];
+    ENTRIES.iter().any(|entry| function.starts_with(entry))
+}
+
+/// Functions through which V8 comes to collect garbage, on the main thread and on helpers. The same from 9.4 to 14.6.
+fn is_garbage_collection(function: &str) -> bool {
+    const ENTRIES: [&str; 12] = [
+        "v8::internal::Heap::CollectGarbage",
+        "v8::internal::Heap::CollectAllGarbage",
+        "v8::internal::Heap::CollectAllAvailableGarbage",
+        "v8::internal::Heap::PerformGarbageCollection",
+        "v8::internal::Heap::Scavenge",
+        "v8::internal::Heap::FinalizeIncrementalMarking",
+        "v8::internal::IncrementalMarking",
+        "v8::internal::ConcurrentMarking",
+        "v8::internal::ScavengerCollector",
+        "v8::internal::MarkCompactCollector",
+        "v8::internal::MinorMarkSweepCollector",
+        "v8::internal::Sweeper",
+    ];
+    ENTRIES.iter().any(|entry| function.starts_with(entry))
+}
+
+/// Functions through which V8 comes to parse and compile. The same from 9.4 to 14.6.
+fn is_compilation(function: &str) -> bool {
+    const ENTRIES: [&str; 8] = [
+        "v8::internal::Compiler::",
+        "v8::internal::parsing::",
+        "v8::internal::OptimizedCompilationJob::",
+        "v8::internal::OptimizingCompileDispatcher",
+        "v8::internal::LazyCompileDispatcher",
+        "v8::internal::maglev::MaglevConcurrentDispatcher",
+        "v8::internal::baseline::",
+        "v8::ScriptCompiler::",
+    ];
+    ENTRIES.iter().any(|entry| function.starts_with(entry))
+}

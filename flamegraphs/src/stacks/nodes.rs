@@ -1,0 +1,391 @@
+//! The tree of stacks: each stack of the recording walked once, its frames as they are to be shown.
+
+use nodeprof_profile::Recording;
+use nodeprof_profile::recording::{self, RunId, StackId};
+
+use super::StackNode;
+use super::labels::{self, Labels, Shown};
+use super::modules::{PackageOf, Packages, is_built_in, short};
+use crate::fold::{By, Frame, FrameKind, frame_name};
+use crate::hash::IdMap;
+
+/// No node: above the outermost frame.
+const NONE: u32 = u32::MAX;
+
+pub(super) struct Nodes<'a> {
+    recording: &'a Recording,
+    by: By,
+    directory: String,
+    labels: Labels,
+    frames: Vec<Frame>,
+    /// Frames made here, by kind and name.
+    made: IdMap<(FrameKind, String), u32>,
+    nodes: Vec<StackNode>,
+    children: IdMap<(u32, u32, u32, u32), u32>,
+    /// By stack id.
+    stacks: Vec<Option<Walk>>,
+    /// By frame id: what it is of, by module or package.
+    groups: Vec<Group>,
+    /// The same frames as [`Labels::frames`] where they collect garbage, or compile.
+    recoloured: IdMap<(u32, FrameKind), u32>,
+}
+
+/// What is known of a stack.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// Its innermost frame that is shown.
+    node: u32,
+    /// By module or package: Node's own JavaScript on top, if it is that which runs.
+    built_in: Option<u32>,
+    /// From some frame on, garbage is collected, JavaScript compiled, or a probe run.
+    work: Option<FrameKind>,
+    /// JavaScript is on it.
+    javascript: bool,
+}
+
+/// Of what a frame is, by module or package.
+#[derive(Clone, Copy)]
+enum Group {
+    /// Not JavaScript.
+    None,
+    /// Node's own JavaScript.
+    BuiltIn(u32),
+    /// JavaScript of the program or a package.
+    Program(u32),
+}
+
+impl<'a> Nodes<'a> {
+    pub(super) fn new(
+        recording: &'a Recording,
+        run: RunId,
+        by: By,
+        source_maps: bool,
+    ) -> Nodes<'a> {
+        let directory = recording.runs.get(run.0 as usize);
+        let directory = directory
+            .map(|run| run.directory.as_slice())
+            .unwrap_or_default();
+        let directory = String::from_utf8_lossy(directory)
+            .trim_end_matches('/')
+            .to_owned();
+        // Modules and packages are what Node loaded, which is no original source.
+        let source_maps = source_maps && by == By::Stack;
+        let mut labels = labels::label(recording, &directory, source_maps);
+        let frames = match by {
+            By::Stack | By::Phase => std::mem::take(&mut labels.frames),
+            By::Module | By::Package => Vec::new(),
+        };
+        let mut nodes = Nodes {
+            recording,
+            by,
+            directory,
+            labels,
+            frames,
+            made: IdMap::default(),
+            nodes: Vec::new(),
+            children: IdMap::default(),
+            stacks: vec![None; recording.stacks.len()],
+            groups: Vec::new(),
+            recoloured: IdMap::default(),
+        };
+        if matches!(by, By::Module | By::Package) {
+            let frames = std::mem::take(&mut nodes.labels.frames);
+            let scripts = frames.iter().filter_map(script_of);
+            let packages = Packages::new(recording, run, scripts);
+            nodes.group(&frames, &packages);
+            nodes.labels.frames = frames;
+        }
+        nodes
+    }
+
+    /// The run's working directory.
+    pub(super) fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    pub(super) fn finish(self) -> (Vec<Frame>, Vec<StackNode>) {
+        (self.frames, self.nodes)
+    }
+
+    /// Knows for each frame of the recording of which module or package it is.
+    fn group(&mut self, frames: &[Frame], packages: &Packages<'_>) {
+        let groups: Vec<Group> = frames
+            .iter()
+            .map(|frame| match (script_of(frame), self.by) {
+                (None, _) => Group::None,
+                (Some(file), By::Package) => {
+                    let (kind, name) = match packages.of(file) {
+                        PackageOf::Node => (FrameKind::NodeJavaScript, "node".to_owned()),
+                        PackageOf::Named(name) => (FrameKind::Package, name),
+                        PackageOf::Program => (FrameKind::JavaScript, PROGRAM.to_owned()),
+                    };
+                    let made = self.make(Frame::named(kind, &name));
+                    match kind {
+                        FrameKind::NodeJavaScript => Group::BuiltIn(made),
+                        _ => Group::Program(made),
+                    }
+                }
+                (Some(file), _) => {
+                    let made = self.module(frame.kind, file);
+                    match is_built_in(file) {
+                        true => Group::BuiltIn(made),
+                        false => Group::Program(made),
+                    }
+                }
+            })
+            .collect();
+        let shown = self.labels.shown.iter();
+        self.groups = shown.map(|shown| groups[shown.frame as usize]).collect();
+    }
+
+    /// The frame of a module; a longer name than usual where two would have the same.
+    fn module(&mut self, kind: FrameKind, file: &str) -> u32 {
+        let name = match short(file, &self.directory) {
+            name if name.is_empty() => "(no file)".to_owned(),
+            name => name,
+        };
+        let source = crate::fold::Source {
+            function: String::new(),
+            file: Some(file.to_owned()),
+            ..Default::default()
+        };
+        for name in [name, file.to_owned()] {
+            let frame = Frame {
+                name: frame_name(&name),
+                kind,
+                source: Some(Box::new(source.clone())),
+                rank: 0,
+            };
+            let index = self.make(frame);
+            if self.frames[index as usize].source.as_deref() == Some(&source) {
+                return index;
+            }
+        }
+        // A file has but one full name.
+        self.make(Frame::named(kind, file))
+    }
+
+    /// The index of a frame, which is kept if there is none of its kind and name yet.
+    pub(super) fn make(&mut self, frame: Frame) -> u32 {
+        let next = self.frames.len() as u32;
+        let key = (frame.kind, frame.name.clone());
+        let index = *self.made.entry(key).or_insert(next);
+        if index == next {
+            self.frames.push(frame);
+        }
+        index
+    }
+
+    fn child(&mut self, parent: u32, shown: Shown) -> u32 {
+        let next = self.nodes.len() as u32;
+        let place = (
+            shown.line.unwrap_or_default(),
+            shown.column.unwrap_or_default(),
+        );
+        let key = (parent, shown.frame, place.0, place.1);
+        let node = *self.children.entry(key).or_insert(next);
+        if node == next {
+            self.nodes.push(StackNode {
+                parent: (parent != NONE).then_some(parent),
+                frame: shown.frame,
+                line: shown.line,
+                column: shown.column,
+            });
+        }
+        node
+    }
+
+    /// A frame that is no function, on top of a stack.
+    pub(super) fn leaf(&mut self, caller: u32, frame: u32) -> u32 {
+        self.child(caller, plain(frame))
+    }
+
+    /// The same for a frame that is known not to be on top of that stack yet.
+    pub(super) fn new_leaf(&mut self, caller: u32, frame: u32) -> u32 {
+        self.nodes.push(StackNode {
+            parent: (caller != NONE).then_some(caller),
+            frame,
+            line: None,
+            column: None,
+        });
+        self.nodes.len() as u32 - 1
+    }
+
+    fn named(&mut self, caller: u32, kind: FrameKind, name: &str) -> u32 {
+        let frame = self.make(Frame::named(kind, name));
+        self.leaf(caller, frame)
+    }
+
+    /// The node of a stack.
+    pub(super) fn of_stack(&mut self, stack: Option<StackId>) -> u32 {
+        let mut missing = Vec::new();
+        let mut at = stack;
+        let mut walk = None;
+        // A caller has a lower index, so this ends even if the recording was not checked.
+        while let Some(id) = at {
+            let Some(known) = self.stacks.get(id.0 as usize) else {
+                break;
+            };
+            if let Some(known) = known {
+                walk = Some(*known);
+                break;
+            }
+            missing.push(id);
+            at = self.recording.stacks[id.0 as usize]
+                .caller
+                .filter(|caller| *caller < id);
+        }
+        for id in missing.into_iter().rev() {
+            let of = self.recording.stacks[id.0 as usize];
+            let caller = walk.unwrap_or_else(|| self.outermost(of.truncated));
+            let next = self.step(caller, of);
+            self.stacks[id.0 as usize] = Some(next);
+            walk = Some(next);
+        }
+        match walk {
+            Some(walk) => self.top(walk),
+            None => self.named(NONE, FrameKind::Unknown, NO_STACK),
+        }
+    }
+
+    fn outermost(&mut self, truncated: bool) -> Walk {
+        let node = match (truncated, self.by) {
+            (true, By::Stack) => self.named(NONE, FrameKind::Unknown, TRUNCATED),
+            _ => NONE,
+        };
+        Walk {
+            node,
+            built_in: None,
+            work: None,
+            javascript: false,
+        }
+    }
+
+    /// The stack with one more frame.
+    fn step(&mut self, caller: Walk, stack: recording::Stack) -> Walk {
+        let id = stack.frame.0 as usize;
+        let Some(&shown) = self.labels.shown.get(id) else {
+            return caller;
+        };
+        let of = match self.by {
+            By::Module | By::Package => self.labels.frames[shown.frame as usize].kind,
+            _ => self.frames[shown.frame as usize].kind,
+        };
+        let mut next = caller;
+        match of {
+            FrameKind::GarbageCollection | FrameKind::Tracing => next.work = Some(of),
+            FrameKind::Compilation if caller.work.is_none() => next.work = Some(of),
+            // It calls back: a finalizer, a loader hook.
+            FrameKind::JavaScript | FrameKind::NodeJavaScript => {
+                next.work = None;
+                next.javascript = true;
+            }
+            _ => {}
+        }
+        match self.by {
+            By::Module | By::Package => match self.groups[id] {
+                Group::None => {}
+                Group::BuiltIn(frame) => next.built_in = Some(frame),
+                Group::Program(frame) => {
+                    next.built_in = None;
+                    let same =
+                        caller.node != NONE && self.nodes[caller.node as usize].frame == frame;
+                    if !same {
+                        next.node = self.child(caller.node, plain(frame));
+                    }
+                }
+            },
+            _ => {
+                // Ten frames of which nothing is known say no more than one.
+                if of == FrameKind::Unknown
+                    && caller.node != NONE
+                    && self.nodes[caller.node as usize].frame == shown.frame
+                {
+                    return next;
+                }
+                let frame = self.coloured(shown.frame, next.work);
+                next.node = self.child(caller.node, Shown { frame, ..shown });
+            }
+        }
+        next
+    }
+
+    /// What C++ and libraries do to collect garbage or to compile looks like that, and what the kernel does for probes.
+    fn coloured(&mut self, frame: u32, work: Option<FrameKind>) -> u32 {
+        let own = self.frames[frame as usize].kind;
+        let Some(work) = work else { return frame };
+        let is_part = match work {
+            FrameKind::Tracing => own == FrameKind::Kernel,
+            _ => matches!(
+                own,
+                FrameKind::Native
+                    | FrameKind::Compilation
+                    | FrameKind::Library
+                    | FrameKind::V8Builtin
+            ),
+        };
+        if own == work || !is_part {
+            return frame;
+        }
+        if let Some(&known) = self.recoloured.get(&(frame, work)) {
+            return known;
+        }
+        let copy = Frame {
+            kind: work,
+            ..self.frames[frame as usize].clone()
+        };
+        self.frames.push(copy);
+        let index = self.frames.len() as u32 - 1;
+        self.recoloured.insert((frame, work), index);
+        index
+    }
+
+    /// The node that a stack ends at: by module and package, with what runs beside JavaScript of the program.
+    fn top(&mut self, walk: Walk) -> u32 {
+        if !matches!(self.by, By::Module | By::Package) {
+            return walk.node;
+        }
+        let mut node = walk.node;
+        if let Some(frame) = walk.built_in {
+            node = self.child(node, plain(frame));
+        }
+        if let Some(work) = walk.work {
+            let name = match work {
+                FrameKind::GarbageCollection => "(garbage collection)",
+                FrameKind::Tracing => "(tracing)",
+                _ => "(compilation)",
+            };
+            node = self.named(node, work, name);
+        } else if !walk.javascript {
+            node = self.named(node, FrameKind::Native, NO_JAVASCRIPT);
+        }
+        node
+    }
+}
+
+/// The script of a JavaScript frame; empty if it has none.
+fn script_of(frame: &Frame) -> Option<&str> {
+    let javascript = matches!(
+        frame.kind,
+        FrameKind::JavaScript | FrameKind::NodeJavaScript
+    );
+    let source = frame.source.as_deref().filter(|_| javascript)?;
+    Some(source.file.as_deref().unwrap_or_default())
+}
+
+fn plain(frame: u32) -> Shown {
+    Shown {
+        frame,
+        line: None,
+        column: None,
+    }
+}
+
+/// Where the outer frames of a stack are missing.
+const TRUNCATED: &str = "(outer frames are missing)";
+/// Where an event has no stack at all.
+const NO_STACK: &str = "(no stack)";
+/// By module: before JavaScript runs, after it, and on threads that run none.
+const NO_JAVASCRIPT: &str = "(no JavaScript)";
+/// By package: what is of none.
+const PROGRAM: &str = "(program)";

@@ -1,0 +1,371 @@
+//! The data of each view as a table: CSV for spreadsheets and statistics programs, JSON for scripts.
+//!
+//! A row has the fields that `docs/json.md` names for the view, and the number of its run. In CSV, fields of fields are columns with a point
+//! in their name (`loading.crossings`), null is an empty cell, and lists are JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use nodeprof_profile::{
+    Profile, Recording, RunProfile,
+    recording::{FileOperation, NameId},
+    report::{PathProfile, Time},
+};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+    ser::SerializeMap as _,
+};
+use serde_json::Value;
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// A run: its labels, times, memory and sums of counts.
+    Runs,
+    /// A phase of the main node process.
+    Phases,
+    /// A callback that JavaScript called, by kind.
+    Callbacks,
+    /// A JavaScript entry that C++ called.
+    ToJs,
+    /// A package.json path.
+    PackageJson,
+    /// A path and an operation on it; all of them, not only the slowest.
+    Files,
+    /// A C++ function that serializes.
+    Serialization,
+    /// A callback inside which was serialized.
+    SerializationCallbacks,
+    /// A script that was compiled.
+    Compile,
+    /// A module.
+    Modules,
+    /// A package.
+    Packages,
+    /// What no module is to blame for.
+    Outside,
+    /// A process.
+    Processes,
+}
+
+impl View {
+    /// Every view by its name.
+    pub const ALL: [(&str, View); 13] = [
+        ("runs", View::Runs),
+        ("phases", View::Phases),
+        ("callbacks", View::Callbacks),
+        ("to-js", View::ToJs),
+        ("package-json", View::PackageJson),
+        ("files", View::Files),
+        ("serialization", View::Serialization),
+        ("serialization-callbacks", View::SerializationCallbacks),
+        ("compile", View::Compile),
+        ("modules", View::Modules),
+        ("packages", View::Packages),
+        ("outside", View::Outside),
+        ("processes", View::Processes),
+    ];
+}
+
+/// A row of [`View::Runs`].
+#[derive(Serialize)]
+struct RunRow<'a> {
+    command: &'a [String],
+    directory: &'a str,
+    labels: &'a BTreeMap<String, String>,
+    started_unix_ns: u64,
+    mode: &'a str,
+    ended_by: &'a str,
+    exit_status: Option<i32>,
+    signal: Option<i32>,
+    node_version: Option<&'a str>,
+    time: Time,
+    crossings: u64,
+    crossings_self_ns: u64,
+    lookups: u64,
+    repeated_lookups: u64,
+    stats: u64,
+    opens: u64,
+    reads: u64,
+    bytes_read: u64,
+    serializations: u64,
+    serialization_ns: u64,
+    compilations: u64,
+    cached_compilations: u64,
+    compile_ns: u64,
+    modules: u64,
+    packages: u64,
+    processes: u64,
+}
+
+impl<'a> RunRow<'a> {
+    fn of(run: &'a RunProfile) -> RunRow<'a> {
+        RunRow {
+            command: &run.command,
+            directory: &run.directory,
+            labels: &run.labels,
+            started_unix_ns: run.started_unix_ns,
+            mode: &run.mode,
+            ended_by: &run.ended_by,
+            exit_status: run.exit_status,
+            signal: run.signal,
+            node_version: run.node.as_ref().and_then(|node| node.version.as_deref()),
+            time: run.time,
+            crossings: run.crossings.total,
+            crossings_self_ns: run.crossings.self_ns,
+            lookups: run.package_json.lookups,
+            repeated_lookups: run.package_json.repeated_lookups,
+            stats: run.files.stat.calls,
+            opens: run.files.open.calls,
+            reads: run.files.read.calls,
+            bytes_read: run.files.bytes_read,
+            serializations: run.serialization.calls,
+            serialization_ns: run.serialization.total_ns,
+            compilations: run.compile.compilations,
+            cached_compilations: run.compile.cached,
+            compile_ns: run.compile.total_ns,
+            modules: run.modules.len() as u64,
+            packages: run.packages.len() as u64,
+            processes: run.processes.len() as u64,
+        }
+    }
+}
+
+/// Rows of one view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows(Vec<Row>);
+
+/// Fields in the order in which they are documented.
+#[derive(Clone, Debug, PartialEq)]
+struct Row(Vec<(String, Field)>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Field {
+    Row(Row),
+    Value(Value),
+}
+
+impl Rows {
+    /// Of a recording and its profile; `run`: of this run only, from 1.
+    ///
+    /// # Errors
+    /// None that a recording can cause.
+    pub fn of(
+        recording: &Recording,
+        profile: &Profile,
+        view: View,
+        run: Option<usize>,
+    ) -> serde_json::Result<Rows> {
+        let files = match view {
+            View::Files => paths(recording),
+            _ => Vec::new(),
+        };
+        let mut rows = Rows(Vec::new());
+        for (index, profile) in profile.runs.iter().enumerate() {
+            let number = index + 1;
+            if run.is_some_and(|wanted| wanted != number) {
+                continue;
+            }
+            match view {
+                View::Runs => rows.add(number, &[RunRow::of(profile)]),
+                View::Phases => rows.add(number, &profile.phases),
+                View::Callbacks => rows.add(number, &profile.crossings.callbacks),
+                View::ToJs => rows.add(number, &profile.crossings.to_js),
+                View::PackageJson => rows.add(number, &profile.package_json.files),
+                View::Files => rows.add(number, files.get(index).map_or(&[], Vec::as_slice)),
+                View::Serialization => rows.add(number, &profile.serialization.functions),
+                View::SerializationCallbacks => rows.add(number, &profile.serialization.callbacks),
+                View::Compile => rows.add(number, &profile.compile.scripts),
+                View::Modules => rows.add(number, &profile.modules),
+                View::Packages => rows.add(number, &profile.packages),
+                View::Outside => rows.add(number, &profile.outside),
+                View::Processes => rows.add(number, &profile.processes),
+            }?;
+        }
+        Ok(rows)
+    }
+
+    fn add<T: Serialize>(&mut self, run: usize, rows: &[T]) -> serde_json::Result<()> {
+        for row in rows {
+            // By way of text, because that keeps the order of the fields.
+            let mut fields: Row = serde_json::from_str(&serde_json::to_string(row)?)?;
+            let number = Field::Value(Value::from(run));
+            fields.0.insert(0, ("run".to_owned(), number));
+            self.0.push(fields);
+        }
+        Ok(())
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A list of objects.
+    ///
+    /// # Errors
+    /// None that a recording can cause.
+    pub fn json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(&self.0)? + "\n")
+    }
+
+    /// A header, and a line a row. Without rows: nothing.
+    ///
+    /// # Errors
+    /// None that a recording can cause.
+    pub fn csv(&self) -> Result<String, csv::Error> {
+        let flat: Vec<Vec<(String, String)>> = self
+            .0
+            .iter()
+            .map(|row| {
+                let mut cells = Vec::new();
+                row.flatten("", &mut cells);
+                cells
+            })
+            .collect();
+        // Rows may lack fields that others have (labels, paths that are not UTF-8): a new one stands behind the one before it.
+        let mut columns: Vec<&str> = Vec::new();
+        for row in &flat {
+            let mut after = 0;
+            for (name, _) in row {
+                after = match columns.iter().position(|column| column == name) {
+                    Some(at) => at + 1,
+                    None => {
+                        columns.insert(after, name);
+                        after + 1
+                    }
+                };
+            }
+        }
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        if !columns.is_empty() {
+            writer.write_record(&columns)?;
+        }
+        for row in &flat {
+            let of = |column: &&str| row.iter().find(|(name, _)| name == column);
+            writer.write_record(columns.iter().map(|c| of(c).map_or("", |cell| &cell.1)))?;
+        }
+        let bytes = writer.into_inner().map_err(|e| e.into_error())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+impl Row {
+    fn flatten(&self, prefix: &str, cells: &mut Vec<(String, String)>) {
+        for (name, field) in &self.0 {
+            let name = format!("{prefix}{name}");
+            match field {
+                Field::Row(row) => row.flatten(&format!("{name}."), cells),
+                Field::Value(Value::Null) => cells.push((name, String::new())),
+                Field::Value(Value::String(text)) => cells.push((name, text.clone())),
+                Field::Value(value) => cells.push((name, value.to_string())),
+            }
+        }
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, field) in &self.0 {
+            match field {
+                Field::Row(row) => map.serialize_entry(name, row)?,
+                Field::Value(value) => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Row, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Row;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Row, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Row(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Field, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Row(Row),
+            Value(Value),
+        }
+        Ok(match Either::deserialize(deserializer)? {
+            Either::Row(row) => Field::Row(row),
+            Either::Value(value) => Field::Value(value),
+        })
+    }
+}
+
+/// Every path and operation of each run, longest sum of times first.
+fn paths(recording: &Recording) -> Vec<Vec<PathProfile>> {
+    let mut sums: Vec<BTreeMap<(NameId, FileOperation), PathProfile>> =
+        vec![BTreeMap::new(); recording.runs.len()];
+    for access in &recording.files {
+        let process = recording.processes.get(access.process.0 as usize);
+        let Some(sums) = process.and_then(|p| sums.get_mut(p.run.0 as usize)) else {
+            continue;
+        };
+        let sum = sums
+            .entry((access.path, access.operation))
+            .or_insert_with(|| {
+                let path = recording.name(access.path);
+                PathProfile {
+                    path: String::from_utf8_lossy(path).into_owned(),
+                    path_bytes: std::str::from_utf8(path)
+                        .is_err()
+                        .then(|| hexadecimal(path)),
+                    operation: access.operation,
+                    calls: 0,
+                    failed: 0,
+                    bytes: 0,
+                    total_ns: 0,
+                }
+            });
+        sum.calls += 1;
+        sum.failed += u64::from(access.result < 0);
+        if access.operation == FileOperation::Read {
+            let bytes = u64::try_from(access.result).unwrap_or(0);
+            sum.bytes = sum.bytes.saturating_add(bytes);
+        }
+        sum.total_ns = sum.total_ns.saturating_add(access.duration.0);
+    }
+    sums.into_iter()
+        .map(|run| {
+            let mut rows: Vec<PathProfile> = run.into_values().collect();
+            rows.sort_by(|a, b| {
+                b.total_ns
+                    .cmp(&a.total_ns)
+                    .then_with(|| a.path.cmp(&b.path))
+            });
+            rows
+        })
+        .collect()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,418 @@
+//! Modules and packages, the most expensive first.
+
+use std::cmp::Reverse;
+use std::str::FromStr;
+
+use nodeprof_profile::modules::{Costs, ModuleKind};
+use nodeprof_profile::report::{ModuleProfile, PackageProfile, RunProfile};
+
+use super::Report;
+use super::names::{kind_name, module_name, package_name, version_of};
+use super::page::{faint, plain};
+use crate::table::{Cell, Column, Paint, Table};
+use crate::units::{bytes, counted, number, time};
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// A module.
+    Module,
+    /// A package.
+    #[default]
+    Package,
+}
+
+/// Whose counts are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Of what their functions did, and Node because they asked for it.
+    #[default]
+    Requirer,
+    /// Of what was done to load them.
+    Loaded,
+}
+
+/// A figure that rows can be sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Figure {
+    /// Time to find, read, compile and run it.
+    #[default]
+    Own,
+    /// With all below it in the tree of requirers.
+    Total,
+    /// Time to find its file.
+    Resolve,
+    /// Time to read it.
+    Read,
+    /// Time to compile it.
+    Compile,
+    /// Time in its own code.
+    Execute,
+    /// JavaScript → C++ calls.
+    Crossings,
+    /// Their self time.
+    CrossingTime,
+    /// package.json lookups.
+    Lookups,
+    /// stat-type system calls.
+    Stats,
+    /// open-type system calls.
+    Opens,
+    /// read-type system calls.
+    Reads,
+    /// Bytes read.
+    Bytes,
+    /// Time in file operations.
+    FileTime,
+    /// Serializations.
+    Serializations,
+    /// Time in them.
+    SerializationTime,
+    /// CPU samples.
+    Samples,
+    /// Time off the CPU with something to do.
+    Blocked,
+}
+
+impl Figure {
+    /// Each with its name on a command line and at the head of its column.
+    const ALL: [(Figure, &'static str, &'static str); 18] = [
+        (Figure::Own, "self", "self"),
+        (Figure::Total, "total", "total"),
+        (Figure::Resolve, "resolve", "resolve"),
+        (Figure::Read, "read", "read"),
+        (Figure::Compile, "compile", "compile"),
+        (Figure::Execute, "execute", "execute"),
+        (Figure::Crossings, "crossings", "crossings"),
+        (Figure::CrossingTime, "crossing-time", "in C++"),
+        (Figure::Lookups, "lookups", "lookups"),
+        (Figure::Stats, "stats", "stats"),
+        (Figure::Opens, "opens", "opens"),
+        (Figure::Reads, "reads", "reads"),
+        (Figure::Bytes, "bytes", "bytes"),
+        (Figure::FileTime, "file-time", "in files"),
+        (Figure::Serializations, "serializations", "values"),
+        (
+            Figure::SerializationTime,
+            "serialization-time",
+            "for values",
+        ),
+        (Figure::Samples, "samples", "samples"),
+        (Figure::Blocked, "blocked", "blocked"),
+    ];
+
+    /// Names on a command line.
+    pub const NAMES: [&'static str; 18] = {
+        let mut names = [""; 18];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Figure::ALL[at].1;
+            at += 1;
+        }
+        names
+    };
+
+    fn title(self) -> &'static str {
+        let entry = Figure::ALL.iter().find(|(figure, _, _)| *figure == self);
+        entry.map_or("", |(_, _, title)| title)
+    }
+
+    fn is_time(self) -> bool {
+        matches!(
+            self,
+            Figure::Own
+                | Figure::Total
+                | Figure::Resolve
+                | Figure::Read
+                | Figure::Compile
+                | Figure::Execute
+                | Figure::CrossingTime
+                | Figure::FileTime
+                | Figure::SerializationTime
+                | Figure::Blocked
+        )
+    }
+
+    /// A step of loading: packages are not told by these.
+    fn is_step(self) -> bool {
+        matches!(
+            self,
+            Figure::Resolve | Figure::Read | Figure::Compile | Figure::Execute
+        )
+    }
+}
+
+impl FromStr for Figure {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Figure, String> {
+        let entry = Figure::ALL.iter().find(|(_, known, _)| *known == name);
+        entry.map(|(figure, _, _)| *figure).ok_or_else(|| {
+            format!(
+                "found {name:?}; needed: one of {}",
+                Figure::NAMES.join(", ")
+            )
+        })
+    }
+}
+
+/// What to show, and in which order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlameOptions {
+    /// Modules or packages.
+    pub by: By,
+    /// Whose counts.
+    pub role: Role,
+    /// Highest first.
+    pub sort: Figure,
+    /// Rows; `None`: all.
+    pub limit: Option<usize>,
+}
+
+/// A module or a package.
+#[derive(Clone, Copy, Debug)]
+pub enum Blamed<'a> {
+    /// A module.
+    Module(&'a ModuleProfile),
+    /// A package.
+    Package(&'a PackageProfile),
+}
+
+impl<'a> Blamed<'a> {
+    /// Those of a run, the highest in the figure of the options first. Equal ones stay in the order of the profile.
+    pub fn of_run(run: &'a RunProfile, options: &BlameOptions) -> Vec<Blamed<'a>> {
+        let mut all: Vec<Blamed<'a>> = match options.by {
+            By::Module => run.modules.iter().map(Blamed::Module).collect(),
+            By::Package => run.packages.iter().map(Blamed::Package).collect(),
+        };
+        all.sort_by_key(|row| {
+            let own = row.value(Figure::Own, options.role);
+            Reverse((row.value(options.sort, options.role), own))
+        });
+        all
+    }
+
+    fn costs(&self, role: Role) -> &'a Costs {
+        match (self, role) {
+            (Blamed::Module(module), Role::Requirer) => &module.caused,
+            (Blamed::Module(module), Role::Loaded) => &module.loading,
+            (Blamed::Package(package), Role::Requirer) => &package.caused,
+            (Blamed::Package(package), Role::Loaded) => &package.loading,
+        }
+    }
+
+    fn uncertain(&self) -> u64 {
+        match self {
+            Blamed::Module(module) => module.uncertain_ns,
+            Blamed::Package(package) => package.uncertain_ns,
+        }
+    }
+
+    /// A figure; 0 for the steps of loading a package, which are known of modules only.
+    pub fn value(&self, figure: Figure, role: Role) -> u64 {
+        let step = |of: fn(&ModuleProfile) -> u64| match self {
+            Blamed::Module(module) => of(module),
+            Blamed::Package(_) => 0,
+        };
+        let costs = self.costs(role);
+        match figure {
+            Figure::Own => match self {
+                Blamed::Module(module) => module.self_ns,
+                Blamed::Package(package) => package.self_ns,
+            },
+            Figure::Total => match self {
+                Blamed::Module(module) => module.total_ns,
+                Blamed::Package(package) => package.total_ns,
+            },
+            Figure::Resolve => step(|module| module.resolve_ns),
+            Figure::Read => step(|module| module.read_ns),
+            Figure::Compile => step(|module| module.compile_ns),
+            Figure::Execute => step(|module| module.execute_ns),
+            Figure::Crossings => costs.crossings,
+            Figure::CrossingTime => costs.crossings_self_ns,
+            Figure::Lookups => costs.lookups,
+            Figure::Stats => costs.stats,
+            Figure::Opens => costs.opens,
+            Figure::Reads => costs.reads,
+            Figure::Bytes => costs.bytes_read,
+            Figure::FileTime => costs.files_ns,
+            Figure::Serializations => costs.serializations,
+            Figure::SerializationTime => costs.serialization_ns,
+            Figure::Samples => costs.samples,
+            Figure::Blocked => costs.blocked_ns,
+        }
+    }
+
+    fn cell(&self, figure: Figure, role: Role) -> Cell {
+        let value = self.value(figure, role);
+        Cell::text(match (value, figure) {
+            (0, _) => String::new(),
+            (_, Figure::Bytes) => bytes(value),
+            _ if figure.is_time() => time(value),
+            _ => number(value),
+        })
+    }
+
+    fn name(&self, base: &str) -> Cell {
+        match self {
+            Blamed::Module(module) => {
+                let name = Cell::path(module_name(module, base));
+                match module.kind {
+                    ModuleKind::Builtin => name.paint(Paint::Faint),
+                    _ => name,
+                }
+            }
+            Blamed::Package(package) => Cell::text(package_name(package, base)),
+        }
+    }
+}
+
+impl<'a> Report<'a> {
+    /// The table of [`super::blame`].
+    pub(super) fn blame(&mut self, options: &BlameOptions) {
+        if self.run.modules.is_empty() {
+            return self.no_modules();
+        }
+        let rows = Blamed::of_run(self.run, options);
+        let what = match options.by {
+            By::Module => counted(rows.len() as u64, "module"),
+            By::Package => counted(rows.len() as u64, "package"),
+        };
+        let spent = rows
+            .iter()
+            .map(|row| row.value(Figure::Own, options.role))
+            .fold(0, u64::saturating_add);
+        let phrases = [
+            plain(what),
+            plain(format!("{} in all", time(spent))),
+            faint(
+                "times: to find, read, compile and run each itself; total: with all that it required",
+            ),
+            faint(match options.role {
+                Role::Requirer => {
+                    "counts: what its functions did, and Node because they asked (as requirer)"
+                }
+                Role::Loaded => "counts: what it took to load it, whoever asked (as loaded)",
+            }),
+        ];
+        self.page.phrases("", &phrases, 0);
+        let shown = options.limit.unwrap_or(rows.len());
+        let all = rows.len();
+        self.blame_table(rows, options, shown);
+        self.page.more(
+            shown,
+            all,
+            match options.by {
+                By::Module => "modules",
+                By::Package => "packages",
+            },
+        );
+        self.unattributed();
+    }
+
+    /// The first `shown` rows. The figure that they are sorted by comes first.
+    pub(super) fn blame_table(
+        &mut self,
+        rows: Vec<Blamed<'_>>,
+        options: &BlameOptions,
+        shown: usize,
+    ) {
+        let mut figures = vec![options.sort];
+        for figure in [
+            Figure::Own,
+            Figure::Total,
+            Figure::Crossings,
+            Figure::Lookups,
+            Figure::Stats,
+        ] {
+            if !figures.contains(&figure) {
+                figures.push(figure);
+            }
+        }
+        let by_step = options.by == By::Module && options.sort.is_step();
+        if options.by == By::Package {
+            figures.retain(|figure| !figure.is_step());
+        } else if by_step {
+            figures
+                .retain(|figure| figure.is_step() || matches!(figure, Figure::Own | Figure::Total));
+            for figure in [
+                Figure::Resolve,
+                Figure::Read,
+                Figure::Compile,
+                Figure::Execute,
+            ] {
+                if !figures.contains(&figure) {
+                    figures.push(figure);
+                }
+            }
+        }
+        let most = rows
+            .first()
+            .map_or(0, |row| row.value(figures[0], options.role));
+        let mut columns = Vec::new();
+        for (position, figure) in figures.iter().enumerate() {
+            let column = Column::right(figure.title());
+            columns.push(match position {
+                0 => column,
+                _ => column.drop(2 + position as u8),
+            });
+            if position == 0 {
+                columns.push(Column::left("").flexible(6, 12).drop(12));
+            }
+            if *figure == Figure::Own {
+                columns.push(Column::right("±").drop(11));
+            }
+        }
+        columns.push(
+            Column::right(match options.by {
+                By::Module => "",
+                By::Package => "modules",
+            })
+            .drop(9),
+        );
+        columns.push(Column::left("").drop(10));
+        columns.push(
+            Column::left(match options.by {
+                By::Module => "module",
+                By::Package => "package",
+            })
+            .flexible(28, 100),
+        );
+        columns.push(Column::left("version").drop(8));
+        let mut table = Table::new(columns);
+        for row in rows.iter().take(shown) {
+            let mut cells = Vec::new();
+            for (position, figure) in figures.iter().enumerate() {
+                cells.push(row.cell(*figure, options.role));
+                if position == 0 {
+                    let share = row.value(*figure, options.role) as f64 / most.max(1) as f64;
+                    cells.push(match row.value(*figure, options.role) {
+                        0 => Cell::text(""),
+                        _ => Cell::bar(0.0, share),
+                    });
+                }
+                if *figure == Figure::Own {
+                    cells.push(
+                        Cell::text(match row.uncertain() {
+                            0 => String::new(),
+                            uncertain => time(uncertain),
+                        })
+                        .paint(Paint::Faint),
+                    );
+                }
+            }
+            let (modules, kind, version) = match row {
+                Blamed::Module(module) => {
+                    (String::new(), kind_name(module.kind), version_of(module))
+                }
+                Blamed::Package(package) => (number(package.modules), "", String::new()),
+            };
+            cells.push(Cell::text(modules));
+            cells.push(Cell::text(kind).paint(Paint::Faint));
+            cells.push(row.name(&self.base));
+            cells.push(Cell::text(version).paint(Paint::Faint));
+            table.row(cells);
+        }
+        self.page.table(&table);
+    }
+}

@@ -1,0 +1,176 @@
+//! The same for a comment on a pull request.
+
+use nodeprof_profile::diff::{Answer, Certainty, Change, Diff, words};
+
+use super::diff::{doubt, false_positives, is_telling, next_commands, probability, time_name};
+use super::words::capitalised;
+
+/// Rows of a table of counts.
+const ROWS: usize = 20;
+/// Causes above the fold.
+const CAUSES: usize = 5;
+
+/// The difference as Markdown. `base`, `head`: what to type for them.
+pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
+    let mut out = String::new();
+    let mark = match diff.verdict.answer {
+        Answer::Slower => "🔴 ",
+        Answer::Faster => "🟢 ",
+        Answer::NoDifference | Answer::Alike => "⚪ ",
+        Answer::CannotTell => "⚠️ ",
+    };
+    out += &format!("### {mark}{}\n\n", text(&diff.verdict.sentence));
+    for statement in &diff.statements {
+        out += &format!("> {}\n", text(&statement.text));
+    }
+    if !diff.statements.is_empty() {
+        out.push('\n');
+    }
+    if !diff.times.is_empty() {
+        let of = if diff.verdict.bare {
+            "without probes"
+        } else {
+            "with probes"
+        };
+        out += &format!(
+            "| mean of runs {of} | {} | {} | change | | ± 95 % | rank p | median ratio [95 %] |\n|---|--:|--:|--:|---|--:|--:|---|\n",
+            text(&diff.base.name),
+            text(&diff.head.name)
+        );
+        for time in &diff.times {
+            let value = |summary: Option<nodeprof_profile::statistics::Summary>| {
+                summary.map_or(String::new(), |s| words::figure(s.mean, time.unit))
+            };
+            out += &format!(
+                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                time_name(&time.figure),
+                value(time.base),
+                value(time.head),
+                time.percent.map_or(String::new(), |p| format!("{p:+.1} %")),
+                time.stars.replace('*', "\\*"),
+                time.plus_minus_percent
+                    .map_or(String::new(), |of| format!("{:.1} %", of[0])),
+                time.rank.map_or(String::new(), |rank| probability(rank.p)),
+                time.median_ratio.map_or(String::new(), |r| format!(
+                    "{:.3} [{:.3}, {:.3}]",
+                    r.ratio, r.low, r.high
+                )),
+            );
+        }
+        let tested = diff
+            .times
+            .iter()
+            .filter(|time| time.welch.is_some())
+            .count();
+        if tested > 0 {
+            out += &format!("\n<sub>{}</sub>\n", text(&false_positives(tested)));
+        }
+        out.push('\n');
+    }
+    if !diff.causes.is_empty() {
+        out += "**Why**\n\n";
+        for (index, cause) in diff.causes.iter().take(CAUSES).enumerate() {
+            let sentence = capitalised(&cause.sentence);
+            out += &format!("{}. {}{}\n", index + 1, text(&sentence), doubt(cause));
+        }
+        out.push('\n');
+    }
+    for (title, certainty) in [
+        ("counts differ in every run", Certainty::Exact),
+        (
+            "counts vary from run to run, and differ",
+            Certainty::Significant,
+        ),
+        (
+            "counts differ in the runs that there are (too few to be certain)",
+            Certainty::TooFewRuns,
+        ),
+    ] {
+        let rows: Vec<&Change> = (diff.counts.iter())
+            .filter(|change| change.certainty == certainty && is_telling(change, diff))
+            .collect();
+        counts(&mut out, title, &rows);
+    }
+    for (title, names) in [
+        ("packages added", &diff.packages.added),
+        ("packages removed", &diff.packages.removed),
+        ("modules added", &diff.modules.added),
+        ("modules removed", &diff.modules.removed),
+    ] {
+        if !names.is_empty() {
+            let shown: Vec<String> = names.iter().take(ROWS).map(|name| code(name)).collect();
+            let more = match names.len() > ROWS {
+                true => format!(" … and {} more", names.len() - ROWS),
+                false => String::new(),
+            };
+            out += &format!(
+                "<details><summary>{} {title}</summary>\n\n{}{more}\n\n</details>\n\n",
+                names.len(),
+                shown.join(", ")
+            );
+        }
+    }
+    let next: Vec<String> = next_commands(diff, base, head);
+    if !next.is_empty() {
+        out += &format!("```\n{}\n```\n", next.join("\n"));
+    }
+    out
+}
+
+fn counts(out: &mut String, title: &str, rows: &[&Change]) {
+    if rows.is_empty() {
+        return;
+    }
+    *out += &format!(
+        "<details><summary>{} {title}</summary>\n\n| figure | base | head | change |\n|---|--:|--:|--:|\n",
+        rows.len()
+    );
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|change| !change.list.is_empty());
+    for change in rows.iter().take(ROWS) {
+        let median = |spread: Option<nodeprof_profile::diff::compare::Spread>| {
+            spread.map_or("–".to_owned(), |s| words::figure(s.median, change.unit))
+        };
+        *out += &format!(
+            "| {} | {} | {} | {} |\n",
+            code(&change.figure),
+            median(change.base),
+            median(change.head),
+            words::signed(change.difference, change.unit)
+        );
+    }
+    if rows.len() > ROWS {
+        *out += &format!("\n… and {} more\n", rows.len() - ROWS);
+    }
+    *out += "\n</details>\n\n";
+}
+
+/// Text that a program chose, without meaning for Markdown or HTML.
+pub(super) fn text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in crate::paths::printable(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            // Nobody is to be called by a path.
+            '@' => out.push_str("&#64;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The same as code.
+pub(super) fn code(text: &str) -> String {
+    let text = crate::paths::printable(text).replace('|', "\\|");
+    let fence = match text.contains('`') {
+        true => "``",
+        false => "`",
+    };
+    format!("{fence}{text}{fence}")
+}

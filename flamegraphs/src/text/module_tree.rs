@@ -1,0 +1,350 @@
+//! Modules as a tree of requirers, and the chain in it that took longest.
+
+use nodeprof_profile::modules::ModuleKind;
+use nodeprof_profile::report::ModuleProfile;
+
+use super::Report;
+use super::names::{kind_name, module_name, version_of};
+use super::page::{faint, plain};
+use crate::table::{Cell, Column, Paint, Table};
+use crate::units::{counted, number, percent, signed_time, time};
+
+/// Which modules of the tree to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Levels below the first; `None`: all.
+    pub depth: Option<usize>,
+    /// Only modules with at least this total, ns, and what leads to them.
+    pub least_ns: u64,
+    /// Only modules of this package (its name), and what leads to them.
+    pub package: Option<String>,
+    /// Node's own modules, too.
+    pub builtins: bool,
+}
+
+/// Which modules of the chain to show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainOptions {
+    /// Also modules that took at most this much less than the slowest beside them, ns.
+    pub fuzz_ns: u64,
+}
+
+/// The modules of one thread by requirer.
+struct Tree<'a> {
+    modules: &'a [ModuleProfile],
+    /// By `id`.
+    children: Vec<Vec<usize>>,
+    roots: Vec<usize>,
+}
+
+impl<'a> Tree<'a> {
+    fn new(modules: &'a [ModuleProfile]) -> Tree<'a> {
+        let mut tree = Tree {
+            modules,
+            children: vec![Vec::new(); modules.len()],
+            roots: Vec::new(),
+        };
+        for (index, module) in modules.iter().enumerate() {
+            match module.requirer_id {
+                // A requirer comes before what it required: no way leads in a circle.
+                Some(requirer) if (requirer as usize) < index => {
+                    tree.children[requirer as usize].push(index);
+                }
+                _ => tree.roots.push(index),
+            }
+        }
+        tree
+    }
+}
+
+/// Columns that a name should have, with the lines of the tree before it: other columns give way.
+const NAME: usize = 64;
+
+/// A row to write: a module, and the lines of the tree before its name.
+struct Line {
+    module: usize,
+    lines: String,
+    /// Modules below it that are not shown.
+    hidden: usize,
+}
+
+impl Report<'_> {
+    /// The table of [`super::tree`].
+    pub(super) fn module_tree(&mut self, options: &TreeOptions) {
+        if self.run.modules.is_empty() {
+            return self.no_modules();
+        }
+        let tree = Tree::new(&self.run.modules);
+        let wanted = self.wanted(&tree, options);
+        let mut rows = Vec::new();
+        let roots: Vec<usize> = (tree.roots.iter().copied())
+            .filter(|&root| wanted[root])
+            .collect();
+        let mut open: Vec<(usize, usize, String, String)> = roots
+            .iter()
+            .rev()
+            .map(|&root| (root, 0, String::new(), String::new()))
+            .collect();
+        while let Some((module, depth, lines, below)) = open.pop() {
+            let mut children: Vec<usize> = tree.children[module]
+                .iter()
+                .copied()
+                .filter(|&child| wanted[child])
+                .collect();
+            let mut hidden = 0;
+            if options.depth.is_some_and(|most| depth >= most) {
+                hidden = count_below(&tree, &wanted, module);
+                children.clear();
+            }
+            rows.push(Line {
+                module,
+                lines,
+                hidden,
+            });
+            for (position, &child) in children.iter().enumerate().rev() {
+                let (branch, line) = match position + 1 == children.len() {
+                    true => ("└─ ", "   "),
+                    false => ("├─ ", "│  "),
+                };
+                open.push((
+                    child,
+                    depth + 1,
+                    format!("{below}{branch}"),
+                    format!("{below}{line}"),
+                ));
+            }
+        }
+        if rows.is_empty() {
+            let sentence = match &options.package {
+                Some(package) => format!(
+                    "No module of a package {package:?} was loaded; for the names of all packages type: nodeprof blame FILE"
+                ),
+                None => "No module is as slow as that; type a smaller --min".to_owned(),
+            };
+            return self.page.phrases("", &[plain(sentence)], 0);
+        }
+        let shown = rows.len();
+        let phrases = [
+            plain(format!(
+                "{} of {}",
+                number(shown as u64),
+                counted(self.run.modules.len() as u64, "module")
+            )),
+            faint("each below the one that required it first, in order of loading"),
+            faint("counts: what its functions did, and Node because they asked (as requirer)"),
+        ];
+        self.page.phrases("", &phrases, 0);
+        let several = self.has_several_threads();
+        let mut table = Table::new([
+            Column::right("total"),
+            Column::right("self"),
+            Column::right("±").drop(7),
+            Column::right("start").drop(6),
+            Column::right("crossings").drop(3),
+            Column::right("lookups").drop(5),
+            Column::right("stats").drop(4),
+            Column::left("").drop(8),
+            Column::left("module").flexible(NAME, 140),
+            Column::left("version").drop(2),
+        ]);
+        for Line {
+            module,
+            lines,
+            hidden,
+        } in rows
+        {
+            let of = &self.run.modules[module];
+            let some = |count: u64| match count {
+                0 => String::new(),
+                count => number(count),
+            };
+            let mut remark = String::new();
+            if lines.is_empty() && several {
+                remark.push_str(&self.thread_name(of));
+            }
+            if hidden > 0 {
+                remark.push_str(&format!(" … {} below", number(hidden as u64)));
+            }
+            let name = Cell::branch(lines, module_name(of, &self.base), remark);
+            table.row([
+                Cell::text(time(of.total_ns)),
+                Cell::text(time(of.self_ns)),
+                Cell::text(time(of.uncertain_ns)).paint(Paint::Faint),
+                Cell::text(of.start_ns.map(signed_time).unwrap_or_default()).paint(Paint::Faint),
+                Cell::text(some(of.caused.crossings)),
+                Cell::text(some(of.caused.lookups)),
+                Cell::text(some(of.caused.stats)),
+                Cell::text(kind_name(of.kind)).paint(Paint::Faint),
+                match of.kind {
+                    ModuleKind::Builtin => name.paint(Paint::Faint),
+                    _ => name,
+                },
+                Cell::text(version_of(of)).paint(Paint::Faint),
+            ]);
+        }
+        self.page.table(&table);
+        self.unattributed();
+    }
+
+    /// By module: whether it or one below it is to be shown.
+    fn wanted(&self, tree: &Tree<'_>, options: &TreeOptions) -> Vec<bool> {
+        let mut wanted: Vec<bool> = tree
+            .modules
+            .iter()
+            .map(|module| {
+                let package = options.package.as_deref();
+                (options.builtins || module.kind != ModuleKind::Builtin)
+                    && module.total_ns >= options.least_ns
+                    && package.is_none_or(|name| module.package.as_deref() == Some(name))
+            })
+            .collect();
+        for index in (0..wanted.len()).rev() {
+            if let Some(requirer) = tree.modules[index].requirer_id
+                && wanted[index]
+                && let Some(slot) = wanted.get_mut(requirer as usize)
+            {
+                *slot = true;
+            }
+        }
+        wanted
+    }
+
+    fn has_several_threads(&self) -> bool {
+        let mut threads = self.run.modules.iter().map(|m| (m.pid, m.thread));
+        let first = threads.next();
+        threads.any(|thread| Some(thread) != first)
+    }
+
+    /// ` (process 12)`, ` (worker 13 of process 12)`.
+    fn thread_name(&self, module: &ModuleProfile) -> String {
+        match module.pid == module.thread {
+            true => format!("  (process {})", module.pid),
+            false => format!("  (thread {} of process {})", module.thread, module.pid),
+        }
+    }
+
+    /// The table of [`super::critical_chain`].
+    pub(super) fn critical_chain(&mut self, options: &ChainOptions) {
+        if self.run.modules.is_empty() {
+            return self.no_modules();
+        }
+        let tree = Tree::new(&self.run.modules);
+        let waited = waited(&tree);
+        let Some(root) = self.main_module(&tree, &waited) else {
+            let sentence = "Node loaded no module of a program in this run.";
+            return self.page.phrases("", &[plain(sentence)], 0);
+        };
+        let whole = waited[root];
+        let phrases = [
+            plain(format!("{} until the main module had run", time(whole))),
+            faint("at each step the module that its requirer waited longest for"),
+            faint("@ when its loading began, + time until it and all that it required had run"),
+        ];
+        self.page.phrases("", &phrases, 0);
+        let mut table = Table::new([
+            Column::right(""),
+            Column::right(""),
+            Column::right("share").drop(3),
+            Column::right("self"),
+            Column::right("others").drop(2),
+            Column::left("module").flexible(NAME, 140),
+            Column::left("version").drop(1),
+        ]);
+        let mut open = vec![(root, String::new(), String::new())];
+        while let Some((module, lines, below)) = open.pop() {
+            let of = &self.run.modules[module];
+            let mut children: Vec<usize> = tree.children[module].clone();
+            let required: u64 = children
+                .iter()
+                .map(|&child| waited[child])
+                .fold(0, u64::saturating_add);
+            // Stable: of equal ones the first that was loaded.
+            children.sort_by_key(|&child| std::cmp::Reverse(waited[child]));
+            let slowest = children.first().map_or(0, |&child| waited[child]);
+            // What took less than a thousandth of the whole explains nothing.
+            children.retain(|&child| {
+                waited[child] > whole / 1_000 && slowest - waited[child] <= options.fuzz_ns
+            });
+            if options.fuzz_ns == 0 {
+                children.truncate(1);
+            }
+            let followed: u64 = children.iter().map(|&child| waited[child]).sum();
+            let others = required - followed;
+            let name = Cell::branch(lines, module_name(of, &self.base), String::new());
+            table.row([
+                Cell::text(
+                    of.start_ns
+                        .map_or(String::new(), |at| format!("@{}", signed_time(at))),
+                )
+                .paint(Paint::Faint),
+                Cell::text(format!("+{}", time(waited[module]))).paint(match module == root {
+                    true => Paint::Strong,
+                    false => Paint::Plain,
+                }),
+                Cell::text(percent(waited[module], whole)),
+                Cell::text(time(of.self_ns.saturating_sub(of.callback_ns))),
+                Cell::text(match others {
+                    0 => String::new(),
+                    others => time(others),
+                })
+                .paint(Paint::Faint),
+                match of.kind {
+                    ModuleKind::Builtin => name.paint(Paint::Faint),
+                    _ => name,
+                },
+                Cell::text(version_of(of)).paint(Paint::Faint),
+            ]);
+            for (position, &child) in children.iter().enumerate().rev() {
+                let (branch, line) = match position + 1 == children.len() {
+                    true => ("└─ ", "   "),
+                    false => ("├─ ", "│  "),
+                };
+                open.push((child, format!("{below}{branch}"), format!("{below}{line}")));
+            }
+        }
+        self.page.table(&table);
+        self.page
+            .note("others: what the same module required besides, not followed here");
+    }
+
+    /// The slowest module of the main process's main thread that nobody required.
+    fn main_module(&self, tree: &Tree<'_>, waited: &[u64]) -> Option<usize> {
+        let main = self.run.processes.iter().find(|process| process.main);
+        let of_main = |module: &ModuleProfile| {
+            main.is_none_or(|main| (module.pid, module.thread) == (main.pid, main.pid))
+        };
+        let roots = tree.roots.iter().copied().filter(|&root| {
+            let module = &tree.modules[root];
+            module.kind != ModuleKind::Builtin && of_main(module)
+        });
+        roots.max_by_key(|&root| waited[root])
+    }
+}
+
+/// By module: its own time and that of all below it, but for callbacks, which nobody waited for.
+fn waited(tree: &Tree<'_>) -> Vec<u64> {
+    let mut waited: Vec<u64> = tree
+        .modules
+        .iter()
+        .map(|module| module.self_ns.saturating_sub(module.callback_ns))
+        .collect();
+    for index in (0..waited.len()).rev() {
+        for &child in &tree.children[index] {
+            waited[index] = waited[index].saturating_add(waited[child]);
+        }
+    }
+    waited
+}
+
+fn count_below(tree: &Tree<'_>, wanted: &[bool], module: usize) -> usize {
+    let mut count = 0;
+    let mut open = vec![module];
+    while let Some(module) = open.pop() {
+        let children = tree.children[module].iter().filter(|&&child| wanted[child]);
+        for &child in children {
+            count += 1;
+            open.push(child);
+        }
+    }
+    count
+}

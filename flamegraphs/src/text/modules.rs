@@ -1,0 +1,118 @@
+//! The report's sections on modules and packages.
+
+use nodeprof_profile::modules::{Bucket, ModuleKind};
+use nodeprof_profile::report::ModuleProfile;
+
+use super::blame::{BlameOptions, Blamed, By, Figure, Role};
+use super::names::kinds;
+use super::page::{faint, plain, warning};
+use super::{Report, TOP_SHORT};
+use crate::units::{counted, number, time};
+
+impl<'a> Report<'a> {
+    /// Says why there is nothing to blame, and what to type.
+    pub(super) fn no_modules(&mut self) {
+        let reason = match (self.off("stacks"), self.run.node.is_some()) {
+            (Some(reason), _) => format!("Stacks are {reason}"),
+            (None, false) => "No process of this run ran node.".to_owned(),
+            (None, true) if self.run.mode == "count" => {
+                "Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned()
+            }
+            (None, true) => {
+                "This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned()
+            }
+        };
+        self.page.phrases("", &[warning(reason)], 0);
+    }
+
+    /// Packages, then modules: a few of each.
+    pub(super) fn modules(&mut self) {
+        if self.run.modules.is_empty() {
+            return;
+        }
+        let own: Vec<&ModuleProfile> = self.program_modules().collect();
+        let options = BlameOptions {
+            by: By::Package,
+            role: Role::Requirer,
+            sort: Figure::Own,
+            limit: None,
+        };
+        let packages = self.run.packages.len();
+        if packages > 1 {
+            let phrases = [
+                plain(format!(
+                    "{} with {}",
+                    counted(packages as u64, "package"),
+                    counted(self.run.modules.len() as u64, "module")
+                )),
+                faint("time of their modules; calls that their functions caused"),
+            ];
+            self.page.section("Packages", &phrases);
+            let rows = Blamed::of_run(self.run, &options);
+            self.blame_table(rows, &options, super::TOP);
+            self.page
+                .more(super::TOP, packages, "packages: nodeprof blame FILE");
+        }
+        let builtin = self.run.modules.len() - own.len();
+        let spent = self.run.modules.iter().map(|module| module.self_ns);
+        let mut phrases = vec![
+            plain(format!("{} loaded", counted(own.len() as u64, "module"))),
+            plain(kinds(own.iter().copied())),
+            plain(format!("and {} of Node's own", number(builtin as u64))),
+            plain(format!(
+                "{} in all",
+                time(spent.fold(0, u64::saturating_add))
+            )),
+        ];
+        if builtin == 0 {
+            phrases.remove(2);
+        }
+        self.page.section("Modules", &phrases);
+        let options = BlameOptions {
+            by: By::Module,
+            ..options
+        };
+        let rows = Blamed::of_run(self.run, &options);
+        let all = rows.len();
+        self.blame_table(rows, &options, TOP_SHORT);
+        self.page.more(
+            TOP_SHORT,
+            all,
+            "modules: nodeprof tree FILE, nodeprof blame FILE --by module",
+        );
+        self.unattributed();
+    }
+
+    /// Modules other than Node's own.
+    pub(super) fn program_modules(&self) -> impl Iterator<Item = &'a ModuleProfile> + use<'a> {
+        let modules = self.run.modules.iter();
+        modules.filter(|module| module.kind != ModuleKind::Builtin)
+    }
+
+    /// How much is nobody's, if it is worth a word.
+    pub(super) fn unattributed(&mut self) {
+        let attribution = &self.run.attribution;
+        for (share, what) in [
+            (attribution.unattributed_crossings_percent, "crossings"),
+            (attribution.unattributed_samples_percent, "CPU samples"),
+        ] {
+            if let Some(share) = share.filter(|share| *share > 2.0) {
+                let lost = self
+                    .run
+                    .outside
+                    .iter()
+                    .find(|o| o.bucket == Bucket::NoStack);
+                let why = match lost {
+                    Some(lost) if lost.costs.crossings + lost.costs.samples > 0 => {
+                        "their stacks are not known, or no function of the program is on them"
+                    }
+                    _ => "no function of the program is on their stacks",
+                };
+                self.page.sentence(
+                    &format!("{share:.1}% of the {what} are nobody's: {why}."),
+                    crate::table::Paint::Warning,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Differential flame graphs: that they say what two folded stacks say, and which changes are more than chance.
+// clippy knows only test functions as tests, not their helpers.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use nodeprof_flamegraphs::differential::{Differential, DifferentialError, Direction, Known, Side};
+use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, fold};
+use nodeprof_flamegraphs::svg::{SvgOptions, write_difference};
+use nodeprof_profile::Recording;
+use nodeprof_profile::groups::Group;
+
+const METRICS: [Metric; 8] = [
+    Metric::Cpu,
+    Metric::Crossings,
+    Metric::CrossingTime,
+    Metric::Serialization,
+    Metric::Files,
+    Metric::FileTime,
+    Metric::PackageJson,
+    Metric::Compile,
+];
+
+fn difference(base: &Recording, head: &Recording, request: &Request) -> Differential {
+    let side = |recording, name| Side {
+        recording,
+        group: Group::all(recording, name),
+    };
+    Differential::new(&side(base, "base"), &side(head, "head"), request).unwrap()
+}
+
+fn requests() -> impl Iterator<Item = Request> {
+    METRICS.into_iter().flat_map(|metric| {
+        [By::Stack, By::Phase, By::Package].map(|by| Request {
+            by: Some(by),
+            ..Request::new(metric)
+        })
+    })
+}
+
+fn lines(text: &str) -> BTreeSet<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn folded_stacks_are_those_of_inferno() {
+    let (base, head) = (Recording::synthetic(3000), Recording::synthetic(5000));
+    for request in requests() {
+        let text = |recording| fold(recording, &request).unwrap().to_string();
+        let mut expected = Vec::new();
+        inferno::differential::from_readers(
+            inferno::differential::Options::default(),
+            text(&base).as_bytes(),
+            text(&head).as_bytes(),
+            &mut expected,
+        )
+        .unwrap();
+        let expected = String::from_utf8(expected).unwrap();
+        let mut found = Vec::new();
+        difference(&base, &head, &request)
+            .write_folded(&mut found)
+            .unwrap();
+        let found = String::from_utf8(found).unwrap();
+        assert_eq!(
+            found.lines().count(),
+            expected.lines().count(),
+            "{request:?}"
+        );
+        assert_eq!(lines(&found), lines(&expected), "{request:?}");
+    }
+}
+
+#[test]
+fn elided_and_new_frames_sum_up() {
+    let (base, head) = (Recording::synthetic(3000), Recording::synthetic(5000));
+    for request in requests() {
+        let of = difference(&base, &head, &request);
+        let (base_total, head_total) = of.totals();
+        assert_eq!(base_total, fold(&base, &request).unwrap().total() as f64);
+        assert_eq!(head_total, fold(&head, &request).unwrap().total() as f64);
+        let sum = |keep: fn(&nodeprof_flamegraphs::differential::Node) -> bool| -> f64 {
+            let kept = of.nodes().iter().filter(|node| keep(node));
+            kept.map(|node| node.head.own - node.base.own).sum()
+        };
+        let parts =
+            sum(|n| n.is_new()) + sum(|n| n.is_elided()) + sum(|n| !n.is_new() && !n.is_elided());
+        assert_eq!(parts, head_total - base_total);
+        let mut picture = Vec::new();
+        for direction in [Direction::Head, Direction::Base] {
+            picture.clear();
+            write_difference(&of, direction, &SvgOptions::default(), &mut picture).unwrap();
+            let text = std::str::from_utf8(&picture).unwrap();
+            roxmltree::Document::parse(text).unwrap();
+        }
+    }
+}
+
+/// The same program in another folder, with another version of a package and other hashes, on a node elsewhere.
+fn moved(mut recording: Recording) -> Recording {
+    for name in &mut recording.names {
+        let text = String::from_utf8(name.clone()).unwrap();
+        let text = text.replace("/home/user/project/", "/srv/releases/2/");
+        *name = text
+            .replace("/usr/bin/node", "/opt/node-v22/bin/node")
+            .replace("/module-3.js", "/module-3-ab12cd34.js")
+            .replace(
+                "/package-7/",
+                "/.pnpm/package-7@2.0.1/node_modules/package-7/",
+            )
+            .into_bytes();
+    }
+    for run in &mut recording.runs {
+        run.directory = b"/srv/releases/2".to_vec();
+    }
+    recording
+}
+
+#[test]
+fn frames_are_the_same_in_another_folder_with_other_versions_and_hashes() {
+    let base = Recording::synthetic(3000);
+    let mut base_hashed = base.clone();
+    for name in &mut base_hashed.names {
+        let text = String::from_utf8(name.clone()).unwrap();
+        *name = text
+            .replace("/module-3.js", "/module-3-99ffee00.js")
+            .into_bytes();
+    }
+    let head = moved(base.clone());
+    for metric in METRICS {
+        let of = difference(&base_hashed, &head, &Request::new(metric));
+        let alone = of
+            .nodes()
+            .iter()
+            .filter(|node| node.is_new() || node.is_elided());
+        let alone: Vec<&str> = alone.map(|node| of.frame(node).name.as_str()).collect();
+        assert!(alone.is_empty(), "{metric}: {alone:?}");
+        assert!(
+            of.nodes().iter().all(|node| node.change() == 0.0),
+            "{metric}"
+        );
+    }
+}
+
+fn runs(count: usize, change: impl Fn(&mut Recording, usize)) -> Recording {
+    let mut all = Recording::default();
+    for index in 0..count {
+        let mut one = Recording::synthetic(400);
+        change(&mut one, index);
+        all.append(one);
+    }
+    all
+}
+
+#[test]
+fn what_is_the_same_in_all_runs_is_exact_and_noise_is_grey() {
+    let noisy = |seed: usize| {
+        move |recording: &mut Recording, index: usize| {
+            for (at, crossing) in recording.crossings.iter_mut().enumerate() {
+                if let Some(time) = &mut crossing.self_time {
+                    time.0 += ((at * 31 + index * 17 + seed * 7) % 13) as u64;
+                }
+            }
+        }
+    };
+    let more = |recording: &mut Recording, _: usize| {
+        let again = recording.crossings[0];
+        recording.crossings.push(again);
+    };
+    let request = Request::new(Metric::Crossings);
+    let of = difference(&runs(5, |_, _| {}), &runs(5, more), &request);
+    let changed: Vec<_> = of
+        .nodes()
+        .iter()
+        .filter(|node| node.change() != 0.0)
+        .collect();
+    assert!(!changed.is_empty());
+    assert!(
+        changed
+            .iter()
+            .all(|node| node.change() == 1.0 && node.known == Known::Exact)
+    );
+
+    let request = Request::new(Metric::CrossingTime);
+    let of = difference(&runs(6, noisy(1)), &runs(6, noisy(2)), &request);
+    let known = of
+        .nodes()
+        .iter()
+        .filter(|node| node.known != Known::Noise)
+        .count();
+    assert_eq!(known, 0);
+    // One function takes 20 % of the whole more.
+    let slow = |recording: &mut Recording, index: usize| {
+        noisy(2)(recording, index);
+        let whole: u64 = recording
+            .crossings
+            .iter()
+            .filter_map(|c| Some(c.self_time?.0))
+            .sum();
+        let time = recording.crossings[0].self_time.as_mut().unwrap();
+        time.0 += whole / 5 + index as u64;
+    };
+    let of = difference(&runs(6, noisy(1)), &runs(6, slow), &request);
+    let known = of
+        .nodes()
+        .iter()
+        .filter(|node| node.known == Known::Significant);
+    let deepest = known.max_by_key(|node| node.depth).unwrap();
+    assert!(deepest.change() > 0.0 && deepest.adjusted_p.unwrap() < 0.05);
+    assert!(
+        of.nodes()
+            .iter()
+            .filter(|n| n.known == Known::Noise)
+            .count()
+            > 50
+    );
+}
+
+#[test]
+fn one_run_a_side_is_said_and_order_of_time_refused() {
+    let (base, head) = (Recording::synthetic(300), Recording::synthetic(400));
+    let of = difference(&base, &head, &Request::new(Metric::Crossings));
+    assert!(
+        of.notes()
+            .iter()
+            .any(|note| note.contains("one run a side only"))
+    );
+    assert!(
+        of.nodes()
+            .iter()
+            .all(|n| n.change() == 0.0 || n.known == Known::TooFewRuns)
+    );
+    let side = |recording| Side {
+        recording,
+        group: Group::all(recording, "x"),
+    };
+    let request = Request {
+        order: Order::Time,
+        ..Request::new(Metric::Crossings)
+    };
+    let error = Differential::new(&side(&base), &side(&head), &request).unwrap_err();
+    assert_eq!(error, DifferentialError::Order);
+    let empty = Side {
+        recording: &base,
+        group: Group::default(),
+    };
+    let error = Differential::new(&empty, &side(&head), &Request::new(Metric::Cpu)).unwrap_err();
+    assert!(matches!(error, DifferentialError::NoRuns { .. }));
+}
+
+#[test]
+fn speedscope_and_json_hold_the_sums() {
+    let (base, head) = (Recording::synthetic(3000), Recording::synthetic(5000));
+    let of = difference(&base, &head, &Request::new(Metric::CrossingTime));
+    let (base_total, head_total) = of.totals();
+    let mut text = Vec::new();
+    of.write_speedscope(&mut text).unwrap();
+    let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let end = |index: usize| file["profiles"][index]["endValue"].as_f64().unwrap();
+    assert_eq!((end(0), end(1)), (head_total, base_total));
+    assert_eq!(end(2) - end(3), head_total - base_total);
+    text.clear();
+    of.write_json(&mut text).unwrap();
+    let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let frames = file["frames"].as_array().unwrap();
+    let own: f64 = frames
+        .iter()
+        .map(|frame| frame["head_own"].as_f64().unwrap())
+        .sum();
+    assert_eq!(own, head_total);
+    let roots = frames.iter().filter(|frame| frame.get("caller").is_none());
+    let sum: f64 = roots.map(|frame| frame["base"].as_f64().unwrap()).sum();
+    assert_eq!(sum, base_total);
+}

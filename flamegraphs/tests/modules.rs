@@ -1,0 +1,319 @@
+//! Blame, tree and critical chain: what they say, and that they fit.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use nodeprof_flamegraphs::text::{
+    BlameOptions, Blamed, By, ChainOptions, Figure, Role, Style, TreeOptions, blame,
+    critical_chain, render, tree,
+};
+use nodeprof_profile::recording::FileOperation;
+use nodeprof_profile::report::RunProfile;
+use nodeprof_profile::synthetic::program::Program;
+use nodeprof_profile::{Profile, Recording};
+use unicode_width::UnicodeWidthStr;
+
+/// An application with a package that loads another one late, JSON and one of Node's own modules.
+fn program() -> Recording {
+    let work = |p: &mut Program, times: u64| {
+        for _ in 0..times {
+            p.busy(30_000);
+            p.cross("util", "IsInsideNodeModules", 4_000);
+        }
+    };
+    let server = "/srv/app/node_modules/server/index.js";
+    let parser = "/srv/app/node_modules/@web/parser/lib/parser.js";
+    let mut p = Program::new("/srv/app/main.js", true);
+    p.require("/srv/app/main.js", &[], 90_000, |p| {
+        work(p, 4);
+        p.require(server, &["/srv/app/server", "/srv/server"], 400_000, |p| {
+            work(p, 30);
+            p.require_builtin("http", 700_000, |p| p.cross("http_parser", "New", 20_000));
+            p.require(
+                "/srv/app/node_modules/server/lib/router.js",
+                &[],
+                150_000,
+                |p| {
+                    work(p, 11);
+                },
+            );
+            p.lookup("/srv/app/node_modules/server/package.json");
+        });
+        p.require("/srv/app/lib/settings.js", &[], 20_000, |p| {
+            p.require_json("/srv/app/settings.json");
+            work(p, 2);
+        });
+        p.function("listen", server, 20, |p| {
+            p.require(
+                parser,
+                &["/srv/app/node_modules/parser.js"],
+                1_900_000,
+                |p| {
+                    work(p, 25);
+                    p.file(FileOperation::Stat, "/etc/mime.types", -2, 9_000);
+                },
+            );
+        });
+        work(p, 3);
+    });
+    p.package("/srv/app", Some("app"), Some("1.0.0"));
+    p.package(
+        "/srv/app/node_modules/server",
+        Some("server"),
+        Some("4.18.2"),
+    );
+    p.package(
+        "/srv/app/node_modules/@web/parser",
+        Some("@web/parser"),
+        Some("0.3.0-beta.1"),
+    );
+    p.end().0
+}
+
+fn run(recording: &Recording) -> RunProfile {
+    let mut profile = Profile::from_recording(recording);
+    profile.runs.remove(0)
+}
+
+fn plain(width: usize) -> Style {
+    Style {
+        width,
+        color: false,
+    }
+}
+
+/// Every view with every option that changes its shape.
+fn views(run: &RunProfile, style: &Style) -> Vec<String> {
+    let mut views = Vec::new();
+    for by in [By::Module, By::Package] {
+        for role in [Role::Requirer, Role::Loaded] {
+            for name in Figure::NAMES {
+                let options = BlameOptions {
+                    by,
+                    role,
+                    sort: name.parse().unwrap(),
+                    limit: Some(15),
+                };
+                views.push(blame(run, &options, style));
+            }
+        }
+    }
+    for depth in [None, Some(0), Some(2)] {
+        for builtins in [false, true] {
+            let options = TreeOptions {
+                depth,
+                builtins,
+                ..TreeOptions::default()
+            };
+            views.push(tree(run, &options, style));
+        }
+    }
+    for fuzz_ns in [0, 2_000_000, u64::MAX] {
+        views.push(critical_chain(run, &ChainOptions { fuzz_ns }, style));
+    }
+    views
+}
+
+#[test]
+fn the_views_of_a_program_are_the_reviewed_ones() {
+    let run = run(&program());
+    for width in [100, 64] {
+        let style = plain(width);
+        let text = [
+            blame(&run, &BlameOptions::default(), &style),
+            blame(
+                &run,
+                &BlameOptions {
+                    by: By::Module,
+                    role: Role::Loaded,
+                    sort: Figure::Compile,
+                    limit: Some(4),
+                },
+                &style,
+            ),
+            tree(
+                &run,
+                &TreeOptions {
+                    builtins: true,
+                    ..TreeOptions::default()
+                },
+                &style,
+            ),
+            tree(
+                &run,
+                &TreeOptions {
+                    depth: Some(1),
+                    ..TreeOptions::default()
+                },
+                &style,
+            ),
+            tree(
+                &run,
+                &TreeOptions {
+                    package: Some("@web/parser".into()),
+                    ..TreeOptions::default()
+                },
+                &style,
+            ),
+            critical_chain(&run, &ChainOptions::default(), &style),
+            critical_chain(&run, &ChainOptions { fuzz_ns: 1_500_000 }, &style),
+        ];
+        common::golden(&format!("modules.{width}.txt"), &text.join("\n"));
+    }
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_nor_ends_in_spaces() {
+    let mut awkward = program();
+    for name in &mut awkward.names {
+        if name.starts_with(b"/srv/app/node_modules/server") {
+            let rest = name.split_off("/srv/app/node_modules/server".len());
+            name.extend("/很长的目录\u{1b}[31m".repeat(9).into_bytes());
+            name.extend(rest);
+        }
+    }
+    for recording in [program(), awkward, Recording::synthetic(6_000)] {
+        let run = run(&recording);
+        for width in [60, 61, 80, 100, 132, 200] {
+            for text in views(&run, &plain(width)) {
+                assert!(!text.is_empty());
+                for line in text.lines() {
+                    let columns = line.width();
+                    assert!(columns <= width, "{columns} columns for {width}: {line}");
+                    assert_eq!(line, line.trim_end(), "{width}");
+                    assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let run = run(&program());
+    let colored = Style {
+        width: 100,
+        color: true,
+    };
+    let mut painted = 0;
+    for (plain, colored) in views(&run, &plain(100))
+        .into_iter()
+        .zip(views(&run, &colored))
+    {
+        assert!(!plain.contains('\x1b'));
+        painted += usize::from(colored.contains('\x1b'));
+        assert_eq!(common::without_escapes(&colored), plain);
+    }
+    assert!(painted > 40, "{painted}");
+}
+
+#[test]
+fn rows_stand_in_the_order_of_the_figure() {
+    let run = run(&Recording::synthetic(20_000));
+    for by in [By::Module, By::Package] {
+        for role in [Role::Requirer, Role::Loaded] {
+            for name in Figure::NAMES {
+                let sort: Figure = name.parse().unwrap();
+                let options = BlameOptions {
+                    by,
+                    role,
+                    sort,
+                    limit: None,
+                };
+                let rows = Blamed::of_run(&run, &options);
+                let values: Vec<u64> = rows.iter().map(|row| row.value(sort, role)).collect();
+                assert!(values.is_sorted_by(|a, b| a >= b), "{name}");
+            }
+        }
+    }
+    assert!(
+        "speed"
+            .parse::<Figure>()
+            .unwrap_err()
+            .contains("needed: one of self, total")
+    );
+}
+
+#[test]
+fn every_module_stands_once_in_the_tree_below_its_requirer() {
+    let run = run(&program());
+    let text = tree(
+        &run,
+        &TreeOptions {
+            builtins: true,
+            ..TreeOptions::default()
+        },
+        &plain(200),
+    );
+    let rows = text
+        .lines()
+        .filter(|line| line.contains(" ms  ") || line.contains(" µs  "));
+    assert_eq!(rows.count(), run.modules.len(), "{text}");
+    let column = |name: &str| {
+        let line = text.lines().find(|line| line.contains(name)).unwrap();
+        line[..line.find(name).unwrap()].width()
+    };
+    let server = column("server/index.js");
+    assert_eq!(column("node:http"), server + 3);
+    // Required by a function of the server, while the main module's body ran.
+    assert_eq!(column("@web/parser"), server + 3);
+    assert_eq!(column("settings.json"), column("lib/settings.js") + 3);
+}
+
+#[test]
+fn the_chain_follows_the_slowest() {
+    let run = run(&program());
+    let text = critical_chain(&run, &ChainOptions::default(), &plain(120));
+    let names: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains('@') && line.contains("  +"))
+        .filter_map(|line| line.rsplit("  ").find(|part| part.contains(".js")))
+        .map(|name| name.trim_start_matches(['└', '├', '─', ' ']).trim_end())
+        .collect();
+    assert_eq!(
+        names,
+        ["main.js", "server/index.js", "@web/parser/lib/parser.js"],
+        "{text}"
+    );
+}
+
+#[test]
+fn without_stacks_the_views_say_what_to_type() {
+    let mut recording = program();
+    recording.stacks.clear();
+    recording.crossings.clear();
+    recording.files.clear();
+    recording.compilations.clear();
+    recording.samples.clear();
+    recording.lookups.clear();
+    let run_without = run(&recording);
+    for text in views(&run_without, &plain(100)) {
+        let text = text.replace('\n', " ");
+        assert!(text.contains("This recording holds no stacks"), "{text}");
+        assert!(
+            text.contains("record again: nodeprof trace -- COMMAND"),
+            "{text}"
+        );
+    }
+    assert!(!render(&Profile::from_recording(&recording), &plain(100)).contains("Modules"));
+    recording.runs[0].mode = "count".into();
+    let text = blame(&run(&recording), &BlameOptions::default(), &plain(100));
+    assert!(text.contains("Count mode records no stacks"), "{text}");
+}
+
+#[test]
+fn a_package_that_was_not_loaded_is_told() {
+    let text = tree(
+        &run(&program()),
+        &TreeOptions {
+            package: Some("express".into()),
+            ..TreeOptions::default()
+        },
+        &plain(100),
+    );
+    assert!(
+        text.contains("No module of a package \"express\" was loaded"),
+        "{text}"
+    );
+}

@@ -1,0 +1,243 @@
+//! Where V8 keeps what names a JavaScript frame, from the constants that V8 leaves in the binary for debuggers (`v8dbg_*`).
+//!
+//! The offsets moved twice between V8 9.4 and 14.6 and the instance types in every version, so nothing is assumed that the
+//! binary tells. Where it does not tell, the neighbouring field does; each such rule is written next to its field and was
+//! checked against the stack that `new Error()` shows on 16 to 26.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Offsets within V8's heap objects (bytes from the object's start) and numbers of its instance types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct V8Layout {
+    /// `JSFunction`: its `SharedFunctionInfo`.
+    pub function_shared: u8,
+    /// `SharedFunctionInfo`: a string, or the `ScopeInfo` that has the name.
+    pub shared_name_or_scope: u8,
+    /// `SharedFunctionInfo`: the `Script`; a `DebugInfo` while a debugger looks at the function.
+    pub shared_script: u8,
+    /// `SharedFunctionInfo`: flags; the function literal's number within its script lies behind them.
+    pub shared_flags: u8,
+    /// `Script`: source, a string.
+    pub script_source: u8,
+    /// `Script`: name.
+    pub script_name: u8,
+    /// `Script`: id, a Smi.
+    pub script_id: u8,
+    /// `Script`: arguments of the function that wraps it, a `FixedArray`, if one does (CommonJS modules).
+    pub script_wrapped: u8,
+    /// `BytecodeArray`: table of source positions.
+    pub bytecode_positions: u8,
+    /// `BytecodeArray`: first bytecode.
+    pub bytecode_data: u8,
+    /// `ScopeInfo`: the first word behind the fixed ones.
+    pub scope_first: u8,
+    /// The fixed words of a `ScopeInfo` include where the function begins and ends (from V8 13 on).
+    pub scope_has_position: bool,
+    /// Lowest instance type of a function.
+    pub first_function_type: u16,
+    /// Highest instance type of a function.
+    pub last_function_type: u16,
+    /// Instance type of `SharedFunctionInfo`.
+    pub shared_type: u16,
+    /// Instance type of `Script`.
+    pub script_type: u16,
+    /// Instance type of `ScopeInfo`.
+    pub scope_type: u16,
+    /// Instance type of `BytecodeArray`.
+    pub bytecode_type: u16,
+    /// Instance type of `FixedArray`.
+    pub fixed_array_type: u16,
+    /// Instance type of `FunctionTemplateInfo`.
+    pub function_template_type: u16,
+    /// Number of the frames of builtins that are written in C++.
+    pub builtin_exit_frame: u8,
+    /// Instance type of `SourceTextModule`.
+    pub source_text_module_type: u16,
+    /// Instance type of `SyntheticModule`.
+    pub synthetic_module_type: u16,
+    /// Instance types of byte arrays: in the heap, and in the trusted space (0 where there is none).
+    pub byte_array_types: [u16; 2],
+    /// Lowest and highest instance type of a context.
+    pub context_types: [u16; 2],
+    /// Where the names lie that closures were given when they were made; `None` if the binary does not tell.
+    pub own_names: Option<OwnNames>,
+}
+
+/// Where a closure's own name is: a property of it, described by the second entry of its map's descriptors, or in its dictionary of
+/// properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnNames {
+    /// `Map`: its `DescriptorArray`.
+    pub map_descriptors: u8,
+    /// `DescriptorArray`: the first entry, of three words: key, details, value.
+    pub descriptors_first: u8,
+    /// Bit of the details that says that the value is in the descriptor, not in a field of the object.
+    pub details_location: u8,
+    /// `NameDictionary`: the first entry, of three words: key, value, details.
+    pub dictionary_first: u8,
+    /// Instance type of `AccessorInfo`: what stands there in place of a name that is the function literal's.
+    pub accessor_info_type: u16,
+}
+
+impl OwnNames {
+    /// `None` if a constant is missing or is not what all of V8 9.4 to 14.6 have.
+    fn find(constants: &Constants<'_>) -> Option<OwnNames> {
+        let as_known = [
+            ("prop_desc_details", 1),
+            ("prop_desc_value", 2),
+            ("prop_desc_size", 3),
+            ("prop_index_shift", 19),
+            ("prop_index_mask", 1023 << 19),
+            ("prop_location_Descriptor", 1),
+            (
+                "class_Map__inobject_properties_start_or_constructor_function_index__char",
+                9,
+            ),
+            ("class_Map__instance_size_in_words__char", 8),
+            ("class_Map__bit_field3__int", 16),
+            ("bit_field3_is_dictionary_map_shift", 21),
+            ("namedictionary_prefix_start_index", 3),
+            ("namedictionaryshape_entry_size", 3),
+        ];
+        if as_known
+            .iter()
+            .any(|(name, value)| constants.get(name) != Some(value))
+        {
+            return None;
+        }
+        let byte = |name: &str| u8::try_from(*constants.get(name)?).ok();
+        let accessor_info = constants
+            .iter()
+            .find(|(key, _)| key.starts_with("type_AccessorInfo__"))?;
+        Some(OwnNames {
+            map_descriptors: byte("class_Map__instance_descriptors_offset")?,
+            descriptors_first: byte("class_DescriptorArray__header_size__uintptr_t")?,
+            details_location: byte("prop_location_mask")?,
+            // Map and length; three numbers, the prefix.
+            dictionary_first: 16
+                + 8 * byte("namedictionaryshape_prefix_size")?
+                    .checked_add(3)
+                    .filter(|n| *n < 8)?,
+            accessor_info_type: u16::try_from(*accessor_info.1).ok()?,
+        })
+    }
+}
+
+/// `v8dbg_` and the rest of the name → value.
+pub(crate) type Constants<'d> = HashMap<&'d str, i32>;
+
+/// The size of a pointer in V8's heap: no official build compresses them.
+const WORD: i32 = 8;
+
+impl V8Layout {
+    /// `None` with the name of the first constant that is missing.
+    pub(crate) fn find(constants: &Constants<'_>) -> Result<V8Layout, String> {
+        let one = |name: &str| constants.get(name).copied();
+        // The type's name is a part of the constant's, and changes: `…__Object`, `…__Tagged_Object_`.
+        let field = |name: &str| {
+            let prefix = format!("class_{name}__");
+            let mut values = constants
+                .iter()
+                .filter(|(key, _)| key.starts_with(&prefix))
+                .map(|(_, value)| *value);
+            let value = values.next()?;
+            values.all(|other| other == value).then_some(value)
+        };
+        let needed = |what: &str, value: Option<i32>| {
+            value.ok_or_else(|| format!("the binary has no v8dbg constant for {what}"))
+        };
+        let offset = |what: &str, value: Option<i32>| {
+            let value = needed(what, value)?;
+            u8::try_from(value).map_err(|_| format!("v8dbg says {value} for {what}"))
+        };
+        let instance = |class: &str| {
+            let prefix = format!("type_{class}__");
+            let found = constants.iter().find(|(key, _)| key.starts_with(&prefix));
+            let value = needed(&prefix, found.map(|(_, value)| *value))?;
+            u16::try_from(value).map_err(|_| format!("v8dbg says {value} for {prefix}"))
+        };
+        let number = |name: &str| {
+            let value = needed(name, one(name))?;
+            u16::try_from(value).map_err(|_| format!("v8dbg says {value} for {name}"))
+        };
+        let tagged = [("SmiTag", 0), ("SmiValueShift", 32), ("HeapObjectTag", 1)];
+        for (name, official) in tagged {
+            // V8 has `SmiShiftSize` 31 besides; with pointer compression it is 0.
+            match one(name) {
+                Some(value) if value != official && name != "SmiValueShift" => {
+                    return Err(format!("v8dbg says {value} for {name}"));
+                }
+                _ => {}
+            }
+        }
+        if one("TaggedSize").is_some_and(|size| size != WORD) {
+            return Err("the binary was built with pointer compression".to_owned());
+        }
+        let function = instance("JSFunction")?;
+        let flags = needed(
+            "SharedFunctionInfo.flags",
+            field("SharedFunctionInfo__flags"),
+        )?;
+        let line_ends = needed("Script.line_ends", field("Script__line_ends"))?;
+        let wrapper = field("BytecodeArray__wrapper").is_some();
+        let scope_first = needed("ScopeInfo", one("scopeinfo_idx_first_vars"))?;
+        let script = field("SharedFunctionInfo__script")
+            .or_else(|| field("SharedFunctionInfo__script_or_debug_info"));
+        Ok(V8Layout {
+            function_shared: offset("JSFunction.shared", field("JSFunction__shared"))?,
+            shared_name_or_scope: offset(
+                "SharedFunctionInfo.name_or_scope_info",
+                field("SharedFunctionInfo__name_or_scope_info"),
+            )?,
+            shared_script: offset("SharedFunctionInfo.script", script)?,
+            shared_flags: offset("SharedFunctionInfo.flags", Some(flags))?,
+            // The first field, also where the constant is missing (9.4).
+            script_source: offset("Script.source", field("Script__source").or(Some(WORD)))?,
+            script_name: offset("Script.name", field("Script__name"))?,
+            // Behind line_ends.
+            script_id: offset("Script.id", Some(line_ends + WORD))?,
+            script_wrapped: offset(
+                "Script.eval_from_shared_or_wrapped_arguments",
+                field("Script__eval_from_shared_or_wrapped_arguments").or_else(|| {
+                    field("Script__eval_from_shared_or_wrapped_arguments_or_sfi_table")
+                }),
+            )?,
+            // map, length, then: constant pool, handlers, positions; from 12.4 wrapper, positions, handlers, constant pool.
+            bytecode_positions: if wrapper { 24 } else { 32 },
+            // 9.4 does not tell: three pointers, two 32-bit sizes, a register, two bytes.
+            bytecode_data: offset(
+                "BytecodeArray.data",
+                field("BytecodeArray__data").or(Some(54)),
+            )?,
+            scope_first: offset("ScopeInfo", Some(WORD + scope_first * WORD))?,
+            scope_has_position: scope_first >= 5,
+            first_function_type: one("FirstJSFunctionType")
+                .and_then(|t| u16::try_from(t).ok())
+                .unwrap_or(function),
+            // Up to 20 the kinds of functions (class constructors, Array, Promise …) follow the plain one.
+            last_function_type: one("LastJSFunctionType")
+                .and_then(|t| u16::try_from(t).ok())
+                .unwrap_or(function + 16),
+            shared_type: instance("SharedFunctionInfo")?,
+            script_type: instance("Script")?,
+            scope_type: instance("ScopeInfo")?,
+            bytecode_type: instance("BytecodeArray")?,
+            fixed_array_type: instance("FixedArray")?,
+            function_template_type: instance("FunctionTemplateInfo")?,
+            source_text_module_type: instance("SourceTextModule")?,
+            synthetic_module_type: instance("SyntheticModule")?,
+            builtin_exit_frame: offset(
+                "the frames of builtins",
+                one("frametype_BuiltinExitFrame"),
+            )?,
+            byte_array_types: [
+                instance("ByteArray")?,
+                instance("TrustedByteArray").unwrap_or(0),
+            ],
+            context_types: [number("FirstContextType")?, number("LastContextType")?],
+            own_names: OwnNames::find(constants),
+        })
+    }
+}

@@ -1,0 +1,340 @@
+//! Whether runs keep their budgets.
+
+use serde::Serialize;
+
+use super::{Budget, BudgetError, Budgets, Increase, matches};
+use crate::diff::compare::Spread;
+use crate::diff::figures::{List, Unit};
+use crate::diff::statements::Statements;
+use crate::diff::verdict::{self, Rule, Verdict};
+use crate::diff::{Sides, Statement, words};
+use crate::statistics::{Moments, Welch};
+
+/// What became of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The figure is over its limit, and chance does not explain it.
+    Over,
+    /// The runs do not allow to tell.
+    CannotTell,
+    /// It is over its limit, as chance can do.
+    Unsure,
+    /// It is within its limit.
+    Within,
+}
+
+/// One figure and one limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The budget, as written.
+    pub budget: String,
+    /// The figure.
+    pub figure: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// `max` or `max-increase`.
+    pub limit: &'static str,
+    /// Most that it may be, in its unit; what the increase permits.
+    pub most: f64,
+    /// Base's median; null without base.
+    pub base: Option<f64>,
+    /// Head's.
+    pub head: Option<f64>,
+    /// What became of it.
+    pub status: Status,
+    /// All that in a sentence.
+    pub sentence: String,
+}
+
+/// What became of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All are within, or over only as chance can do.
+    Within,
+    /// One at least is over.
+    Over,
+    /// None is over for certain, and of one at least it cannot be told.
+    CannotTell,
+}
+
+/// Budgets and what became of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Checked {
+    /// 1.
+    pub schema: u32,
+    /// What became of all.
+    pub outcome: Outcome,
+    /// What to know before the figures.
+    pub statements: Vec<Statement>,
+    /// Figure by figure; what is over first.
+    pub rows: Vec<Row>,
+}
+
+/// Chance of a false alarm over all figures of one budget.
+pub const FALSE_ALARMS: f64 = 0.01;
+
+/// A figure that a budget names.
+struct Figure {
+    name: String,
+    unit: Unit,
+    base: Vec<f64>,
+    head: Vec<f64>,
+}
+
+/// Checks the budgets; base may be empty if none of them compares with it.
+pub fn check(sides: &Sides<'_>, budgets: &Budgets) -> Result<Checked, BudgetError> {
+    let has_base = !sides.base.all().is_empty();
+    let times = verdict::times(sides);
+    let wall = times.iter().find(|time| time.figure == "time.wall_ns");
+    let (statements, verdict) = match has_base {
+        true => {
+            let statements = Statements::of(sides, wall);
+            let verdict = Verdict::new(sides, wall, statements.obstacle.clone());
+            (statements, Some(verdict))
+        }
+        false => (Statements::of_one(sides), None),
+    };
+    let mut rows = Vec::new();
+    for budget in &budgets.list {
+        let figures = named(sides, budget)?;
+        let level = FALSE_ALARMS / figures.len().max(1) as f64;
+        for figure in &figures {
+            if let Some(most) = budget.max {
+                rows.push(of_max(budget, figure, most, level, &statements));
+            }
+            if let Some(increase) = budget.max_increase {
+                let verdict = verdict.as_ref().filter(|_| figure.name == "time.wall_ns");
+                rows.push(of_increase(
+                    budget,
+                    figure,
+                    increase,
+                    level,
+                    &statements,
+                    verdict,
+                    has_base,
+                ));
+            }
+        }
+    }
+    rows.sort_by_key(|row| row.status);
+    let outcome = match rows.first().map(|row| row.status) {
+        Some(Status::Over) => Outcome::Over,
+        Some(Status::CannotTell) => Outcome::CannotTell,
+        // Optional budgets only, of which none is there.
+        None | Some(Status::Unsure | Status::Within) => Outcome::Within,
+    };
+    Ok(Checked {
+        schema: 1,
+        outcome,
+        statements: statements.list,
+        rows,
+    })
+}
+
+/// Figures that a budget names.
+fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError> {
+    let mut found = Vec::new();
+    // Of a list that is longer than most, the most similar name.
+    let mut example = ("crossings.total".to_owned(), usize::MAX);
+    for table in &sides.figures.tables {
+        for row in 0..table.names.len() {
+            for field in 0..table.list.fields().len() {
+                let name = table.figure(row, field);
+                if !matches(&budget.figure, &name) {
+                    let distance = distance(&budget.figure, &name);
+                    if distance < example.1 {
+                        example = (name, distance);
+                    }
+                    continue;
+                }
+                let (base, head) = sides.values(table.list, row, field);
+                found.push(Figure {
+                    unit: table.unit(row, field),
+                    name,
+                    base,
+                    head,
+                });
+            }
+        }
+    }
+    if found.is_empty() && !budget.optional {
+        return Err(BudgetError::Unknown {
+            figure: budget.figure.clone(),
+            example: example.0,
+        });
+    }
+    // A wildcard over lists finds rows that only base has, too: there is nothing to limit.
+    let list = |name: &str| {
+        List::ALL
+            .iter()
+            .any(|list| !list.name().is_empty() && name.starts_with(list.name()))
+    };
+    let only_base =
+        |figure: &Figure| list(&figure.name) && figure.head.iter().all(|value| *value == 0.0);
+    if found.len() > 1 {
+        found.retain(|figure| !only_base(figure));
+    }
+    Ok(found)
+}
+
+/// How different two names are: characters that are not in a common beginning or end.
+fn distance(a: &str, b: &str) -> usize {
+    let begin = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let end = (a.bytes().rev().zip(b.bytes().rev()))
+        .take_while(|(a, b)| a == b)
+        .count();
+    let shorter = a.len().min(b.len());
+    a.len().max(b.len()) - (begin + end).min(shorter)
+}
+
+fn row(budget: &Budget, figure: &Figure, limit: &'static str, most: f64) -> Row {
+    let median = |values: &[f64]| Spread::of(values).map(|spread| spread.median);
+    Row {
+        budget: budget.figure.clone(),
+        figure: figure.name.clone(),
+        unit: figure.unit,
+        limit,
+        most,
+        base: median(&figure.base),
+        head: median(&figure.head),
+        status: Status::CannotTell,
+        sentence: String::new(),
+    }
+}
+
+fn moments(values: &[f64]) -> Moments {
+    let known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    let count = known.len();
+    let mean = known.iter().sum::<f64>() / count.max(1) as f64;
+    let squares: f64 = known.iter().map(|value| (value - mean).powi(2)).sum();
+    Moments {
+        count,
+        mean,
+        variance: squares / count.saturating_sub(1).max(1) as f64,
+    }
+}
+
+/// A figure that cannot vary by itself: a count that is the same in all runs that there are.
+fn constant(unit: Unit, values: &[f64]) -> bool {
+    let spread = Spread::of(values);
+    unit != Unit::Ns && spread.is_some_and(|spread| spread.minimum == spread.maximum)
+}
+
+fn of_max(budget: &Budget, figure: &Figure, most: f64, level: f64, statements: &Statements) -> Row {
+    let mut row = row(budget, figure, "max", most);
+    let unit = figure.unit;
+    let limit = words::figure(most, unit);
+    let Some(head) = row.head else {
+        row.sentence = not_known(&figure.name);
+        return row;
+    };
+    let shown = words::figure(head, unit);
+    let head_moments = moments(&figure.head);
+    // The mean against a number: Welch's test with a side that does not vary.
+    let exactly = Moments {
+        count: usize::MAX / 2,
+        mean: most,
+        variance: 0.0,
+    };
+    row.status = match Welch::of_moments(exactly, head_moments) {
+        _ if statements.unusable.is_some() => Status::CannotTell,
+        _ if head <= most => Status::Within,
+        _ if constant(unit, &figure.head) => Status::Over,
+        Some(welch) if welch.difference > 0.0 && welch.p / 2.0 < level => Status::Over,
+        Some(_) => Status::Unsure,
+        None => Status::CannotTell,
+    };
+    row.sentence = match row.status {
+        Status::Within => format!("{shown}, at most {limit}"),
+        Status::Over => format!("{shown} is over {limit}"),
+        Status::Unsure => format!("{shown} is over {limit}, but chance explains that"),
+        Status::CannotTell => match &statements.unusable {
+            Some(reason) => reason.clone(),
+            None => format!(
+                "{shown} is over {limit} in one run, and how much it varies is not known; needed: more runs"
+            ),
+        },
+    };
+    row
+}
+
+fn of_increase(
+    budget: &Budget,
+    figure: &Figure,
+    increase: Increase,
+    level: f64,
+    statements: &Statements,
+    verdict: Option<&Verdict>,
+    has_base: bool,
+) -> Row {
+    let mut row = row(budget, figure, "max-increase", 0.0);
+    let unit = figure.unit;
+    if !has_base {
+        row.sentence = "needs a base to compare with; type: --against BASE".to_owned();
+        return row;
+    }
+    let (Some(base), Some(head)) = (row.base, row.head) else {
+        row.sentence = not_known(&figure.name);
+        return row;
+    };
+    let permitted = match increase {
+        Increase::By(by) => by,
+        Increase::Share(share) => base * share,
+    };
+    row.most = base + permitted;
+    let allowed = match increase {
+        Increase::By(by) => words::figure(by, unit),
+        Increase::Share(share) => words::percent(share),
+    };
+    let shown = format!(
+        "{} → {} ({})",
+        words::figure(base, unit),
+        words::figure(head, unit),
+        words::signed(head - base, unit)
+    );
+    let obstacle = statements.unusable.as_ref().or(match unit {
+        Unit::Ns | Unit::Bytes if figure.name.starts_with("time.") => statements.obstacle.as_ref(),
+        _ => None,
+    });
+    let (of_base, of_head) = (moments(&figure.base), moments(&figure.head));
+    let shifted = Moments {
+        mean: of_base.mean + permitted,
+        ..of_base
+    };
+    row.status = match Welch::of_moments(shifted, of_head) {
+        _ if obstacle.is_some() => Status::CannotTell,
+        _ if head - base <= permitted => Status::Within,
+        _ if constant(unit, &figure.base) && constant(unit, &figure.head) => Status::Over,
+        // Pairs tell more than two groups.
+        _ if verdict.is_some_and(|verdict| verdict.rule == Rule::Pairs) => {
+            let low = verdict.and_then(|verdict| Some(verdict.interval?[0]));
+            match low.is_some_and(|low| (low - 1.0) * base > permitted) {
+                true => Status::Over,
+                false => Status::Unsure,
+            }
+        }
+        Some(welch) if welch.difference > 0.0 && welch.p / 2.0 < level => Status::Over,
+        Some(_) => Status::Unsure,
+        None => Status::CannotTell,
+    };
+    row.sentence = match row.status {
+        Status::Within => format!("{shown}, at most {allowed} more"),
+        Status::Over => format!("{shown} is more than {allowed} more"),
+        Status::Unsure => format!("{shown} is more than {allowed} more, but chance explains that"),
+        Status::CannotTell => match obstacle {
+            Some(reason) => reason.clone(),
+            None => format!(
+                "{shown} is more than {allowed} more, and how much it varies is not known; needed: more runs"
+            ),
+        },
+    };
+    row
+}
+
+fn not_known(figure: &str) -> String {
+    format!(
+        "{figure} was not recorded; needed: runs with probes of its family; type: nodeprof report HEAD, which says why"
+    )
+}

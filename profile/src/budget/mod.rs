@@ -1,0 +1,323 @@
+//! Budgets: what a figure may be at most, or grow by at most, in a file that a CI job checks.
+//!
+//! ```
+//! use nodeprof_profile::budget::Budgets;
+//! let budgets = Budgets::parse(r#"
+//!     [[budget]]
+//!     figure = "packages[*].self_ns"
+//!     max = "20ms"
+//! "#)?;
+//! assert_eq!(budgets.list[0].max, Some(20e6));
+//! # Ok::<(), nodeprof_profile::budget::BudgetError>(())
+//! ```
+
+pub mod check;
+pub mod init;
+
+use serde::Deserialize;
+
+use crate::diff::figures::Unit;
+
+pub use check::{Checked, Outcome, Row, Status, check};
+pub use init::init;
+
+/// A file of budgets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Budgets {
+    /// In the order of the file.
+    pub list: Vec<Budget>,
+}
+
+/// What a figure may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// Name of a figure of the JSON; `*` stands for any text.
+    pub figure: String,
+    /// Most that it may be, in its unit.
+    pub max: Option<f64>,
+    /// Most that it may grow by, compared with base.
+    pub max_increase: Option<Increase>,
+    /// It is no error if there is no such figure.
+    pub optional: bool,
+}
+
+/// Most that a figure may grow by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Increase {
+    /// In its unit.
+    By(f64),
+    /// Share of base: 0.05 for 5 %.
+    Share(f64),
+}
+
+/// Why a file of budgets cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// It is not TOML, or not of this form.
+    #[error("the budget cannot be read: {0}")]
+    Syntax(String),
+    /// It has no budget.
+    #[error(
+        "found: a file without a [[budget]]; needed: one at least; to write some from a baseline, type: nodeprof budget init BASE"
+    )]
+    Empty,
+    /// A budget limits nothing.
+    #[error("budget {figure}: found neither max nor max-increase; needed: one of them at least")]
+    NoLimit {
+        /// Of which figure.
+        figure: String,
+    },
+    /// A limit is no number that makes sense.
+    #[error("budget {figure}: found {key} = {found}; needed: {needed}")]
+    Value {
+        /// Of which figure.
+        figure: String,
+        /// Which limit.
+        key: &'static str,
+        /// What it says.
+        found: String,
+        /// What it should say.
+        needed: &'static str,
+    },
+    /// A figure that does not exist in any recording.
+    #[error(
+        "budget {figure}: there is no such figure; needed: a name as in nodeprof diff --format json, such as {example}"
+    )]
+    Unknown {
+        /// As typed.
+        figure: String,
+        /// A name that exists.
+        example: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    budget: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Entry {
+    figure: String,
+    max: Option<toml::Value>,
+    max_increase: Option<toml::Value>,
+    #[serde(default)]
+    optional: bool,
+}
+
+const NUMBER: &str = "a number that is not negative, with a unit if it is a time or a size: 120, \"20ms\", \"1.5MB\"";
+const INCREASE: &str = "a number that is not negative, with a unit if it is a time or a size, or a share: 0, \"5ms\", \"10%\"";
+
+impl Budgets {
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Result<Budgets, BudgetError> {
+        let file: File =
+            toml::from_str(text).map_err(|error| BudgetError::Syntax(error.to_string()))?;
+        if file.budget.is_empty() {
+            return Err(BudgetError::Empty);
+        }
+        let list: Result<Vec<Budget>, BudgetError> = file.budget.into_iter().map(budget).collect();
+        Ok(Budgets { list: list? })
+    }
+}
+
+fn budget(entry: Entry) -> Result<Budget, BudgetError> {
+    let Entry {
+        figure,
+        max,
+        max_increase,
+        optional,
+    } = entry;
+    if max.is_none() && max_increase.is_none() {
+        return Err(BudgetError::NoLimit { figure });
+    }
+    let unit = unit_of(&figure);
+    let wrong = |key, value: &toml::Value, needed| BudgetError::Value {
+        figure: figure.clone(),
+        key,
+        found: value.to_string(),
+        needed,
+    };
+    let max = match &max {
+        Some(value) => {
+            let limit = amount(value, unit);
+            Some(limit.ok_or_else(|| wrong("max", value, NUMBER))?)
+        }
+        None => None,
+    };
+    let max_increase = match &max_increase {
+        Some(value) => {
+            let share = value
+                .as_str()
+                .and_then(|text| text.trim().strip_suffix('%'));
+            let limit = match share {
+                Some(share) => number(share).map(|percent| Increase::Share(percent / 100.0)),
+                None => amount(value, unit).map(Increase::By),
+            };
+            Some(limit.ok_or_else(|| wrong("max-increase", value, INCREASE))?)
+        }
+        None => None,
+    };
+    Ok(Budget {
+        max,
+        max_increase,
+        optional,
+        figure,
+    })
+}
+
+/// What a figure counts, by the last part of its name.
+fn unit_of(figure: &str) -> Unit {
+    match figure.rsplit_once("].") {
+        Some((_, field)) => Unit::of(field),
+        None => Unit::of(figure),
+    }
+}
+
+/// A finite number that is not negative.
+fn number(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().replace('_', "").parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some(number)
+}
+
+/// A limit in the unit of its figure. A time without a unit would be nanoseconds, which nobody means.
+fn amount(value: &toml::Value, unit: Unit) -> Option<f64> {
+    let text = match value {
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Float(number) => number.to_string(),
+        toml::Value::String(text) => text.trim().to_owned(),
+        _ => return None,
+    };
+    let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+    let digits = if number(digits).is_some() {
+        digits
+    } else {
+        &text
+    };
+    let factor = match (text[digits.len()..].trim(), unit) {
+        ("", Unit::Count | Unit::Percent) => 1.0,
+        ("ns", Unit::Ns) | ("B", Unit::Bytes) => 1.0,
+        ("us" | "µs", Unit::Ns) | ("kB", Unit::Bytes) => 1e3,
+        ("ms", Unit::Ns) | ("MB", Unit::Bytes) => 1e6,
+        ("s", Unit::Ns) | ("GB", Unit::Bytes) => 1e9,
+        ("KiB", Unit::Bytes) => 1024.0,
+        ("MiB", Unit::Bytes) => 1_048_576.0,
+        // 0 needs no unit.
+        ("", _) if number(digits) == Some(0.0) => 1.0,
+        _ => return None,
+    };
+    Some(number(digits)? * factor)
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any text, the empty one too.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn one(body: &str) -> Result<Budget, BudgetError> {
+        let budgets = Budgets::parse(&format!("[[budget]]\n{body}"))?;
+        Ok(budgets.list[0].clone())
+    }
+
+    #[test]
+    fn limits_have_units() {
+        for (figure, max, expected) in [
+            ("time.wall_ns", "\"120ms\"", 120e6),
+            ("time.wall_ns", "\"1.5 s\"", 1.5e9),
+            ("milestones.loop_start", "\"80µs\"", 80e3),
+            ("packages[*].self_ns", "\"20ms\"", 20e6),
+            ("time.max_rss_bytes", "\"64MB\"", 64e6),
+            ("modules[./a.js].bytes_read", "\"1KiB\"", 1024.0),
+            ("crossings.total", "1790", 1790.0),
+            ("crossings.total", "\"1_790\"", 1790.0),
+            ("time.wall_ns", "0", 0.0),
+        ] {
+            let budget = one(&format!("figure = {figure:?}\nmax = {max}")).unwrap();
+            assert_eq!(budget.max, Some(expected), "{figure} {max}");
+        }
+        let budget = one("figure = \"time.wall_ns\"\nmax-increase = \"5%\"").unwrap();
+        assert_eq!(budget.max_increase, Some(Increase::Share(0.05)));
+        let budget = one("figure = \"crossings.total\"\nmax-increase = 0").unwrap();
+        assert_eq!(budget.max_increase, Some(Increase::By(0.0)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        for (figure, limit) in [
+            ("crossings.total", "max = nan"),
+            ("crossings.total", "max = inf"),
+            ("crossings.total", "max = -1"),
+            ("crossings.total", "max = \"NaN\""),
+            ("crossings.total", "max = \"5ms\""),
+            ("crossings.total", "max = true"),
+            ("time.wall_ns", "max = 120"),
+            ("time.wall_ns", "max = \"5MB\""),
+            ("time.wall_ns", "max-increase = \"nan%\""),
+            ("time.wall_ns", "max-increase = \"-5%\""),
+        ] {
+            let error = one(&format!("figure = {figure:?}\n{limit}")).unwrap_err();
+            assert!(
+                matches!(error, BudgetError::Value { .. }),
+                "{limit}: {error}"
+            );
+            assert!(error.to_string().contains(figure), "{error}");
+        }
+        assert!(matches!(Budgets::parse(""), Err(BudgetError::Empty)));
+        assert!(matches!(
+            one("figure = \"x\""),
+            Err(BudgetError::NoLimit { .. })
+        ));
+        assert!(matches!(
+            one("figure = \"x\"\nmaximum = 1"),
+            Err(BudgetError::Syntax(_))
+        ));
+        assert!(matches!(
+            Budgets::parse("[[budget"),
+            Err(BudgetError::Syntax(_))
+        ));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, name, expected) in [
+            ("packages[*].self_ns", "packages[express].self_ns", true),
+            ("packages[*].self_ns", "packages[@a/b].total_ns", false),
+            (
+                "modules[./lib/*].stats",
+                "modules[./lib/a/b.js].stats",
+                true,
+            ),
+            ("modules[./lib/*].stats", "modules[./src/a.js].stats", false),
+            ("*", "anything", true),
+            ("a*a", "a", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a", "ab", false),
+            ("", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

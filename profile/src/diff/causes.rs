@@ -1,0 +1,864 @@
+//! Why head takes longer, or less: the parts of a run whose time changed, the largest first.
+//!
+//! Every moment of a thread that runs JavaScript belongs to one module and one step (find, read, compile, execute), or to a
+//! bucket outside of all modules ([`crate::modules`]). So the changes of these cells add up to the change of the whole. A change is
+//! explained by what holds most of it: one module, one package, or one step in all modules (a lost compile cache, deeper folders). The
+//! cells of what was chosen are taken out, and what holds most of the rest comes next: no moment counts twice.
+
+use serde::Serialize;
+
+use super::compare::{self, Certainty, Change};
+use super::figures::{List, Unit};
+use super::sides::Sides;
+use super::verdict::{Answer, Verdict};
+use super::{Key, words};
+
+/// What is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseKind {
+    /// A package.
+    Package,
+    /// A module.
+    Module,
+    /// Finding the files of modules.
+    Resolution,
+    /// Reading package.json files.
+    PackageJson,
+    /// Reading the files of modules.
+    Reading,
+    /// Compiling modules.
+    Compilation,
+    /// What no module is to blame for: a bucket of `outside`.
+    Outside,
+    /// A phase, where modules are not known.
+    Phase,
+}
+
+/// A part of the run whose time changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cause {
+    /// What is to blame.
+    pub kind: CauseKind,
+    /// Its name: a package, module, bucket or phase.
+    pub name: String,
+    /// It is in head only, or in base only.
+    pub presence: Option<&'static str>,
+    /// Time of it in base: median, ns.
+    pub base_ns: f64,
+    /// In head.
+    pub head_ns: f64,
+    /// What it adds to the time of head, ns, without what causes before it explain.
+    pub change_ns: f64,
+    /// Share of the change of the probed runs' wall time, where that is significant.
+    pub share: Option<f64>,
+    /// What is known of the change.
+    pub certainty: Certainty,
+    /// Probability by chance, adjusted for the number of parts that were looked at.
+    pub adjusted_p: Option<f64>,
+    /// All that in a sentence.
+    pub sentence: String,
+}
+
+/// Steps of loading, in the order of the cells.
+const STEPS: [(&str, Option<CauseKind>); 4] = [
+    ("resolve_ns", Some(CauseKind::Resolution)),
+    ("read_ns", Some(CauseKind::Reading)),
+    ("compile_ns", Some(CauseKind::Compilation)),
+    // Of one module or package, never of all.
+    ("execute_ns", None),
+];
+const RESOLVE: usize = 0;
+
+/// C++ functions that read package.json files, by version of node.
+const READERS: [&str; 7] = [
+    "fs.internalModuleReadJSON",
+    "fs.InternalModuleReadJSON",
+    "modules.readPackageJSON",
+    "modules.getNearestParentPackageJSON",
+    "modules.getNearestParentPackageJSONType",
+    "modules.getPackageScopeConfig",
+    "modules.getPackageType",
+];
+
+/// Changes below this say nothing, ns.
+const LEAST_NS: f64 = 50_000.0;
+/// Nor do those below this share of the wall time of base,
+const LEAST_OF_WALL: f64 = 0.002;
+/// nor those below this share of the largest.
+const LEAST_SHARE: f64 = 0.05;
+/// More than these nobody reads.
+const MOST: usize = 12;
+/// One module that holds this much of its package's change, or of a step's, is to blame, not the whole.
+const ONE_OF_MANY: f64 = 0.75;
+/// The same for package.json files within the search for files,
+const READER_SHARE: f64 = 0.5;
+/// or a file that grew by so many bytes: most of their cost can be in JavaScript, which parses them.
+const GROWN_BYTES: f64 = 32_768.0;
+/// Causes that only counts tell.
+const MOST_OF_COUNTS: usize = 5;
+
+/// A time by run on both sides.
+#[derive(Clone, Debug, Default)]
+struct Series {
+    base: Vec<f64>,
+    head: Vec<f64>,
+}
+
+impl Series {
+    fn of(sides: &Sides<'_>, list: List, row: usize, field: usize) -> Series {
+        let (base, head) = sides.values(list, row, field);
+        Series { base, head }
+    }
+
+    fn add(&mut self, other: &Series) {
+        for (sums, values) in [(&mut self.base, &other.base), (&mut self.head, &other.head)] {
+            if sums.is_empty() {
+                sums.clone_from(values);
+            } else {
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += value;
+                }
+            }
+        }
+    }
+
+    fn change(&self) -> f64 {
+        median(&self.head) - median(&self.base)
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    compare::Spread::of(values).map_or(0.0, |spread| spread.median)
+}
+
+/// Something that can be to blame.
+struct Candidate {
+    kind: CauseKind,
+    name: String,
+    /// Row of its list; of no meaning for steps.
+    row: usize,
+    series: Series,
+    /// Indices of the cells that it consists of.
+    cells: Vec<usize>,
+    certainty: Certainty,
+    adjusted_p: Option<f64>,
+    presence: Option<&'static str>,
+}
+
+/// One moment's owner: a module and step, a bucket, or a phase.
+struct Cell {
+    /// What is left to explain.
+    left: f64,
+    /// Index into [`STEPS`], of modules.
+    step: Option<usize>,
+}
+
+struct Search<'a> {
+    sides: &'a Sides<'a>,
+    cells: Vec<Cell>,
+    candidates: Vec<Candidate>,
+    /// Time in the functions that read package.json files: a part of the search for files.
+    readers: Series,
+    /// Changes that are too small to matter, ns.
+    least: f64,
+}
+
+/// The causes of a change, the largest first.
+pub fn causes(
+    sides: &Sides<'_>,
+    changes: &[Change],
+    keys: &[Key],
+    verdict: &Verdict,
+) -> Vec<Cause> {
+    let mut search = Search {
+        sides,
+        cells: Vec::new(),
+        candidates: Vec::new(),
+        readers: Series::default(),
+        least: LEAST_NS,
+    };
+    let of_side = |runs: &[usize]| median(&sides.figures.scalar("time.wall_ns", runs));
+    let base_wall = of_side(&sides.base.probed);
+    let wall = of_side(&sides.head.probed) - base_wall;
+    search.least = LEAST_NS.max(base_wall * LEAST_OF_WALL);
+    search.collect();
+    search.judge(changes, keys);
+    let told = matches!(verdict.answer, Answer::Faster | Answer::Slower);
+    let mut causes = Vec::new();
+    let mut largest = 0.0f64;
+    while causes.len() < MOST {
+        let Some(choice) = search.next() else {
+            break;
+        };
+        let change = choice.change;
+        largest = largest.max(change.abs());
+        if change.abs() < search.least || change.abs() < largest * LEAST_SHARE {
+            break;
+        }
+        let share = (told && wall != 0.0 && (wall > 0.0) == (change > 0.0)).then(|| change / wall);
+        causes.push(search.cause(&choice, share));
+        search.take(choice.index);
+    }
+    let of_counts = search.of_counts(changes, keys, &causes);
+    causes.extend(of_counts);
+    causes
+}
+
+/// What explains most of what is left.
+struct Choice {
+    /// Index of the candidate.
+    index: usize,
+    /// What is left of it.
+    change: f64,
+    /// It is package.json files that took the time.
+    package_json: bool,
+}
+
+impl Search<'_> {
+    fn collect(&mut self) {
+        let sides = self.sides;
+        let modules = sides.figures.table(List::Modules);
+        let (base, head) = (&sides.base.probed, &sides.head.probed);
+        let both =
+            |list| sides.figures.recorded(list, "", base) && sides.figures.recorded(list, "", head);
+        if !both(List::Modules) || base.is_empty() || head.is_empty() {
+            self.phases();
+            return;
+        }
+        let fields = STEPS.map(|(name, _)| List::Modules.field(name).unwrap_or_default());
+        let mut steps: Vec<(Series, Vec<usize>)> = vec![Default::default(); STEPS.len()];
+        let packages = sides.figures.table(List::Packages);
+        let mut of_package: Vec<Vec<usize>> = vec![Vec::new(); packages.names.len()];
+        let self_ns = List::Modules.field("self_ns").unwrap_or_default();
+        for (row, name) in modules.names.iter().enumerate() {
+            let first = self.cells.len();
+            for (step, field) in fields.iter().enumerate() {
+                let series = Series::of(sides, List::Modules, row, *field);
+                self.cells.push(Cell {
+                    left: series.change(),
+                    step: Some(step),
+                });
+                steps[step].0.add(&series);
+                steps[step].1.push(first + step);
+            }
+            let cells: Vec<usize> = (first..self.cells.len()).collect();
+            let package = sides.figures.package_of.get(name);
+            if let Some(package) = package.and_then(|package| packages.find(package)) {
+                of_package[package].extend(&cells);
+            }
+            let series = Series::of(sides, List::Modules, row, self_ns);
+            self.add(CauseKind::Module, name, row, series, cells);
+        }
+        let self_ns = List::Packages.field("self_ns").unwrap_or_default();
+        for (row, cells) in of_package.into_iter().enumerate() {
+            let series = Series::of(sides, List::Packages, row, self_ns);
+            self.add(CauseKind::Package, &packages.names[row], row, series, cells);
+        }
+        for ((_, kind), (series, cells)) in STEPS.into_iter().zip(steps) {
+            if let Some(kind) = kind {
+                self.add(kind, "", 0, series, cells);
+            }
+        }
+        let outside = sides.figures.table(List::Outside);
+        for (row, name) in outside.names.iter().enumerate() {
+            // Time of other threads: nobody waits for it.
+            if name != "helper_threads" && name != "other_programs" {
+                self.whole(List::Outside, row, CauseKind::Outside, name, 0);
+            }
+        }
+        self.readers();
+    }
+
+    fn phases(&mut self) {
+        let phases = self.sides.figures.table(List::Phases);
+        let field = List::Phases.field("duration_ns").unwrap_or_default();
+        for (row, name) in phases.names.iter().enumerate() {
+            self.whole(List::Phases, row, CauseKind::Phase, name, field);
+        }
+    }
+
+    /// A candidate with one cell of its own.
+    fn whole(&mut self, list: List, row: usize, kind: CauseKind, name: &str, field: usize) {
+        let series = Series::of(self.sides, list, row, field);
+        self.cells.push(Cell {
+            left: series.change(),
+            step: None,
+        });
+        let cell = self.cells.len() - 1;
+        self.add(kind, name, row, series, vec![cell]);
+    }
+
+    fn add(&mut self, kind: CauseKind, name: &str, row: usize, series: Series, cells: Vec<usize>) {
+        self.candidates.push(Candidate {
+            kind,
+            name: name.to_owned(),
+            row,
+            series,
+            cells,
+            certainty: Certainty::Noise,
+            adjusted_p: None,
+            presence: None,
+        });
+    }
+
+    /// The time in the functions that read package.json: a part of the search for files.
+    fn readers(&mut self) {
+        let table = self.sides.figures.table(List::Callbacks);
+        let field = List::Callbacks.field("self_ns").unwrap_or_default();
+        let mut series = Series::default();
+        for (row, name) in table.names.iter().enumerate() {
+            let plain = name.split(" (").next().unwrap_or_default();
+            if READERS
+                .iter()
+                .any(|reader| reader.eq_ignore_ascii_case(plain))
+            {
+                series.add(&Series::of(self.sides, List::Callbacks, row, field));
+            }
+        }
+        self.readers = series;
+    }
+
+    /// Which changes are more than chance: of those that are large enough to matter at all.
+    fn judge(&mut self, changes: &[Change], keys: &[Key]) {
+        for (change, key) in changes.iter().zip(keys) {
+            let kind = match key.list {
+                List::Modules => CauseKind::Module,
+                List::Packages => CauseKind::Package,
+                _ => continue,
+            };
+            let present = key.list.fields()[key.field] == "modules";
+            let (true, Some(base), Some(head)) = (present, change.base, change.head) else {
+                continue;
+            };
+            let presence = match (base.maximum, head.maximum) {
+                (0.0, _) if head.minimum > 0.0 => "added",
+                (_, 0.0) if base.minimum > 0.0 => "removed",
+                _ => continue,
+            };
+            let of = self.candidates.iter_mut();
+            if let Some(candidate) = of.into_iter().find(|c| c.kind == kind && c.row == key.row) {
+                candidate.presence = Some(presence);
+                candidate.certainty = change.certainty;
+            }
+        }
+        let least = self.least;
+        let mut tested: Vec<(&mut Candidate, Change)> = (self.candidates.iter_mut())
+            .filter(|candidate| candidate.series.change().abs() >= least)
+            .map(|candidate| {
+                let Series { base, head } = &candidate.series;
+                let change = Change::new(String::new(), Unit::Ns, base, head);
+                (candidate, change)
+            })
+            .collect();
+        compare::adjust(tested.iter_mut().filter_map(|(_, change)| {
+            let p = change.p?;
+            Some((p, &mut change.adjusted_p))
+        }));
+        for (candidate, change) in tested {
+            candidate.adjusted_p = change.adjusted_p;
+            if candidate.certainty != Certainty::Noise {
+                continue; // added or removed: exact
+            }
+            candidate.certainty = match change.adjusted_p {
+                Some(p) if p < compare::LEVEL => Certainty::Significant,
+                Some(_) => Certainty::Noise,
+                // Nothing measures chance.
+                None => Certainty::TooFewRuns,
+            };
+        }
+    }
+
+    fn left(&self, candidate: &Candidate) -> f64 {
+        candidate
+            .cells
+            .iter()
+            .map(|cell| self.cells[*cell].left)
+            .sum()
+    }
+
+    /// What is left of a candidate in one step.
+    fn left_in(&self, candidate: &Candidate, step: usize) -> f64 {
+        let cells = candidate.cells.iter().map(|cell| &self.cells[*cell]);
+        let of_step = cells.filter(|cell| cell.step == Some(step));
+        of_step.map(|cell| cell.left).sum()
+    }
+
+    /// What explains most of what is left, and how much.
+    fn next(&self) -> Option<Choice> {
+        // With too few runs to measure chance, what came or went is the only cause that can be told.
+        let sure =
+            |candidate: &Candidate| candidate.certainty.is_known() || candidate.presence.is_some();
+        let mut best: Option<(usize, f64)> = None;
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            let left = self.left(candidate);
+            if sure(candidate) && best.is_none_or(|(_, most)| left.abs() > most.abs()) {
+                best = Some((index, left));
+            }
+        }
+        let (mut index, mut change) = best?;
+        // One of many that holds most of it says more than the whole.
+        let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
+            let own = &self.candidates[index].cells;
+            (self.candidates.iter().enumerate())
+                .filter(|(_, c)| {
+                    c.kind == kind
+                        && sure(c)
+                        && c.cells.first().is_some_and(|cell| own.contains(cell))
+                })
+                .map(|(finer, c)| {
+                    (
+                        finer,
+                        step.map_or_else(|| self.left(c), |step| self.left_in(c, step)),
+                    )
+                })
+                .filter(|(_, part)| part / change >= ONE_OF_MANY)
+                .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
+                .map(|(finer, _)| (finer, self.left(&self.candidates[finer])))
+        };
+        let step = STEPS
+            .iter()
+            .position(|(_, kind)| *kind == Some(self.candidates[index].kind));
+        if step.is_some()
+            && let Some(package) = finer(index, change, CauseKind::Package, step)
+        {
+            (index, change) = package;
+        }
+        let chosen = &self.candidates[index];
+        if chosen.kind == CauseKind::Package
+            && chosen.presence.is_none()
+            && let Some(module) = finer(index, change, CauseKind::Module, None)
+        {
+            (index, change) = module;
+        }
+        // Is it package.json files, where files are searched for?
+        let chosen = &self.candidates[index];
+        let searched = match chosen.kind {
+            CauseKind::Resolution => change,
+            CauseKind::Package | CauseKind::Module if chosen.presence.is_none() => {
+                self.left_in(chosen, RESOLVE)
+            }
+            CauseKind::Outside if chosen.name == "loader" || chosen.name == "bootstrap" => change,
+            _ => 0.0,
+        };
+        let by_readers = self.readers.change() / change >= READER_SHARE;
+        let grown = self.grown().is_some_and(|grown| {
+            (grown.1 - grown.0).abs() >= GROWN_BYTES && (grown.1 > grown.0) == (change > 0.0)
+        });
+        Some(Choice {
+            index,
+            change,
+            package_json: searched / change >= ONE_OF_MANY && (by_readers || grown),
+        })
+    }
+
+    /// Takes out what a cause explains.
+    fn take(&mut self, index: usize) {
+        for cell in std::mem::take(&mut self.candidates[index].cells) {
+            self.cells[cell].left = 0.0;
+        }
+    }
+
+    fn cause(&self, choice: &Choice, share: Option<f64>) -> Cause {
+        let candidate = &self.candidates[choice.index];
+        let kind = match choice.package_json {
+            true => CauseKind::PackageJson,
+            false => candidate.kind,
+        };
+        let mut cause = Cause {
+            kind,
+            name: candidate.name.clone(),
+            presence: candidate.presence,
+            base_ns: median(&candidate.series.base),
+            head_ns: median(&candidate.series.head),
+            change_ns: choice.change,
+            share,
+            certainty: candidate.certainty,
+            adjusted_p: candidate.adjusted_p,
+            sentence: String::new(),
+        };
+        cause.sentence = self.sentence(&cause, candidate);
+        cause
+    }
+
+    /// Causes whose time chance could explain, but whose counts differ for certain, and that no cause before explains.
+    fn of_counts(&self, changes: &[Change], keys: &[Key], before: &[Cause]) -> Vec<Cause> {
+        let exact: Vec<(&Change, &Key)> = (changes.iter().zip(keys))
+            .filter(|(change, _)| {
+                matches!(change.certainty, Certainty::Exact | Certainty::TooFewRuns)
+            })
+            .collect();
+        let certainty = match exact
+            .iter()
+            .any(|(change, _)| change.certainty == Certainty::Exact)
+        {
+            true => Certainty::Exact,
+            false => Certainty::TooFewRuns,
+        };
+        let told = |kind: CauseKind, name: &str| {
+            (before.iter())
+                .any(|cause| cause.kind == kind && (name.is_empty() || cause.name == name))
+        };
+        // What modules and packages that came or went did, or that are causes already, is explained.
+        let explained = |list: List, row: usize| {
+            let table = self.sides.figures.table(list);
+            let name = table.names.get(row).map_or("", String::as_str);
+            let kind = match list {
+                List::Packages => CauseKind::Package,
+                _ => CauseKind::Module,
+            };
+            let presence = self
+                .candidates
+                .iter()
+                .any(|c| c.kind == kind && c.row == row && c.presence.is_some());
+            let package = self.sides.figures.package_of.get(name);
+            presence
+                || told(kind, name)
+                || list == List::Modules
+                    && package.is_some_and(|package| told(CauseKind::Package, package))
+        };
+        // Change of a figure of the whole run, without what explained modules have of it.
+        let unexplained = |figure: &str, field: &str| -> f64 {
+            let table = self.sides.figures.table(List::Modules);
+            let change = |list, row, field| {
+                let medians = self.medians(list, row, field);
+                medians.map_or(0.0, |(base, head)| head - base)
+            };
+            let whole = self.sides.figures.table(List::Run).find(figure);
+            let whole = whole.map_or(0.0, |row| change(List::Run, row, ""));
+            let explained: f64 = (0..table.names.len())
+                .filter(|row| explained(List::Modules, *row))
+                .map(|row| change(List::Modules, row, field))
+                .sum();
+            whole - explained
+        };
+        let exact_of = |figures: &[&str]| {
+            (exact.iter()).any(|(change, key)| {
+                key.list == List::Run && figures.contains(&change.name.as_str())
+            })
+        };
+        let mut causes = Vec::new();
+        for (kind, figures, field) in [
+            (CauseKind::Compilation, &["compile.cached"][..], ""),
+            (
+                CauseKind::Resolution,
+                &["files.stat.calls"],
+                "loading.stats",
+            ),
+            (
+                CauseKind::PackageJson,
+                &[
+                    "package_json.lookups",
+                    "package_json.repeated_lookups",
+                    "package_json.opens",
+                ],
+                "loading.package_json_lookups",
+            ),
+        ] {
+            if told(kind, "")
+                || !exact_of(figures)
+                || !field.is_empty() && unexplained(figures[0], field) == 0.0
+            {
+                continue;
+            }
+            let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
+            let candidate = self.candidates.iter().find(|c| c.kind == kind);
+            let series = candidate.map_or(&self.readers, |c| &c.series);
+            let left: f64 = (self.cells.iter())
+                .filter(|cell| step.is_some() && cell.step == step)
+                .map(|cell| cell.left)
+                .sum();
+            let evidence = match kind {
+                CauseKind::Compilation => self.of_run(&COMPILATIONS),
+                CauseKind::Resolution => self.of_run(&SEARCHES),
+                _ => self.package_json(),
+            };
+            let mut cause = self.of_count(kind, "", series, left, &evidence);
+            cause.certainty = certainty;
+            causes.push(cause);
+        }
+        let mut modules: Vec<(f64, usize)> = (exact.iter())
+            .filter(|(_, key)| {
+                key.list == List::Modules
+                    && key.list.fields()[key.field] == "crossings"
+                    && !explained(key.list, key.row)
+            })
+            .map(|(change, key)| (change.difference.abs(), key.row))
+            .collect();
+        modules.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        for (_, row) in modules {
+            let candidate =
+                (self.candidates.iter()).find(|c| c.kind == CauseKind::Module && c.row == row);
+            if let Some(candidate) = candidate {
+                let evidence = self.of_row_counts(List::Modules, row, None);
+                let left = self.left(candidate);
+                let (name, series) = (&candidate.name, &candidate.series);
+                let kind = CauseKind::Module;
+                let mut cause = self.of_count(kind, name, series, left, &evidence);
+                cause.certainty = certainty;
+                causes.push(cause);
+            }
+        }
+        causes.truncate(MOST_OF_COUNTS);
+        causes
+    }
+
+    fn of_count(
+        &self,
+        kind: CauseKind,
+        name: &str,
+        series: &Series,
+        left: f64,
+        evidence: &[String],
+    ) -> Cause {
+        let about = match left.abs() >= self.least {
+            true => format!(
+                " ({} of time, which can be chance)",
+                words::signed(left, Unit::Ns)
+            ),
+            false => String::new(),
+        };
+        Cause {
+            kind,
+            name: name.to_owned(),
+            presence: None,
+            base_ns: median(&series.base),
+            head_ns: median(&series.head),
+            change_ns: left,
+            share: None,
+            certainty: Certainty::Exact,
+            adjusted_p: None,
+            sentence: format!("{}: {}{about}.", subject(kind, name), evidence.join(", ")),
+        }
+    }
+
+    fn sentence(&self, cause: &Cause, candidate: &Candidate) -> String {
+        let evidence = match cause.kind {
+            CauseKind::Package => self.of_row(List::Packages, candidate, cause),
+            CauseKind::Module => self.of_row(List::Modules, candidate, cause),
+            CauseKind::Resolution => self.of_run(&SEARCHES),
+            CauseKind::PackageJson => self.package_json(),
+            CauseKind::Reading => self.of_run(&[
+                ("files.read.calls", "read", "reads"),
+                ("files.bytes_read", "", ""),
+            ]),
+            CauseKind::Compilation => self.of_run(&COMPILATIONS),
+            CauseKind::Outside | CauseKind::Phase => Vec::new(),
+        };
+        let what = subject(cause.kind, &cause.name);
+        let amount = words::time(cause.change_ns.abs());
+        let mut sentence = match (cause.presence, cause.change_ns > 0.0) {
+            (Some("added"), true) => format!("{what} (added) costs {amount}"),
+            (Some("removed"), false) => format!("{what} (removed) saves {amount}"),
+            (Some(presence), longer) => {
+                let verb = if longer { "costs" } else { "saves" };
+                format!("{what} ({presence}) {verb} {amount}")
+            }
+            (None, longer) => {
+                let longer = if longer { "longer" } else { "less" };
+                let whole = cause.head_ns - cause.base_ns;
+                // Where causes before it hold most of its change, or the other way round, its whole times would confuse.
+                match (0.5..=2.0).contains(&(cause.change_ns / whole)) {
+                    true => format!(
+                        "{what} takes {amount} {longer} ({} → {})",
+                        words::time(cause.base_ns),
+                        words::time(cause.head_ns)
+                    ),
+                    false => format!("{what} takes {amount} {longer} besides that"),
+                }
+            }
+        };
+        if let Some(share) = cause.share {
+            sentence += &format!(", {} of the change", words::percent(share));
+        }
+        if !evidence.is_empty() {
+            sentence += &format!(": {}", evidence.join(", "));
+        }
+        sentence + "."
+    }
+
+    fn medians(&self, list: List, row: usize, field: &str) -> Option<(f64, f64)> {
+        let (base, head) = self.sides.values(list, row, list.field(field)?);
+        let (base, head) = (median(&base), median(&head));
+        (base.is_finite() && head.is_finite()).then_some((base, head))
+    }
+
+    /// What a module or package did that it did not before.
+    fn of_row(&self, list: List, candidate: &Candidate, cause: &Cause) -> Vec<String> {
+        let mut evidence = Vec::new();
+        let row = candidate.row;
+        // Which step changed, if it is one of them.
+        if cause.presence.is_none() && list == List::Modules {
+            for ((field, _), does) in
+                STEPS
+                    .into_iter()
+                    .zip(["to be found", "to be read", "to be compiled", "executing"])
+            {
+                let medians = self.medians(list, row, field);
+                let part = medians.map_or(0.0, |(base, head)| head - base);
+                if part / cause.change_ns >= ONE_OF_MANY {
+                    evidence.push(format!("{} of it {does}", words::time(part.abs())));
+                }
+            }
+        }
+        evidence.extend(self.of_row_counts(list, row, cause.presence));
+        evidence
+    }
+
+    /// How the counts of a module or package changed.
+    fn of_row_counts(&self, list: List, row: usize, presence: Option<&str>) -> Vec<String> {
+        let mut evidence = Vec::new();
+        const COUNTS: [(&str, &str, &str); 6] = [
+            ("modules", "module", "modules"),
+            ("crossings", "crossing", "crossings"),
+            (
+                "package_json_lookups",
+                "package.json lookup",
+                "package.json lookups",
+            ),
+            ("stats", "stat", "stats"),
+            ("opens", "open", "opens"),
+            ("loading.bytes_read", "", ""),
+        ];
+        for (field, one, many) in COUNTS {
+            if field == "modules" && list == List::Modules {
+                continue;
+            }
+            if let Some((base, head)) = self.medians(list, row, field) {
+                evidence.extend(difference(presence, base, head, one, many));
+            }
+        }
+        evidence
+    }
+
+    /// How figures of the run itself changed.
+    fn of_run(&self, figures: &[(&str, &str, &str)]) -> Vec<String> {
+        let table = self.sides.figures.table(List::Run);
+        let mut evidence = Vec::new();
+        for (name, one, many) in figures {
+            let medians = table
+                .find(name)
+                .and_then(|row| self.medians(List::Run, row, ""));
+            if let Some((base, head)) = medians {
+                evidence.extend(difference(None, base, head, one, many));
+            }
+        }
+        evidence
+    }
+
+    /// The package.json file of which most bytes more, or fewer, are read: before, now, and its name.
+    fn grown(&self) -> Option<(f64, f64, &str)> {
+        let table = self.sides.figures.table(List::PackageJson);
+        let rows = table.names.iter().enumerate();
+        rows.filter_map(|(row, name)| {
+            let (base, head) = self.medians(List::PackageJson, row, "bytes")?;
+            Some((base, head, name.as_str()))
+        })
+        .max_by(|a, b| (a.1 - a.0).abs().total_cmp(&(b.1 - b.0).abs()))
+    }
+
+    /// Which package.json files are larger, or read more often.
+    fn package_json(&self) -> Vec<String> {
+        let mut evidence = Vec::new();
+        if let Some((base, head, name)) = self
+            .grown()
+            .filter(|(base, head, _)| (head - base).abs() >= 1024.0)
+        {
+            evidence.push(format!(
+                "{} read of {name}, before {}",
+                words::bytes(head),
+                words::bytes(base)
+            ));
+        }
+        evidence.extend(self.of_run(&[
+            ("package_json.lookups", "lookup", "lookups"),
+            ("package_json.opens", "open", "opens"),
+        ]));
+        evidence
+    }
+}
+
+/// What is compiled.
+const COMPILATIONS: [(&str, &str, &str); 2] = [
+    ("compile.compilations", "compilation", "compilations"),
+    ("compile.cached", "from a code cache", "from a code cache"),
+];
+/// What is searched for.
+const SEARCHES: [(&str, &str, &str); 3] = [
+    ("files.stat.calls", "stat", "stats"),
+    (
+        "package_json.lookups",
+        "package.json lookup",
+        "package.json lookups",
+    ),
+    (
+        "package_json.opens",
+        "package.json open",
+        "package.json opens",
+    ),
+];
+
+/// What is to blame, at the beginning of a sentence.
+fn subject(kind: CauseKind, name: &str) -> String {
+    match kind {
+        CauseKind::Package => format!("package {name}"),
+        CauseKind::Module => format!("module {name}"),
+        CauseKind::Resolution => "finding the files of modules".to_owned(),
+        CauseKind::PackageJson => "reading package.json files".to_owned(),
+        CauseKind::Reading => "reading the files of modules".to_owned(),
+        CauseKind::Compilation => "compiling modules".to_owned(),
+        CauseKind::Outside => bucket_words(name).to_owned(),
+        CauseKind::Phase => format!("phase {}", name.replace('_', " ")),
+    }
+}
+
+/// `12 modules` of what was added or removed, else `3 stats more (10 → 13)`; nothing where nothing changed.
+fn difference(
+    presence: Option<&str>,
+    base: f64,
+    head: f64,
+    one: &str,
+    many: &str,
+) -> Option<String> {
+    let bytes = one.is_empty();
+    let amount = |value: f64| match bytes {
+        true => words::bytes(value),
+        false => words::things(value, one, many),
+    };
+    match presence {
+        Some(presence) => {
+            let value = if presence == "added" { head } else { base };
+            let read = if bytes { " read" } else { "" };
+            (value > 0.0).then(|| format!("{}{read}", amount(value)))
+        }
+        None if base == head || bytes && (head - base).abs() < 1024.0 => None,
+        None => {
+            let direction = if head > base { "more" } else { "fewer" };
+            let (from, to) = match bytes {
+                true => (words::bytes(base), words::bytes(head)),
+                false => (words::count(base), words::count(head)),
+            };
+            let what = if bytes { " read" } else { "" };
+            Some(format!(
+                "{} {direction}{what} ({from} → {to})",
+                amount((head - base).abs())
+            ))
+        }
+    }
+}
+
+/// Buckets in words.
+fn bucket_words(bucket: &str) -> &str {
+    match bucket {
+        "before_main" => "the start of the process, before node's main function,",
+        "bootstrap" => "node's own start",
+        "loader" => "node's loader, for the main script and nobody else,",
+        "async" => "node's own code that the event loop calls",
+        "event_loop" => "the event loop, in C++,",
+        "gc" => "garbage collection",
+        "teardown" => "the end, after the event loop,",
+        "unseen" => "JavaScript in which nothing was recorded",
+        "no_stack" => "what has no known stack",
+        other => other,
+    }
+}

@@ -1,0 +1,399 @@
+//! Two groups of runs, with their figures: what every comparison begins with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::figures::{Figures, List, Naming};
+use super::names::{Matching, Origin, Roots};
+use crate::breakdown::Timeline;
+use crate::groups::Group;
+use crate::measured;
+use crate::modules::package::PackageKind;
+use crate::recording::{ProcessId, Run, RunId};
+use crate::{Profile, Recording, RunProfile};
+
+/// A group of runs and the recording that they are in.
+#[derive(Clone, Debug)]
+pub struct Side<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// Its figures.
+    pub profile: &'a Profile,
+    /// Which runs.
+    pub group: Group,
+}
+
+/// Runs of one side among those of [`Sides::runs`].
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    /// What the group is called.
+    pub name: String,
+    /// Runs with probes.
+    pub probed: Vec<usize>,
+    /// Runs without.
+    pub bare: Vec<usize>,
+    /// Runs that ended otherwise than most of the side: not compared.
+    pub failed: Vec<usize>,
+}
+
+impl Member {
+    /// All that are compared.
+    pub fn all(&self) -> Vec<usize> {
+        [self.probed.as_slice(), &self.bare].concat()
+    }
+}
+
+/// Two sides and their figures.
+pub struct Sides<'a> {
+    /// Runs of base, then of head.
+    pub runs: Vec<&'a RunProfile>,
+    /// Base.
+    pub base: Member,
+    /// Head.
+    pub head: Member,
+    /// All figures of all runs, under names that both sides know.
+    pub figures: Figures,
+    /// (base, head) wall times in seconds of runs made in pairs: bare ones, if both sides have such.
+    pub pairs: Vec<(f64, f64)>,
+    names: Names,
+}
+
+impl<'a> Sides<'a> {
+    /// Puts both sides together.
+    pub fn new(base: &Side<'a>, head: &Side<'a>) -> Sides<'a> {
+        let mut runs: Vec<&RunProfile> = Vec::new();
+        let mut origins: Vec<Origin> = Vec::new();
+        let mut members = [base, head].map(|side| {
+            let timeline = Timeline::new(side.recording);
+            let first = runs.len();
+            for id in &side.group.runs {
+                if let Some(run) = side.profile.runs.get(id.0 as usize) {
+                    runs.push(run);
+                    origins.push(origin(side.recording, &timeline, *id));
+                }
+            }
+            member(&side.group.name, &runs, first)
+        });
+        let base_runs = base.group.runs.len();
+        let names = Names::new(&runs, base_runs, &origins);
+        let figures = Figures::of(&runs, &names);
+        let both_bare = members.iter().all(|member| !member.bare.is_empty());
+        let pairs = match std::ptr::eq(base.recording, head.recording) {
+            // What failed has no partner.
+            true => {
+                let mut first = 0;
+                let groups = [base, head].map(|side| {
+                    let of = &members[usize::from(first > 0)];
+                    let kept = if both_bare { &of.bare } else { &of.probed };
+                    let ids = side.group.runs.iter().enumerate();
+                    let runs = ids
+                        .filter(|(index, _)| kept.contains(&(first + index)))
+                        .map(|(_, id)| *id)
+                        .collect();
+                    first += side.group.runs.len();
+                    Group {
+                        name: side.group.name.clone(),
+                        runs,
+                    }
+                });
+                measured::pairs(base.recording, &groups[0], &groups[1])
+            }
+            false => Vec::new(),
+        };
+        let head = std::mem::take(&mut members[1]);
+        let base = std::mem::take(&mut members[0]);
+        Sides {
+            runs,
+            base,
+            head,
+            figures,
+            pairs,
+            names,
+        }
+    }
+
+    /// Whether times of bare runs are compared: both sides have some, or the only one.
+    pub fn bare(&self) -> bool {
+        let has = |member: &Member| !member.bare.is_empty() || member.all().is_empty();
+        has(&self.base) && has(&self.head) && !self.head.bare.is_empty()
+    }
+
+    /// The runs whose times are compared.
+    pub fn timed(&self) -> (&[usize], &[usize]) {
+        match self.bare() {
+            true => (&self.base.bare, &self.head.bare),
+            false => (&self.base.probed, &self.head.probed),
+        }
+    }
+
+    /// Values of a figure on both sides: of the runs that tell it best.
+    pub fn values(&self, list: List, row: usize, field: usize) -> (Vec<f64>, Vec<f64>) {
+        let table = self.figures.table(list);
+        let name = table.names.get(row).map_or("", String::as_str);
+        let of_time = list == List::Run && name.starts_with("time.") && !name.contains("uss_loop");
+        let (base, head) = match of_time {
+            true => self.timed(),
+            false => (self.base.probed.as_slice(), self.head.probed.as_slice()),
+        };
+        (
+            table.values(row, field, base),
+            table.values(row, field, head),
+        )
+    }
+
+    /// A name of packages without the folder, and its versions in base and head.
+    pub fn versions(&self, package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+        let versions = |of: usize| {
+            let known = self.names.versions[of].get(package);
+            known.cloned().unwrap_or_default()
+        };
+        (versions(0), versions(1))
+    }
+}
+
+/// How a run ended, as far as it decides whether it did what the others did.
+pub type Ending = (Option<i32>, Option<i32>, String);
+
+/// How a run ended.
+pub fn ending(run: &Run) -> Ending {
+    (run.exit_status, run.signal, run.ended_by.clone())
+}
+
+/// How most runs of a group ended.
+pub fn usual_ending(recording: &Recording, group: &Group) -> Option<Ending> {
+    let runs = group.runs.iter();
+    usual(
+        runs.filter_map(|run| recording.runs.get(run.0 as usize))
+            .map(ending),
+    )
+}
+
+fn usual(endings: impl Iterator<Item = Ending>) -> Option<Ending> {
+    let mut counts: BTreeMap<Ending, usize> = BTreeMap::new();
+    for ending in endings {
+        *counts.entry(ending).or_default() += 1;
+    }
+    // Of two that are as frequent, the one without a failure.
+    (counts.into_iter())
+        .max_by_key(|(ending, count)| (*count, ending.1.is_none() && ending.0 == Some(0)))
+        .map(|(ending, _)| ending)
+}
+
+/// The same of a profile.
+pub(super) fn ending_of(run: &RunProfile) -> Ending {
+    (run.exit_status, run.signal, run.ended_by.clone())
+}
+
+/// Sorts the runs from `first` on: bare, probed, and those that ended otherwise than most.
+fn member(name: &str, runs: &[&RunProfile], first: usize) -> Member {
+    let usual = usual(runs[first..].iter().map(|run| ending_of(run)));
+    let mut member = Member {
+        name: name.to_owned(),
+        ..Member::default()
+    };
+    for (index, run) in runs.iter().enumerate().skip(first) {
+        let list = match run.mode == crate::groups::BARE {
+            _ if Some(ending_of(run)) != usual => &mut member.failed,
+            true => &mut member.bare,
+            false => &mut member.probed,
+        };
+        list.push(index);
+    }
+    member
+}
+
+/// Where the program of a run lies.
+pub fn origin(recording: &Recording, timeline: &Timeline, run: RunId) -> Origin {
+    let of = recording.runs.get(run.0 as usize);
+    let directory = of.map(|run| String::from_utf8_lossy(&run.directory).into_owned());
+    let directory = directory.unwrap_or_default();
+    let main = timeline.main_process(run).or_else(|| {
+        let own = recording.processes.iter().position(|p| p.run == run)?;
+        Some(ProcessId(own as u32))
+    });
+    let process = main.and_then(|main| recording.processes.get(main.0 as usize));
+    let exec = process.and_then(|process| process.execs.iter().max_by_key(|exec| exec.at));
+    let arguments = match (exec, of) {
+        (Some(exec), _) => exec.arguments.as_slice(),
+        (None, Some(run)) => run.command.as_slice(),
+        (None, None) => &[],
+    };
+    Origin {
+        main: main_script(arguments, &directory),
+        directory,
+    }
+}
+
+/// Options of node with their value in the next argument.
+const WITH_VALUE: [&str; 12] = [
+    "-r",
+    "--require",
+    "--import",
+    "--loader",
+    "--experimental-loader",
+    "-C",
+    "--conditions",
+    "--env-file",
+    "--title",
+    "--icu-data-dir",
+    "--openssl-config",
+    "--diagnostic-dir",
+];
+
+/// The script that a node command line names, absolute; `None` for `-e`, standard input and the like.
+fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
+    let mut arguments = arguments.iter().skip(1);
+    while let Some(argument) = arguments.next() {
+        let argument = String::from_utf8_lossy(argument);
+        match argument.as_ref() {
+            "--" => {
+                let script = arguments.next()?;
+                return Some(absolute(&String::from_utf8_lossy(script), directory));
+            }
+            "-e" | "--eval" | "-p" | "--print" | "-pe" | "-" | "-i" | "--test" => return None,
+            option if WITH_VALUE.contains(&option) => {
+                arguments.next();
+            }
+            option if option.starts_with('-') => {}
+            script => return Some(absolute(script, directory)),
+        }
+    }
+    None
+}
+
+/// A path without `.` and `..`, from the root.
+fn absolute(path: &str, directory: &str) -> String {
+    let whole = match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("{directory}/{path}"),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// Names that both sides know.
+struct Names {
+    roots: Vec<Roots>,
+    paths: Matching,
+    folders: Matching,
+    /// Names of packages that more than one folder of one run has.
+    ambiguous: BTreeSet<String>,
+    /// By side and name: versions.
+    versions: [BTreeMap<String, BTreeSet<String>>; 2],
+}
+
+impl Names {
+    fn new(runs: &[&RunProfile], base_runs: usize, origins: &[Origin]) -> Names {
+        let roots = Roots::of(origins);
+        let mut paths: [BTreeSet<String>; 2] = Default::default();
+        let mut folders: [BTreeSet<String>; 2] = Default::default();
+        let mut ambiguous = BTreeSet::new();
+        for (index, (run, roots)) in runs.iter().zip(&roots).enumerate() {
+            let side = usize::from(index >= base_runs);
+            let modules = run.modules.iter().map(|module| &module.path);
+            let files = run.package_json.files.iter().map(|file| &file.path);
+            let scripts = run.compile.scripts.iter().map(|script| &script.path);
+            for path in modules.chain(files).chain(scripts) {
+                paths[side].insert(roots.rooted(path));
+            }
+            let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            for package in &run.packages {
+                if let Some(folder) = &package.directory {
+                    folders[side].insert(roots.rooted(folder));
+                    let name = package.name.as_deref().unwrap_or_default();
+                    seen.entry(name).or_default().insert(folder);
+                }
+            }
+            let several = seen.iter().filter(|(_, folders)| folders.len() > 1);
+            ambiguous.extend(several.map(|(name, _)| (*name).to_owned()));
+        }
+        let matching = |sides: &[BTreeSet<String>; 2]| {
+            let side = |index: usize| sides[index].iter().map(String::as_str);
+            Matching::new(side(0), side(1))
+        };
+        let mut names = Names {
+            paths: matching(&paths),
+            folders: matching(&folders),
+            roots,
+            ambiguous,
+            versions: Default::default(),
+        };
+        for (index, run) in runs.iter().enumerate() {
+            for package in &run.packages {
+                let (name, folder) = (package.name.as_deref(), package.directory.as_deref());
+                let name = names.package(index, name, folder, package.kind);
+                if let Some(version) = &package.version {
+                    let of = &mut names.versions[usize::from(index >= base_runs)];
+                    of.entry(name).or_default().insert(version.clone());
+                }
+            }
+        }
+        names
+    }
+}
+
+impl Naming for Names {
+    fn path(&self, run: usize, path: &str) -> String {
+        let Some(roots) = self.roots.get(run) else {
+            return path.to_owned();
+        };
+        self.paths.name(&roots.rooted(path)).to_owned()
+    }
+
+    fn package(
+        &self,
+        run: usize,
+        name: Option<&str>,
+        folder: Option<&str>,
+        kind: PackageKind,
+    ) -> String {
+        let folder = || {
+            let rooted = self.roots.get(run)?.rooted(folder?);
+            Some(self.folders.name(&rooted).to_owned())
+        };
+        match (name, kind) {
+            (_, PackageKind::Node) => "node".to_owned(),
+            (_, PackageKind::Application) => "(application)".to_owned(),
+            (Some(name), _) if !self.ambiguous.contains(name) => name.to_owned(),
+            (Some(name), _) => match folder() {
+                Some(folder) => format!("{name} ({folder})"),
+                None => name.to_owned(),
+            },
+            (None, _) => folder().unwrap_or_else(|| "(no package)".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_script_is_the_first_argument_that_is_no_option() {
+        for (arguments, expected) in [
+            (&["node", "app.js", "x"][..], Some("/w/app.js")),
+            (
+                &["node", "--cpu-prof", "-r", "./h.js", "../a/./b.js"],
+                Some("/a/b.js"),
+            ),
+            (&["node", "--import=x", "/s/a.mjs"], Some("/s/a.mjs")),
+            (&["node", "--", "-a.js"], Some("/w/-a.js")),
+            (&["node", "."], Some("/w")),
+            (&["node", "-e", "0"], None),
+            (&["node", "--version"], None),
+            (&["node"], None),
+            (&[], None),
+        ] {
+            let arguments: Vec<Vec<u8>> = arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
+            assert_eq!(main_script(&arguments, "/w").as_deref(), expected);
+        }
+    }
+}

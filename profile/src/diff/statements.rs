@@ -1,0 +1,361 @@
+//! What the reader must know before the figures: runs that are missing, sides that cannot be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::names::generic;
+use super::sides::{Member, Sides, ending_of};
+use super::verdict::TimeChange;
+use super::words;
+use crate::RunProfile;
+
+/// A sentence about the data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Statement {
+    /// Stable key, such as `failed_runs`.
+    pub kind: &'static str,
+    /// The sentence.
+    pub text: String,
+}
+
+/// Statements, and what forbids a verdict on time.
+#[derive(Clone, Debug, Default)]
+pub struct Statements {
+    /// In the order in which to read them.
+    pub list: Vec<Statement>,
+    /// Why there can be no verdict on time.
+    pub obstacle: Option<String>,
+    /// Why no figure can be trusted.
+    pub unusable: Option<String>,
+}
+
+impl Statements {
+    fn say(&mut self, kind: &'static str, text: String) {
+        self.list.push(Statement { kind, text });
+    }
+
+    fn forbid(&mut self, reason: String) {
+        self.obstacle
+            .get_or_insert(format!("No verdict on time: {reason}."));
+    }
+
+    /// Looks at both sides.
+    pub fn of(sides: &Sides<'_>, wall: Option<&TimeChange>) -> Statements {
+        let mut statements = Statements::default();
+        statements.failed(sides);
+        statements.programs(sides);
+        statements.settings(sides);
+        statements.losses(sides);
+        if let Some(wall) = wall {
+            statements.outliers(sides, wall);
+        }
+        statements.order(sides);
+        statements
+    }
+
+    /// Looks at head alone.
+    pub fn of_one(sides: &Sides<'_>) -> Statements {
+        let mut statements = Statements::default();
+        statements.failed(sides);
+        statements.losses(sides);
+        let name = &sides.head.name;
+        let first = sides
+            .head
+            .all()
+            .first()
+            .and_then(|run| sides.runs.get(*run))
+            .copied();
+        match first.map(|run| (run, ending_of(run))) {
+            None => statements.unusable = Some(format!("{name} has no run")),
+            Some((run, (status, signal, _))) => {
+                if status != Some(0) || signal.is_some() {
+                    statements.say(
+                        "failed",
+                        format!("All runs of {name} {}.", ending_words(run)),
+                    );
+                }
+                if signal.is_some() || run.ended_by == "interrupt" {
+                    let reason = format!(
+                        "the runs of {name} did not come to their end: {}",
+                        ending_words(run)
+                    );
+                    statements.unusable = Some(reason);
+                }
+            }
+        }
+        statements
+    }
+
+    fn failed(&mut self, sides: &Sides<'_>) {
+        for member in [&sides.base, &sides.head] {
+            let (left_out, all) = (
+                member.failed.len(),
+                member.failed.len() + member.all().len(),
+            );
+            if left_out > 0 {
+                let ways: BTreeSet<String> = (member.failed.iter())
+                    .map(|run| ending_words(sides.runs[*run]))
+                    .collect();
+                let ways: Vec<String> = ways.into_iter().collect();
+                self.say(
+                    "failed_runs",
+                    format!(
+                        "{left_out} of {all} runs of {} are left out: {}, unlike the others.",
+                        member.name,
+                        words::list(&ways)
+                    ),
+                );
+            }
+        }
+        let usual = |member: &Member| {
+            let run = member
+                .all()
+                .first()
+                .and_then(|run| sides.runs.get(*run))
+                .copied();
+            run.map(|run| (ending_of(run), ending_words(run)))
+        };
+        if let (Some((base, base_words)), Some((head, head_words))) =
+            (usual(&sides.base), usual(&sides.head))
+        {
+            if base != head {
+                self.say(
+                    "different_endings",
+                    format!(
+                        "The sides end differently: {} {base_words}, {} {head_words}.",
+                        sides.base.name, sides.head.name
+                    ),
+                );
+                self.forbid("the sides end differently, so they did not do the same".into());
+                self.unusable =
+                    Some("the sides end differently, so they did not do the same".into());
+            } else if base.1.is_some() || base.0.is_some_and(|status| status != 0) {
+                self.say(
+                    "failed",
+                    format!("All runs of both sides fail alike: {base_words}."),
+                );
+            }
+        }
+    }
+
+    /// Whether both sides ran the same.
+    fn programs(&mut self, sides: &Sides<'_>) {
+        let first = |member: &Member| {
+            let all = member.all();
+            all.first().and_then(|run| sides.runs.get(*run)).copied()
+        };
+        let (Some(base), Some(head)) = (first(&sides.base), first(&sides.head)) else {
+            return;
+        };
+        if command(base) != command(head) {
+            let text = format!(
+                "The commands differ: {} ran `{}`, {} ran `{}`.",
+                sides.base.name,
+                base.command.join(" "),
+                sides.head.name,
+                head.command.join(" ")
+            );
+            self.say("different_commands", text);
+        }
+        let mut differ = |kind: &'static str,
+                          what: &str,
+                          value: fn(&RunProfile) -> Option<String>| {
+            let values = |member: &Member| -> BTreeSet<String> {
+                let runs = member.all();
+                runs.iter()
+                    .filter_map(|run| value(sides.runs[*run]))
+                    .collect()
+            };
+            let (base, head) = (values(&sides.base), values(&sides.head));
+            let several = base.len() > 1 || head.len() > 1;
+            if (base != head || several) && !base.is_empty() && !head.is_empty() {
+                let shown =
+                    |values: BTreeSet<String>| words::list(&values.into_iter().collect::<Vec<_>>());
+                let text = format!(
+                    "{what}: {} on {}, {} on {}.",
+                    sides.base.name,
+                    shown(base),
+                    sides.head.name,
+                    shown(head)
+                );
+                self.say(kind, text);
+                return true;
+            }
+            false
+        };
+        differ("different_nodes", "The versions of node differ", |run| {
+            run.node.as_ref()?.version.clone()
+        });
+        let mut other_machine = differ("different_kernels", "The kernels differ", |run| {
+            run.labels.get(crate::groups::KERNEL).cloned()
+        });
+        other_machine |= differ("different_machines", "The machines differ", |run| {
+            run.labels.get(crate::groups::MACHINE).cloned()
+        });
+        if other_machine {
+            self.forbid("the sides ran on different machines or kernels".into());
+        }
+    }
+
+    /// Whether both sides were recorded in the same way.
+    fn settings(&mut self, sides: &Sides<'_>) {
+        let names = [sides.base.name.clone(), sides.head.name.clone()];
+        let members = [&sides.base, &sides.head];
+        if members.iter().any(|member| member.all().is_empty()) {
+            let empty = members.iter().find(|member| member.all().is_empty());
+            let name = empty.map_or("", |member| member.name.as_str());
+            self.say(
+                "no_runs",
+                format!("{name} has no run that can be compared."),
+            );
+            self.forbid(format!("{name} has no run that can be compared"));
+            self.unusable = Some(format!("{name} has no run that can be compared"));
+            return;
+        }
+        let bare = members.map(|member| !member.bare.is_empty());
+        let probed = members.map(|member| !member.probed.is_empty());
+        for (side, name) in names.iter().enumerate() {
+            if !probed[side] && probed[1 - side] {
+                self.say(
+                    "no_probed_runs",
+                    format!("{name} has no run with probes: counts and causes cannot be compared."),
+                );
+            }
+        }
+        if !sides.bare() && bare != [false, false] && (!probed[0] || !probed[1]) {
+            self.forbid("one side has runs without probes only, the other none of these".into());
+            return;
+        }
+        if !sides.bare() {
+            self.say(
+                "probed_times",
+                "Times are of runs with probes: they contain what tracing costs.".into(),
+            );
+        }
+        // How many of a side's probed runs have each way of recording.
+        let ways = |member: &Member| -> BTreeMap<String, usize> {
+            let mut ways = BTreeMap::new();
+            for run in &member.probed {
+                *ways.entry(recording_words(sides.runs[*run])).or_default() += 1;
+            }
+            ways
+        };
+        let (base, head) = (ways(members[0]), ways(members[1]));
+        if base.is_empty() || head.is_empty() {
+            return;
+        }
+        let keys = |ways: &BTreeMap<String, usize>| ways.keys().cloned().collect::<Vec<_>>();
+        if keys(&base) != keys(&head) || base.len() > 1 {
+            let text = format!(
+                "What was recorded differs: {} with {}, {} with {}. Figures that a side lacks are left out.",
+                names[0],
+                keys(&base).join(" and "),
+                names[1],
+                keys(&head).join(" and ")
+            );
+            self.say("different_probes", text);
+            if !sides.bare() {
+                self.forbid(
+                    "the sides were traced with different probes, which cost different times"
+                        .into(),
+                );
+            }
+        }
+        let partial: BTreeSet<String> = members
+            .iter()
+            .flat_map(|member| &member.probed)
+            .flat_map(|run| &sides.runs[*run].families)
+            .filter(|family| family.state == "partial")
+            .map(|family| family.name.clone())
+            .collect();
+        if !partial.is_empty() {
+            let partial: Vec<String> = partial.into_iter().collect();
+            let text = format!("Recorded in part only: {}.", words::list(&partial));
+            self.say("partial", text);
+        }
+    }
+
+    /// Whether the machine had time to change between the sides.
+    fn order(&mut self, sides: &Sides<'_>) {
+        let span = |runs: &[usize]| {
+            let started = runs.iter().map(|run| sides.runs[*run].started_unix_ns);
+            Some((started.clone().min()?, started.max()?))
+        };
+        let (base, head) = sides.timed();
+        if let (Some(base), Some(head)) = (span(base), span(head))
+            && (base.1 < head.0 || head.1 < base.0)
+        {
+            self.say(
+                "not_interleaved",
+                "The sides were run one after the other: if the machine was busier with one, that is in the times, too. nodeprof compare alternates.".into(),
+            );
+        }
+    }
+
+    fn losses(&mut self, sides: &Sides<'_>) {
+        for member in [&sides.base, &sides.head] {
+            let lost: u64 = (member.probed.iter())
+                .filter_map(|run| sides.runs[*run].losses.get("records"))
+                .sum();
+            if lost > 0 {
+                let lost = words::things(lost as f64, "record", "records");
+                self.say(
+                    "lost_records",
+                    format!(
+                        "{lost} of {} were lost: its counts are too low.",
+                        member.name
+                    ),
+                );
+            }
+        }
+    }
+
+    fn outliers(&mut self, sides: &Sides<'_>, wall: &TimeChange) {
+        for (name, summary) in [(&sides.base.name, wall.base), (&sides.head.name, wall.head)] {
+            if let Some(summary) = summary.filter(|summary| summary.outliers > 0) {
+                self.say(
+                    "outliers",
+                    format!(
+                        "{} of {} times of {name} are outliers, the largest {}: trust medians and ranks more than means.",
+                        summary.outliers,
+                        summary.count,
+                        words::time(summary.maximum)
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// The command without what differs from build to build: folders and versions.
+fn command(run: &RunProfile) -> Vec<String> {
+    let last = |text: &String| {
+        let generic = generic(text);
+        generic.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    run.command.iter().map(last).collect()
+}
+
+fn ending_words(run: &RunProfile) -> String {
+    match (run.ended_by.as_str(), run.exit_status, run.signal) {
+        ("exit", Some(status), _) => format!("ended with status {status}"),
+        (_, _, Some(signal)) => format!("killed by signal {signal}"),
+        ("interrupt", ..) => "interrupted".to_owned(),
+        (by, ..) => format!("traced until {by}"),
+    }
+}
+
+/// How a run was recorded.
+fn recording_words(run: &RunProfile) -> String {
+    let mut missing: Vec<&str> = (run.families.iter())
+        .filter(|family| matches!(family.state.as_str(), "off" | "failed"))
+        .map(|family| family.name.as_str())
+        .collect();
+    missing.sort_unstable();
+    let mut words = format!("mode {}", run.mode);
+    if !missing.is_empty() {
+        words += &format!(" without {}", missing.join(", "));
+    }
+    words
+}

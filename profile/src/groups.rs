@@ -1,0 +1,417 @@
+//! Which runs of a recording belong together: all, or those with given labels.
+//!
+//! On the command line a group is `FILE`, `FILE@key=value[,key=value]` or `FILE@value`, which means `FILE@name=value`.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::Recording;
+use crate::recording::{Run, RunId};
+
+/// Label that tells a run's side or variant.
+pub const NAME: &str = "name";
+/// Label that tells in which pair a run was made, from 0.
+pub const PAIR: &str = "pair";
+/// Name of the side that is compared with.
+pub const BASE: &str = "base";
+/// Name of the side that is compared.
+pub const HEAD: &str = "head";
+/// Label with the release of the kernel that a run was made on.
+pub const KERNEL: &str = "kernel";
+/// Label with the processor that it was made on, and how many of them.
+pub const MACHINE: &str = "machine";
+/// [`Run::mode`] of a run that was not probed.
+pub const BARE: &str = "bare";
+
+impl Run {
+    /// The value of a label; the last wins where a run repeats one.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let found = self.labels.iter().rev().find(|(k, _)| k == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// It was not probed: it has times, and no events.
+    pub fn is_bare(&self) -> bool {
+        self.mode == BARE
+    }
+}
+
+/// Which runs of which file, as typed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Selector {
+    /// The recording.
+    pub file: PathBuf,
+    /// Labels that a run must have; all runs without any.
+    pub labels: Vec<(String, String)>,
+}
+
+/// Why a text is no selector, or a selector selects nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// The text is not `FILE` or `FILE@…`.
+    #[error(
+        "found {found:?}; needed: FILE, FILE@NAME or FILE@KEY=VALUE,KEY=VALUE; type for example: bench.nodeprof@head"
+    )]
+    Syntax {
+        /// The text.
+        found: String,
+    },
+    /// No run has these labels.
+    #[error(
+        "{selector} selects no run; the recording has {there}; type for example: {file}{example}"
+    )]
+    Nothing {
+        /// As typed.
+        selector: String,
+        /// Labels that there are, in words.
+        there: String,
+        /// The file.
+        file: String,
+        /// A selection that is not empty, from its `@` on.
+        example: String,
+    },
+    /// There are not two sides to compare.
+    #[error(
+        "found {there}; needed: two sides to compare; type two recordings, or two of FILE@NAME, FILE@KEY=VALUE"
+    )]
+    Sides {
+        /// Names that there are, in words.
+        there: String,
+    },
+}
+
+impl Selector {
+    /// All runs of a file.
+    pub fn all(file: impl Into<PathBuf>) -> Selector {
+        Selector {
+            file: file.into(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// Reads `FILE`, `FILE@value`, `FILE@key=value,…`. What follows the last `@` of the file's name selects, unless there is
+    /// a file with the whole name.
+    pub fn parse(text: &OsStr) -> Result<Selector, SelectError> {
+        let syntax = || SelectError::Syntax {
+            found: text.to_string_lossy().into_owned(),
+        };
+        if text.is_empty() {
+            return Err(syntax());
+        }
+        let bytes = text.as_bytes();
+        let name = bytes
+            .iter()
+            .rposition(|b| *b == b'/')
+            .map_or(0, |at| at + 1);
+        let at = bytes.iter().rposition(|b| *b == b'@');
+        let Some(at) = at.filter(|at| *at >= name && !Path::new(text).exists()) else {
+            return Ok(Selector::all(text));
+        };
+        let file = PathBuf::from(OsString::from_vec(bytes[..at].to_vec()));
+        let wanted = std::str::from_utf8(&bytes[at + 1..]).map_err(|_| syntax())?;
+        let labels: Option<Vec<_>> = wanted
+            .split(',')
+            .map(|part| {
+                let (key, value) = part.split_once('=').unwrap_or((NAME, part));
+                let whole = !key.is_empty() && !value.is_empty();
+                whole.then(|| (key.to_owned(), value.to_owned()))
+            })
+            .collect();
+        match labels {
+            Some(labels) if at > name => Ok(Selector { file, labels }),
+            _ => Err(syntax()),
+        }
+    }
+
+    /// The runs of its recording that it selects, in order.
+    pub fn group(&self, recording: &Recording) -> Result<Group, SelectError> {
+        let selected = |run: &Run| {
+            let mut labels = self.labels.iter();
+            labels.all(|(key, value)| run.label(key) == Some(value))
+        };
+        let runs: Vec<RunId> = numbered(recording)
+            .filter(|(_, run)| selected(run))
+            .map(|(id, _)| id)
+            .collect();
+        if runs.is_empty() {
+            let file = self.file.display().to_string();
+            let mut there: Vec<(&str, &str)> = Vec::new();
+            for (_, run) in numbered(recording) {
+                for (key, _) in &run.labels {
+                    let label = (key.as_str(), run.label(key).unwrap_or_default());
+                    // A pair each, and what a machine says of itself, select no side.
+                    let selects = ![PAIR, KERNEL, MACHINE].contains(&key.as_str());
+                    if selects && !there.contains(&label) {
+                        there.push(label);
+                    }
+                }
+            }
+            return Err(SelectError::Nothing {
+                selector: self.to_string(),
+                example: there
+                    .first()
+                    .map_or(String::new(), |(key, value)| format!("@{key}={value}")),
+                there: match (recording.runs.len(), there.len()) {
+                    (0, _) => "no runs".to_owned(),
+                    (_, 0) => "no labels".to_owned(),
+                    _ => words(there.iter().map(|(key, value)| format!("{key}={value}"))),
+                },
+                file,
+            });
+        }
+        Ok(Group {
+            name: self.name(),
+            runs,
+        })
+    }
+
+    /// What to call the group: its values, or the file's name.
+    fn name(&self) -> String {
+        if let [(key, value)] = self.labels.as_slice()
+            && key == NAME
+        {
+            return value.clone();
+        }
+        if self.labels.is_empty() {
+            let stem = self.file.file_stem().unwrap_or(self.file.as_os_str());
+            return stem.to_string_lossy().into_owned();
+        }
+        labels_text(&self.labels)
+    }
+}
+
+fn labels_text(labels: &[(String, String)]) -> String {
+    let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    labels.join(",")
+}
+
+/// At most this many labels are named in an error.
+const NAMED: usize = 8;
+
+fn words(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    let more = items.len().saturating_sub(NAMED);
+    let named = items.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    match more {
+        0 => named,
+        _ => format!("{named} and {more} more"),
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        match self.labels.as_slice() {
+            [] => Ok(()),
+            [(key, value)] if key == NAME => write!(f, "@{value}"),
+            labels => write!(f, "@{}", labels_text(labels)),
+        }
+    }
+}
+
+fn numbered(recording: &Recording) -> impl Iterator<Item = (RunId, &Run)> {
+    let ids = (0..).map(RunId);
+    ids.zip(&recording.runs)
+}
+
+/// Runs that are looked at together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// What to call them.
+    pub name: String,
+    /// Which, ascending.
+    pub runs: Vec<RunId>,
+}
+
+impl Group {
+    /// All runs of a recording.
+    pub fn all(recording: &Recording, name: &str) -> Group {
+        Group {
+            name: name.to_owned(),
+            runs: numbered(recording).map(|(id, _)| id).collect(),
+        }
+    }
+
+    /// Groups by [`NAME`], in order of their first run; runs without a name belong to none.
+    pub fn by_name(recording: &Recording) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (id, run) in numbered(recording) {
+            let Some(name) = run.label(NAME) else {
+                continue;
+            };
+            match groups.iter_mut().find(|group| group.name == name) {
+                Some(group) => group.runs.push(id),
+                None => groups.push(Group {
+                    name: name.to_owned(),
+                    runs: vec![id],
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Base and head of a recording that holds both: the runs called [`BASE`] and [`HEAD`], or else the two names that there
+    /// are, the one that ran first as base.
+    pub fn sides(recording: &Recording) -> Result<(Group, Group), SelectError> {
+        let mut groups = Group::by_name(recording);
+        let at = |name| groups.iter().position(|group: &Group| group.name == name);
+        let (base, head) = match (at(BASE), at(HEAD), groups.len()) {
+            (Some(base), Some(head), _) => (base, head),
+            (_, _, 2) => (0, 1),
+            _ => {
+                let names = words(groups.iter().map(|group| group.name.clone()));
+                return Err(SelectError::Sides {
+                    there: match groups.len() {
+                        0 => format!("{} runs without a name", recording.runs.len()),
+                        1 => format!("one name ({names})"),
+                        n => format!("{n} names ({names})"),
+                    },
+                });
+            }
+        };
+        let head = std::mem::take(&mut groups[head]);
+        let base = std::mem::take(&mut groups[base]);
+        Ok((base, head))
+    }
+
+    /// Those of its runs for which `keep` holds.
+    pub fn filter(&self, recording: &Recording, keep: impl Fn(&Run) -> bool) -> Group {
+        let run = |id: &RunId| recording.runs.get(id.0 as usize);
+        Group {
+            name: self.name.clone(),
+            runs: (self.runs.iter().copied())
+                .filter(|id| run(id).is_some_and(&keep))
+                .collect(),
+        }
+    }
+
+    /// Runs that were probed: they have events.
+    pub fn probed(&self, recording: &Recording) -> Group {
+        self.filter(recording, |run| !run.is_bare())
+    }
+
+    /// Runs that were not probed: their times hold no cost of tracing.
+    pub fn bare(&self, recording: &Recording) -> Group {
+        self.filter(recording, Run::is_bare)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Selector, SelectError> {
+        Selector::parse(text.as_ref())
+    }
+
+    fn labels(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = list.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+        owned.collect()
+    }
+
+    fn recording(runs: &[&[(&str, &str)]]) -> Recording {
+        let runs = runs.iter().map(|list| Run {
+            labels: labels(list),
+            ..Run::default()
+        });
+        Recording {
+            runs: runs.collect(),
+            ..Recording::default()
+        }
+    }
+
+    #[test]
+    fn a_selector_is_a_file_and_labels() {
+        for (text, file, wanted, shown) in [
+            ("a.nodeprof", "a.nodeprof", &[][..], "a.nodeprof"),
+            ("a@head", "a", &[("name", "head")], "a@head"),
+            ("a@name=head", "a", &[("name", "head")], "a@head"),
+            (
+                "x@1/a@n=5,name=b",
+                "x@1/a",
+                &[("n", "5"), ("name", "b")],
+                "x@1/a@n=5,name=b",
+            ),
+            ("x@1/a", "x@1/a", &[], "x@1/a"),
+            ("a@b@k=v=w", "a@b", &[("k", "v=w")], "a@b@k=v=w"),
+        ] {
+            let selector = parse(text).unwrap();
+            assert_eq!(selector.file, Path::new(file), "{text}");
+            assert_eq!(selector.labels, labels(wanted), "{text}");
+            assert_eq!(selector.to_string(), shown);
+            assert_eq!(parse(&selector.to_string()).unwrap(), selector);
+        }
+        for bad in ["", "@head", "a@", "a@=v", "a@k=", "a@k=v,", "x/@b"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_the_whole_name_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app@1.2.3.nodeprof");
+        std::fs::write(&path, "").unwrap();
+        let text = path.to_str().unwrap();
+        assert_eq!(parse(text).unwrap(), Selector::all(&path));
+        let selector = parse(&format!("{text}@base")).unwrap();
+        assert_eq!(selector.file, path);
+        assert_eq!(selector.labels, labels(&[("name", "base")]));
+    }
+
+    #[test]
+    fn all_labels_must_match_and_the_last_of_a_key_counts() {
+        let recording = recording(&[
+            &[("name", "a"), ("n", "1")],
+            &[("name", "a"), ("n", "2"), ("n", "1")],
+            &[("name", "a"), ("n", "1"), ("n", "2")],
+            &[("n", "1")],
+        ]);
+        let group = parse("f@a,n=1").unwrap().group(&recording).unwrap();
+        assert_eq!(group.runs, [RunId(0), RunId(1)]);
+        assert_eq!(group.name, "name=a,n=1");
+        let all = parse("x/f.nodeprof").unwrap().group(&recording).unwrap();
+        assert_eq!((all.runs.len(), all.name.as_str()), (4, "f"));
+        let error = parse("f@b").unwrap().group(&recording).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("name=a, n=1, n=2"), "{text}");
+        assert!(text.contains("type for example: f@name=a"), "{text}");
+    }
+
+    #[test]
+    fn sides_are_base_and_head_or_the_two_that_there_are() {
+        let named = |names: &[&str]| {
+            let mut all = Recording::default();
+            for name in names {
+                all.runs.extend(recording(&[&[("name", name)]]).runs);
+            }
+            Group::sides(&all)
+        };
+        let (base, head) = named(&["head", "x", "base", "head"]).unwrap();
+        assert_eq!(
+            (base.runs, head.runs),
+            (vec![RunId(2)], vec![RunId(0), RunId(3)])
+        );
+        let (base, head) = named(&["new", "old", "new"]).unwrap();
+        assert_eq!((base.name.as_str(), head.name.as_str()), ("new", "old"));
+        for (names, says) in [
+            (&[][..], "0 runs without a name"),
+            (&["base"], "one name (base)"),
+            (&["a", "b", "c"], "3 names (a, b, c)"),
+        ] {
+            let error = named(names).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn bare_runs_are_told_apart() {
+        let mut recording = recording(&[&[], &[], &[]]);
+        recording.runs[1].mode = "bare".into();
+        let all = Group::all(&recording, "all");
+        assert_eq!(all.bare(&recording).runs, [RunId(1)]);
+        assert_eq!(all.probed(&recording).runs, [RunId(0), RunId(2)]);
+    }
+}

@@ -1,0 +1,761 @@
+//! One pass over the events of a thread in order of time: whose each event is, and how the time between events is
+//! divided among the modules.
+//!
+//! At each event it is known what the thread did: it ran a module's code, loaded a module for some call of `require`, or
+//! did neither. Between two events that agree, nothing else is assumed. Where they differ, the change lay somewhere
+//! between them: each gets half, and the half is noted as uncertain. Exceptions are known better: a CommonJS module runs
+//! right after it was compiled, and JavaScript that C++ calls begins and ends with that call.
+//!
+//! What is loaded is not known when loading begins. The time and events of a call are kept until the file of a known
+//! module is found, opened or compiled for it.
+
+use super::context::{BodyId, Context, Contexts, Inside, Key};
+use super::costs::Costs;
+use super::discover::Discovered;
+use super::events::{Point, SHORT_NS, Thread, What};
+use super::script::{ScriptId, Scripts};
+use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed};
+use crate::breakdown::count;
+use crate::fast::Map;
+use crate::recording::{
+    CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Recording, StackId,
+};
+
+/// What a thread does at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// JavaScript that was called at this moment; what it is the next event tells, or the last one before its end.
+    Next,
+    /// Code of a module, or what it called.
+    Module(ModuleId),
+    /// Loading.
+    Loading(Key),
+    /// None of these.
+    Outside(Bucket),
+}
+
+/// The steps of loading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Read,
+    Compile,
+    Execute,
+}
+
+/// A call of `require` under way, or a run of the loader of ES modules.
+struct Call {
+    key: Key,
+    owner: Option<ModuleId>,
+    /// First event of it.
+    first: u64,
+    /// Time and events since then, or since the last module was told.
+    spent: u64,
+    uncertain: u64,
+    costs: Costs,
+    target: Option<(ModuleId, Stage)>,
+}
+
+/// When phases of a thread's environment begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Phases {
+    /// `node::Start`, or the environment of a worker.
+    pub(super) start: Option<u64>,
+    pub(super) bootstrap_complete: Option<u64>,
+    pub(super) loop_exit: Option<u64>,
+}
+
+pub(super) struct Pass<'a> {
+    recording: &'a Recording,
+    contexts: &'a Contexts,
+    scripts: &'a Scripts,
+    unit: usize,
+    found: &'a mut Discovered,
+    modules: &'a mut Vec<Module>,
+    outside: &'a mut Unattributed,
+    phases: Phases,
+    calls: Vec<Call>,
+    /// Compilations and loads of add-ons under way: all time is theirs.
+    busy: Vec<(ModuleId, Stage)>,
+    last: Option<(u64, State)>,
+    bodies: Bodies,
+    /// Modules whose compilation was seen.
+    compiled: Map<ModuleId, ()>,
+    files: Map<NameId, Vec<ModuleId>>,
+}
+
+/// The module bodies that ran at the last event.
+#[derive(Default)]
+struct Bodies {
+    at: u64,
+    now: Option<BodyId>,
+    /// Compiled just now: begins to run although no event shows it yet.
+    begun: Option<ModuleId>,
+}
+
+impl<'a> Pass<'a> {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        recording: &'a Recording,
+        contexts: &'a Contexts,
+        scripts: &'a Scripts,
+        unit: usize,
+        phases: Phases,
+        found: &'a mut Discovered,
+        modules: &'a mut Vec<Module>,
+        outside: &'a mut Unattributed,
+    ) -> Pass<'a> {
+        Pass {
+            recording,
+            contexts,
+            scripts,
+            unit,
+            found,
+            modules,
+            outside,
+            phases,
+            calls: Vec::new(),
+            busy: Vec::new(),
+            last: None,
+            bodies: Bodies::default(),
+            compiled: Map::default(),
+            files: Map::default(),
+        }
+    }
+
+    /// Takes all events of the thread.
+    pub(super) fn run(mut self, thread: &Thread) {
+        for point in &thread.points {
+            match point.what {
+                What::Crossing => self.crossing(point),
+                What::CrossingEnd => self.crossing_end(point),
+                What::Lookup => {
+                    let lookup = &self.recording.lookups[point.index as usize];
+                    let costs = Costs {
+                        lookups: 1,
+                        ..Costs::default()
+                    };
+                    self.event(point.at, lookup.stack, &costs);
+                }
+                What::File => self.file(point),
+                What::FileEnd => self.file_end(point),
+                What::Serialization => {
+                    let event = &self.recording.serializations[point.index as usize];
+                    self.event(point.at, event.stack, &event.into());
+                }
+                What::Compilation => self.compilation(point),
+                What::CompilationEnd => self.compilation_end(point),
+                What::Sample => {
+                    let sample = &self.recording.samples[point.index as usize];
+                    self.event(point.at, sample.stack, &sample.into());
+                }
+                What::Wait => {
+                    let wait = &self.recording.waits[point.index as usize];
+                    self.event(point.at, wait.stack, &wait.into());
+                }
+                What::WaitEnd => {
+                    let wait = &self.recording.waits[point.index as usize];
+                    self.seen(point.at, wait.stack);
+                }
+            }
+        }
+        for call in std::mem::take(&mut self.calls) {
+            self.retire(call);
+        }
+        // They run until the end of the trace.
+        let mut body = self.bodies.now;
+        while let Some(id) = body {
+            let of = self.contexts.body(id);
+            if let Some(module) = self.found.modules.get(&of.script) {
+                self.modules[module.0 as usize].see_running(self.bodies.at);
+            }
+            body = of.outer;
+        }
+    }
+
+    fn crossing(&mut self, point: &Point) {
+        let crossing = &self.recording.crossings[point.index as usize];
+        let state = self.event(point.at, crossing.stack, &crossing.into());
+        if crossing.kind == CrossingKind::ToJs && crossing.duration.is_some() && state.is_some() {
+            self.last = Some((point.at, State::Next));
+        }
+        if let Some(&module) = self.found.add_ons.get(&point.index)
+            && crossing.duration.is_some_and(|time| time.0 >= SHORT_NS)
+        {
+            self.tell(state, module, point.at, None);
+            self.busy.push((module, Stage::Execute));
+        }
+    }
+
+    fn crossing_end(&mut self, point: &Point) {
+        let crossing = &self.recording.crossings[point.index as usize];
+        if crossing.kind == CrossingKind::ToJs {
+            let Some(state) = self.state(crossing.stack, point.at) else {
+                return;
+            };
+            match self.last {
+                // Nothing was seen inside: it ran on behalf of whoever was called back for.
+                Some((since, State::Next)) if self.busy.is_empty() => {
+                    let spent = point.at.saturating_sub(since);
+                    if let State::Outside(_) = state {
+                        self.outside.time(Bucket::Unseen, spent);
+                    } else {
+                        self.give(state, spent, since);
+                        self.doubt(state, spent, since);
+                    }
+                }
+                // What ran inside ran until now.
+                _ => self.spend_until(point.at, State::Next),
+            }
+            self.last = Some((point.at, state));
+            self.see_bodies(point.at, crossing.stack);
+            self.close_calls(state, crossing.stack);
+            return;
+        }
+        self.seen(point.at, crossing.stack);
+        if self.found.add_ons.contains_key(&point.index) {
+            // An end that is noted is one of a call that is long enough.
+            self.busy.pop();
+        }
+    }
+
+    fn file(&mut self, point: &Point) {
+        let access = &self.recording.files[point.index as usize];
+        let costs = Costs::from(access);
+        let target = self.module_of_file(access.path);
+        let told = target.filter(|_| {
+            access.result >= 0
+                && matches!(
+                    access.operation,
+                    FileOperation::Stat | FileOperation::Open | FileOperation::Read
+                )
+        });
+        let Some(module) = told else {
+            self.event(point.at, access.stack, &costs);
+            return;
+        };
+        let state = self.seen(point.at, access.stack);
+        let context = access.stack.and_then(|stack| self.contexts.get(stack));
+        if context.is_some_and(|context| context.inside == Inside::Fetching) {
+            // Whatever else the loader does, this is done for that module.
+            self.modules[module.0 as usize].loading.add(&costs);
+            self.cause(None, Some(module), point.at, &costs);
+            self.busy.push((module, Stage::Read));
+            return;
+        }
+        // A stat is part of looking for the file: what is looked for is known when it ends.
+        if access.operation != FileOperation::Stat
+            && self.target(state) != Some((module, Stage::Read))
+        {
+            self.tell(state, module, point.at, Some(Stage::Read));
+        }
+        match state {
+            Some(State::Loading(key)) => {
+                self.modules[module.0 as usize].loading.add(&costs);
+                let owner = self.owner(context);
+                self.cause(
+                    owner,
+                    key.call.is_none().then_some(module),
+                    point.at,
+                    &costs,
+                );
+            }
+            _ => self.give_costs(point.at, access.stack, state, &costs),
+        }
+    }
+
+    fn file_end(&mut self, point: &Point) {
+        let access = &self.recording.files[point.index as usize];
+        let state = self.seen(point.at, access.stack);
+        if self
+            .busy
+            .last()
+            .is_some_and(|&(_, stage)| stage == Stage::Read)
+        {
+            self.busy.pop();
+        }
+        let Some(State::Loading(key)) = state else {
+            return;
+        };
+        match access.operation {
+            FileOperation::Stat if access.result >= 0 => {
+                if let Some(module) = self.module_of_file(access.path) {
+                    self.tell(state, module, point.at, None);
+                }
+            }
+            // JSON is parsed after its file was read; nothing else tells of that.
+            FileOperation::Close => {
+                if let Some(module) = self.module_of_file(access.path)
+                    && self.modules[module.0 as usize].kind == ModuleKind::Json
+                    && let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key)
+                    && call.target == Some((module, Stage::Read))
+                {
+                    call.target = Some((module, Stage::Execute));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn compilation(&mut self, point: &Point) {
+        let compilation = &self.recording.compilations[point.index as usize];
+        let state = self.seen(point.at, compilation.stack);
+        let Some(module) = self.module_compiled(compilation.path) else {
+            return;
+        };
+        self.compiled.insert(module, ());
+        self.tell(state, module, point.at, Some(Stage::Compile));
+        if compilation.duration.is_some() {
+            self.busy.push((module, Stage::Compile));
+        } else {
+            self.end_call(state, module);
+        }
+    }
+
+    /// A module is loaded: what comes next is another's.
+    fn end_call(&mut self, state: Option<State>, module: ModuleId) {
+        self.calls.retain(|call| {
+            let of_module = call.target.is_some_and(|(target, _)| target == module);
+            !of_module && state != Some(State::Loading(call.key))
+        });
+    }
+
+    fn compilation_end(&mut self, point: &Point) {
+        let compilation = &self.recording.compilations[point.index as usize];
+        let state = self.seen(point.at, compilation.stack);
+        let Some(module) = self.module_compiled(compilation.path) else {
+            return;
+        };
+        self.busy.pop();
+        self.end_call(state, module);
+        let runs_now = match self.modules[module.0 as usize].kind {
+            ModuleKind::CommonJs => compilation.unit != CompilationUnit::Module,
+            ModuleKind::Builtin => true,
+            _ => false,
+        };
+        if runs_now && state.is_some() {
+            self.last = Some((point.at, State::Module(module)));
+            self.bodies.begun = Some(module);
+            let module = &mut self.modules[module.0 as usize];
+            module.see_running(point.at);
+        }
+    }
+
+    fn module_compiled(&self, path: NameId) -> Option<ModuleId> {
+        let script = self.scripts.known(path)?;
+        self.found.modules.get(&script).copied()
+    }
+
+    /// The module that a file is read for. Of several (an ES module with different queries), the next one that was not
+    /// compiled yet.
+    fn module_of_file(&mut self, path: NameId) -> Option<ModuleId> {
+        let all = self.files.entry(path).or_insert_with(|| {
+            let scripts = self.scripts.of_file(self.recording.name(path));
+            let modules = scripts.iter();
+            let mut modules: Vec<ModuleId> = modules
+                .filter_map(|script| self.found.modules.get(script).copied())
+                .collect();
+            modules.sort();
+            modules
+        });
+        let next = all
+            .iter()
+            .find(|module| !self.compiled.contains_key(module))
+            .or(all.last());
+        next.copied()
+    }
+
+    /// The module of a script that was seen running here.
+    fn module(&mut self, script: ScriptId) -> ModuleId {
+        self.found.module(self.unit, script, self.modules)
+    }
+
+    fn owner(&mut self, context: Option<&Context>) -> Option<ModuleId> {
+        Some(self.module(context?.owner?))
+    }
+
+    /// What the thread does where this stack was taken; `None` if that is not known.
+    fn state(&mut self, stack: Option<StackId>, at: u64) -> Option<State> {
+        let context = self.contexts.get(stack?)?;
+        let outside = |pass: &Self| State::Outside(pass.bucket(Some(context), at));
+        Some(match context.inside {
+            // Which call it is cannot be told.
+            Inside::Loading if context.truncated && context.call.is_none() => outside(self),
+            Inside::Loading => State::Loading(context.key()),
+            Inside::Fetching => outside(self),
+            Inside::Builtin(script) => match self.found.modules.get(&script) {
+                Some(&module) => State::Module(module),
+                // It was there before the trace saw anything: whoever uses it.
+                None => match self.owner(Some(context)) {
+                    Some(owner) => State::Module(owner),
+                    None => outside(self),
+                },
+            },
+            Inside::Own => match self.owner(Some(context)) {
+                Some(owner) => State::Module(owner),
+                None => outside(self),
+            },
+        })
+    }
+
+    fn bucket(&self, context: Option<&Context>, at: u64) -> Bucket {
+        let Phases {
+            start,
+            bootstrap_complete,
+            loop_exit,
+        } = self.phases;
+        let before = |instant: Option<u64>| instant.is_some_and(|instant| at < instant);
+        if before(start) {
+            Bucket::BeforeMain
+        } else if before(bootstrap_complete) {
+            Bucket::Bootstrap
+        } else if loop_exit.is_some_and(|exit| at >= exit) {
+            Bucket::Teardown
+        } else {
+            match context {
+                None => Bucket::NoStack,
+                Some(context) if context.truncated && context.owner.is_none() => Bucket::NoStack,
+                Some(context) if context.loader => Bucket::Loader,
+                Some(context) if context.javascript => Bucket::Async,
+                Some(_) => Bucket::EventLoop,
+            }
+        }
+    }
+
+    /// Takes an event that costs something.
+    fn event(&mut self, at: u64, stack: Option<StackId>, costs: &Costs) -> Option<State> {
+        let state = self.seen(at, stack);
+        self.give_costs(at, stack, state, costs);
+        state
+    }
+
+    fn give_costs(&mut self, at: u64, stack: Option<StackId>, state: Option<State>, costs: &Costs) {
+        let context = stack.and_then(|stack| self.contexts.get(stack));
+        let owner = self.owner(context);
+        match state {
+            Some(State::Loading(key)) => {
+                let call = self.call(key, owner, at);
+                match call.target {
+                    Some((module, _)) => {
+                        self.modules[module.0 as usize].loading.add(costs);
+                        self.cause(owner, key.call.is_none().then_some(module), at, costs);
+                    }
+                    None => {
+                        call.costs.add(costs);
+                        // Without an owner: when it is known what was loaded.
+                        if owner.is_some() {
+                            self.cause(owner, None, at, costs);
+                        }
+                    }
+                }
+            }
+            Some(State::Module(module)) => {
+                if owner != Some(module) {
+                    self.modules[module.0 as usize].loading.add(costs);
+                }
+                // The body of one of Node's own modules, by promises: who imported it.
+                match owner.or_else(|| self.of_program(module)) {
+                    Some(owner) => self.modules[owner.0 as usize].caused.add(costs),
+                    None => {
+                        let bucket = self.bucket(context, at);
+                        self.outside.at(bucket).add(costs);
+                    }
+                }
+            }
+            Some(State::Outside(bucket)) => self.outside.at(bucket).add(costs),
+            Some(State::Next) | None => {
+                let bucket = self.bucket(context, at);
+                self.outside.at(bucket).add(costs);
+            }
+        }
+    }
+
+    /// The nearest module of the program that a module was required by.
+    fn of_program(&self, module: ModuleId) -> Option<ModuleId> {
+        let mut at = Some(module);
+        while let Some(id) = at {
+            let module = &self.modules[id.0 as usize];
+            if module.kind != ModuleKind::Builtin {
+                return Some(id);
+            }
+            at = module.requirer;
+        }
+        None
+    }
+
+    /// Blames the owner of an event; without one, who imported the module that it loaded.
+    fn cause(&mut self, owner: Option<ModuleId>, loaded: Option<ModuleId>, at: u64, costs: &Costs) {
+        let importer = || {
+            let requirer = self.modules[loaded?.0 as usize].requirer?;
+            self.of_program(requirer)
+        };
+        match owner.or_else(importer) {
+            Some(module) => self.modules[module.0 as usize].caused.add(costs),
+            None => {
+                let early = self.phases.bootstrap_complete.is_some_and(|end| at < end);
+                let bucket = match (loaded, early) {
+                    (None, true) => Bucket::Bootstrap,
+                    _ => Bucket::Loader,
+                };
+                self.outside.at(bucket).add(costs);
+            }
+        }
+    }
+
+    /// Notes what the thread does at an instant, and divides the time since the last one.
+    fn seen(&mut self, at: u64, stack: Option<StackId>) -> Option<State> {
+        let state = self.state(stack, at)?;
+        self.spend_until(at, state);
+        self.last = Some((at, state));
+        self.see_bodies(at, stack);
+        self.close_calls(state, stack);
+        Some(state)
+    }
+
+    /// The time since the last event.
+    fn spend_until(&mut self, at: u64, now: State) {
+        let Some((since, before)) = self.last else {
+            return;
+        };
+        let spent = at.saturating_sub(since);
+        if spent == 0 {
+            return;
+        }
+        if let Some(&(module, stage)) = self.busy.last() {
+            self.modules[module.0 as usize].spend(Some(stage), spent);
+            return;
+        }
+        match (before, now) {
+            (State::Next, State::Next) => {
+                self.outside.time(Bucket::Unseen, spent);
+            }
+            (State::Next, known) | (known, State::Next) => self.give(known, spent, since),
+            _ if before == now => self.give(now, spent, since),
+            _ => {
+                let half = spent / 2;
+                self.give(before, half, since);
+                self.give(now, spent - half, at - (spent - half));
+                self.doubt(before, half, since);
+                self.doubt(now, spent - half, at);
+            }
+        }
+    }
+
+    fn give(&mut self, state: State, spent: u64, since: u64) {
+        match state {
+            State::Module(module) => {
+                let in_body = self.bodies.now.map(|body| self.contexts.body(body));
+                let module = &mut self.modules[module.0 as usize];
+                module.spend(Some(Stage::Execute), spent);
+                if self.bodies.begun.is_none() && !in_body.is_some_and(|body| body.program) {
+                    count(&mut module.callback_ns, spent);
+                }
+            }
+            State::Loading(key) => {
+                let context = key.call.and_then(|stack| self.contexts.get(stack));
+                let owner = self.owner(context);
+                let call = self.call(key, owner, since);
+                match call.target {
+                    Some((module, stage)) => {
+                        self.modules[module.0 as usize].spend(Some(stage), spent);
+                    }
+                    None => count(&mut call.spent, spent),
+                }
+            }
+            State::Outside(bucket) => self.outside.time(bucket, spent),
+            State::Next => self.outside.time(Bucket::Unseen, spent),
+        }
+    }
+
+    fn doubt(&mut self, state: State, amount: u64, at: u64) {
+        let module = match state {
+            State::Module(module) => module,
+            State::Loading(key) => {
+                let context = key.call.and_then(|stack| self.contexts.get(stack));
+                let owner = self.owner(context);
+                let call = self.call(key, owner, at);
+                match call.target {
+                    Some((module, _)) => module,
+                    None => return count(&mut call.uncertain, amount),
+                }
+            }
+            State::Outside(_) | State::Next => return,
+        };
+        count(&mut self.modules[module.0 as usize].uncertain_ns, amount);
+    }
+
+    fn target(&self, state: Option<State>) -> Option<(ModuleId, Stage)> {
+        let Some(State::Loading(key)) = state else {
+            return None;
+        };
+        let call = self.calls.iter().rev().find(|call| call.key == key)?;
+        call.target
+    }
+
+    fn call(&mut self, key: Key, owner: Option<ModuleId>, at: u64) -> &mut Call {
+        let known = self.calls.iter().rposition(|call| call.key == key);
+        let index = known.unwrap_or_else(|| {
+            self.calls.push(Call {
+                key,
+                owner,
+                first: at,
+                spent: 0,
+                uncertain: 0,
+                costs: Costs::default(),
+                target: None,
+            });
+            self.calls.len() - 1
+        });
+        &mut self.calls[index]
+    }
+
+    /// What a call loads is known: this module. `stage` is what it does from now on, `None` if it still looks for files.
+    fn tell(&mut self, state: Option<State>, module: ModuleId, at: u64, stage: Option<Stage>) {
+        let Some(State::Loading(key)) = state else {
+            return;
+        };
+        let context = key.call.and_then(|stack| self.contexts.get(stack));
+        let owner = self.owner(context);
+        let call = self.call(key, owner, at);
+        let (first, spent) = (call.first, std::mem::take(&mut call.spent));
+        let uncertain = std::mem::take(&mut call.uncertain);
+        let costs = std::mem::take(&mut call.costs);
+        call.target = stage.map(|stage| (module, stage));
+        call.first = at;
+        let of_module = &mut self.modules[module.0 as usize];
+        of_module.spend(None, spent);
+        count(&mut of_module.uncertain_ns, uncertain);
+        of_module.loading.add(&costs);
+        let start = of_module.start.get_or_insert(Nanoseconds(first));
+        start.0 = start.0.min(first);
+        if owner.is_none() {
+            self.cause(None, Some(module), at, &costs);
+        }
+    }
+
+    /// A module's own code runs again: what it called for has ended.
+    fn close_calls(&mut self, state: State, stack: Option<StackId>) {
+        let State::Module(module) = state else {
+            return;
+        };
+        let context = stack.and_then(|stack| self.contexts.get(stack));
+        if !context.is_some_and(Context::is_program) {
+            return;
+        }
+        while self
+            .calls
+            .last()
+            .is_some_and(|call| call.owner == Some(module))
+        {
+            if let Some(call) = self.calls.pop() {
+                self.retire(call);
+            }
+        }
+    }
+
+    /// A call that loaded nothing more: the module was there already, or was not found.
+    fn retire(&mut self, call: Call) {
+        match call.owner {
+            Some(owner) => {
+                let owner = &mut self.modules[owner.0 as usize];
+                owner.spend(Some(Stage::Execute), call.spent);
+                count(&mut owner.vain_ns, call.spent);
+                count(&mut owner.uncertain_ns, call.uncertain);
+            }
+            None => {
+                let bucket = match self.phases.bootstrap_complete {
+                    Some(end) if call.first < end => Bucket::Bootstrap,
+                    _ => Bucket::Loader,
+                };
+                self.outside.time(bucket, call.spent);
+                self.outside.at(bucket).add(&call.costs);
+            }
+        }
+    }
+
+    /// Which bodies run at an instant, and so which have ended since the last one.
+    fn see_bodies(&mut self, at: u64, stack: Option<StackId>) {
+        let Some(context) = stack.and_then(|stack| self.contexts.get(stack)) else {
+            return;
+        };
+        // The outer ones are not known: what is not there may run nevertheless.
+        if context.truncated {
+            return;
+        }
+        let (before, now) = (self.bodies.now, context.body);
+        if let Some(module) = self.bodies.begun.take() {
+            let script = self.modules[module.0 as usize].script;
+            if !self.runs(now, script) {
+                let module = &mut self.modules[module.0 as usize];
+                module.end_latest = Some(Nanoseconds(at));
+            }
+        }
+        if before != now {
+            let (mut a, mut b) = (before, now);
+            let last = self.bodies.at;
+            // Up to the bodies that both share.
+            while a != b {
+                let depth = |body: Option<BodyId>| body.map(|body| self.contexts.body(body).depth);
+                if depth(a) >= depth(b)
+                    && let Some(ended) = a
+                {
+                    let body = self.contexts.body(ended);
+                    a = body.outer;
+                    if let Some(module) = self.found.modules.get(&body.script) {
+                        let module = &mut self.modules[module.0 as usize];
+                        module.see_running(last);
+                        module.end_latest = Some(Nanoseconds(at));
+                    }
+                } else if let Some(begun) = b {
+                    let body = self.contexts.body(begun);
+                    b = body.outer;
+                    if let Some(module) = self.found.modules.get(&body.script) {
+                        self.modules[module.0 as usize].see_running(at);
+                    }
+                }
+            }
+            self.bodies.now = now;
+        }
+        self.bodies.at = at;
+        if let Some(body) = now {
+            // The others are noted when they end.
+            let script = self.contexts.body(body).script;
+            if let Some(module) = self.found.modules.get(&script) {
+                self.modules[module.0 as usize].see_running(at);
+            }
+        }
+    }
+
+    fn runs(&self, mut body: Option<BodyId>, script: ScriptId) -> bool {
+        while let Some(id) = body {
+            let of = self.contexts.body(id);
+            if of.script == script {
+                return true;
+            }
+            body = of.outer;
+        }
+        false
+    }
+}
+
+impl Module {
+    /// `None`: looking for its file.
+    fn spend(&mut self, stage: Option<Stage>, spent: u64) {
+        let time = match stage {
+            None => &mut self.resolve_ns,
+            Some(Stage::Read) => &mut self.read_ns,
+            Some(Stage::Compile) => &mut self.compile_ns,
+            Some(Stage::Execute) => &mut self.execute_ns,
+        };
+        count(time, spent);
+    }
+
+    fn see_running(&mut self, at: u64) {
+        self.execute_start.get_or_insert(Nanoseconds(at));
+        let last = self.end_earliest.get_or_insert(Nanoseconds(at));
+        last.0 = last.0.max(at);
+        // It had stopped (`await`) and goes on.
+        if self.end_latest.is_some_and(|end| end.0 < at) {
+            self.end_latest = None;
+        }
+    }
+}

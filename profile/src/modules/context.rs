@@ -1,0 +1,183 @@
+//! What each stack says about modules, once per stack: who runs, on whose behalf, inside which modules' bodies.
+//!
+//! Stacks share their outer frames. Each is told from its caller's context in one step, so a recording of a million events
+//! costs no more here than its few thousand stacks.
+
+use super::script::{BuiltinClass, ScriptClass, ScriptId, Scripts};
+use crate::recording::{FrameKind, Recording, StackId};
+
+/// Index into [`Contexts::bodies`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BodyId(pub(super) u32);
+
+/// A module whose body (its top-level code) is running, and those around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Body {
+    pub(super) script: ScriptId,
+    pub(super) outer: Option<BodyId>,
+    /// Number of bodies around it.
+    pub(super) depth: u32,
+    /// It or one around it is the program's, not Node's own.
+    pub(super) program: bool,
+}
+
+/// What Node does inside of the innermost function of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// The function itself runs, or something that it called.
+    #[default]
+    Own,
+    /// A module is being found, read and compiled for it.
+    Loading,
+    /// The loader of ES modules works, for no one module that could be told.
+    Fetching,
+    /// The body of one of Node's own modules runs.
+    Builtin(ScriptId),
+}
+
+/// A load under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// [`Context::call`]; `None` for what Node loads by itself.
+    pub(super) call: Option<StackId>,
+    /// Finding a file and reading one do not follow each other where promises lie between.
+    finding: bool,
+}
+
+/// What one stack says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Context {
+    /// Script of the innermost function of the program: the requirer, the one to blame.
+    pub(super) owner: Option<ScriptId>,
+    /// That function's frame, with all around it: the same for everything that one call from there does.
+    pub(super) call: Option<StackId>,
+    pub(super) inside: Inside,
+    /// Class of the innermost JavaScript function; `None` if there is none, or it is the program's.
+    pub(super) innermost: Option<BuiltinClass>,
+    /// The same, but for `fs` and what it uses: who wanted a file.
+    pub(super) wanted_by: Option<BuiltinClass>,
+    /// A loader is on it, inside of that function.
+    pub(super) loader: bool,
+    /// It is the loader of ES modules, which looks for a file.
+    pub(super) finding: bool,
+    /// Innermost module body.
+    pub(super) body: Option<BodyId>,
+    /// There is JavaScript on it.
+    pub(super) javascript: bool,
+    /// Frames are missing at the outer end.
+    pub(super) truncated: bool,
+}
+
+impl Context {
+    /// What tells one load under way from the others.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            call: self.call,
+            finding: self.call.is_none() && self.finding,
+        }
+    }
+
+    /// Whether the code that runs is the program's itself, not Node's on its behalf.
+    pub(super) fn is_program(&self) -> bool {
+        self.owner.is_some() && self.innermost.is_none()
+    }
+}
+
+/// The contexts of all stacks of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Contexts {
+    of_stack: Vec<Context>,
+    bodies: Vec<Body>,
+}
+
+impl Contexts {
+    pub(super) fn new(recording: &Recording, scripts: &mut Scripts) -> Contexts {
+        let mut contexts = Contexts {
+            of_stack: Vec::with_capacity(recording.stacks.len()),
+            bodies: Vec::new(),
+        };
+        let mut known = crate::fast::Map::default();
+        for (index, stack) in recording.stacks.iter().enumerate() {
+            let around = stack.caller.and_then(|caller| contexts.get(caller));
+            let mut context = around.copied().unwrap_or_default();
+            context.truncated |= stack.truncated;
+            let frame = recording.frames.get(stack.frame.0 as usize);
+            let script = frame
+                .filter(|frame| frame.kind == FrameKind::JavaScript)
+                .and_then(|frame| scripts.named(recording, frame.file?));
+            context.javascript |= frame.is_some_and(|frame| frame.kind == FrameKind::JavaScript);
+            if let (Some(frame), Some(script)) = (frame, script) {
+                context.enter(
+                    script,
+                    scripts.get(script).class,
+                    frame.top_level,
+                    StackId(index as u32),
+                );
+                if frame.top_level {
+                    let outer = context.body;
+                    let body = *known
+                        .entry((script.0, outer.map(|b| b.0)))
+                        .or_insert_with(|| {
+                            let around = outer.map(|outer| contexts.body(outer));
+                            let body = Body {
+                                script,
+                                outer,
+                                depth: around.map_or(0, |around| around.depth + 1),
+                                program: around.is_some_and(|around| around.program)
+                                    || !scripts.get(script).is_builtin(),
+                            };
+                            contexts.bodies.push(body);
+                            BodyId((contexts.bodies.len() - 1) as u32)
+                        });
+                    context.body = Some(body);
+                }
+            }
+            contexts.of_stack.push(context);
+        }
+        contexts
+    }
+
+    pub(super) fn get(&self, stack: StackId) -> Option<&Context> {
+        self.of_stack.get(stack.0 as usize)
+    }
+
+    pub(super) fn body(&self, id: BodyId) -> Body {
+        self.bodies[id.0 as usize]
+    }
+}
+
+impl Context {
+    /// Adds the next inner JavaScript function.
+    fn enter(&mut self, script: ScriptId, class: ScriptClass, top_level: bool, stack: StackId) {
+        let ScriptClass::Builtin(class) = class else {
+            self.owner = Some(script);
+            self.call = Some(stack);
+            self.inside = Inside::Own;
+            self.innermost = None;
+            self.wanted_by = None;
+            self.loader = false;
+            self.finding = false;
+            return;
+        };
+        self.innermost = Some(class);
+        if class != BuiltinClass::FileSystem {
+            self.wanted_by = Some(class);
+        }
+        if top_level {
+            self.inside = Inside::Builtin(script);
+            return;
+        }
+        self.loader |= class.is_loader();
+        self.finding |= class == BuiltinClass::EsModuleFinder;
+        self.inside = match class {
+            // What imports ask for is fetched by promises: the program's functions are not on the stack.
+            BuiltinClass::EsModuleLoader if self.owner.is_none() => match self.inside {
+                Inside::Loading => Inside::Loading,
+                _ => Inside::Fetching,
+            },
+            BuiltinClass::BuiltinLoader if self.inside == Inside::Own => Inside::Loading,
+            _ if class.is_loader() => Inside::Loading,
+            _ => self.inside,
+        };
+    }
+}

@@ -1,0 +1,158 @@
+//! What is counted and timed for each module.
+
+use serde::{Deserialize, Serialize};
+
+use crate::breakdown::count;
+use crate::recording::{
+    Crossing, CrossingKind, CrossingSum, FileAccess, FileOperation, Sample, Serialization,
+    SerializationSum, Wait, WaitReason,
+};
+
+/// Events, counted and timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Costs {
+    /// JavaScript → C++ calls.
+    pub crossings: u64,
+    /// Their self times, where measured, ns.
+    pub crossings_self_ns: u64,
+    /// package.json lookups.
+    #[serde(rename = "package_json_lookups")]
+    pub lookups: u64,
+    /// stat-type system calls.
+    pub stats: u64,
+    /// open-type system calls.
+    pub opens: u64,
+    /// read-type system calls.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Time in file operations of all kinds, ns.
+    pub files_ns: u64,
+    /// Serializations, nested ones included.
+    pub serializations: u64,
+    /// Their bytes, where known.
+    pub serialization_bytes: u64,
+    /// Time in those not nested in another, ns.
+    pub serialization_ns: u64,
+    /// CPU samples.
+    pub samples: u64,
+    /// CPU time that they stand for, ns.
+    pub cpu_ns: u64,
+    /// Time off the CPU with something to do (waits that are not idle), ns.
+    pub blocked_ns: u64,
+}
+
+impl Costs {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Costs) {
+        macro_rules! sum {
+            ($($field:ident),*) => {$(count(&mut self.$field, other.$field);)*};
+        }
+        sum!(
+            crossings,
+            crossings_self_ns,
+            lookups,
+            stats,
+            opens,
+            reads,
+            bytes_read,
+            files_ns,
+            serializations,
+            serialization_bytes,
+            serialization_ns,
+            samples,
+            cpu_ns,
+            blocked_ns
+        );
+    }
+}
+
+impl From<&Crossing> for Costs {
+    fn from(crossing: &Crossing) -> Costs {
+        if crossing.kind == CrossingKind::ToJs {
+            return Costs::default();
+        }
+        Costs {
+            crossings: 1,
+            crossings_self_ns: crossing.self_time.or(crossing.duration).map_or(0, |t| t.0),
+            ..Costs::default()
+        }
+    }
+}
+
+impl From<&CrossingSum> for Costs {
+    fn from(sum: &CrossingSum) -> Costs {
+        if sum.kind == CrossingKind::ToJs {
+            return Costs::default();
+        }
+        Costs {
+            crossings: sum.calls,
+            crossings_self_ns: sum.self_time.0,
+            ..Costs::default()
+        }
+    }
+}
+
+impl From<&FileAccess> for Costs {
+    fn from(access: &FileAccess) -> Costs {
+        let mut costs = Costs {
+            files_ns: access.duration.0,
+            ..Costs::default()
+        };
+        match access.operation {
+            FileOperation::Stat => costs.stats = 1,
+            FileOperation::Open => costs.opens = 1,
+            FileOperation::Read => {
+                costs.reads = 1;
+                costs.bytes_read = access.result.max(0) as u64;
+            }
+            FileOperation::Readlink | FileOperation::Close | FileOperation::Access => {}
+        }
+        costs
+    }
+}
+
+impl From<&Serialization> for Costs {
+    fn from(serialization: &Serialization) -> Costs {
+        let outermost = serialization.duration.filter(|_| !serialization.nested);
+        Costs {
+            serializations: 1,
+            serialization_bytes: serialization.bytes.unwrap_or_default(),
+            serialization_ns: outermost.map_or(0, |time| time.0),
+            ..Costs::default()
+        }
+    }
+}
+
+impl From<&SerializationSum> for Costs {
+    fn from(sum: &SerializationSum) -> Costs {
+        Costs {
+            serializations: sum.calls,
+            serialization_bytes: sum.bytes,
+            serialization_ns: sum.total.0,
+            ..Costs::default()
+        }
+    }
+}
+
+impl From<&Sample> for Costs {
+    fn from(sample: &Sample) -> Costs {
+        Costs {
+            samples: 1,
+            cpu_ns: sample.weight.0,
+            ..Costs::default()
+        }
+    }
+}
+
+impl From<&Wait> for Costs {
+    fn from(wait: &Wait) -> Costs {
+        Costs {
+            blocked_ns: match wait.reason {
+                WaitReason::Idle => 0,
+                _ => wait.duration.0,
+            },
+            ..Costs::default()
+        }
+    }
+}

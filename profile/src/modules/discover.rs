@@ -1,0 +1,469 @@
+//! Which modules a thread loaded, and who wanted each.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::context::{Contexts, Inside};
+use super::events::{Thread, What};
+use super::script::{BuiltinClass, Script, ScriptClass, ScriptId, Scripts};
+use super::{Module, ModuleId, ModuleKind};
+use crate::fast::Map;
+use crate::recording::{
+    CompilationUnit, FileOperation, FrameKind, NameId, Nanoseconds, Recording, StackId,
+};
+
+/// The function of `process` that loads a native add-on, as its callback is called.
+pub(super) const LOAD_ADD_ON: &str = "DLOpen";
+
+/// A module being loaded: seen by its compilation, the opening of its file, or its import.
+struct Load {
+    script: ScriptId,
+    at: Nanoseconds,
+    seen: Seen,
+    stack: Option<StackId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Compiled(CompilationUnit),
+    Opened(ModuleKind),
+    Imported,
+}
+
+/// What discovery tells the pass over the events.
+#[derive(Debug, Default)]
+pub(super) struct Discovered {
+    /// The modules of the thread by script.
+    pub(super) modules: Map<ScriptId, ModuleId>,
+    /// Crossings that load a native add-on, by index.
+    pub(super) add_ons: Map<u32, ModuleId>,
+    /// The module that one call of `require` loaded, by [`super::context::Context::call`]; `None` if it loaded several.
+    pub(super) by_call: Map<StackId, Option<ModuleId>>,
+}
+
+impl Discovered {
+    /// The module of a script; a new one, of which no loading was seen, if there is none.
+    pub(super) fn module(
+        &mut self,
+        unit: usize,
+        script: ScriptId,
+        modules: &mut Vec<Module>,
+    ) -> ModuleId {
+        *self.modules.entry(script).or_insert_with(|| {
+            modules.push(Module::new(unit, script));
+            ModuleId((modules.len() - 1) as u32)
+        })
+    }
+}
+
+/// By file: whose functions it was found for, and when.
+type Askers<'a> = HashMap<&'a [u8], Vec<(Nanoseconds, ScriptId)>>;
+
+/// What the modules of all threads are found in.
+pub(super) struct Finder<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) contexts: &'a Contexts,
+    pub(super) scripts: &'a mut Scripts,
+}
+
+impl<'a> Finder<'a> {
+    /// Appends the modules of a thread, in the order in which their loading was seen.
+    pub(super) fn find(
+        &mut self,
+        unit: usize,
+        thread: &Thread,
+        modules: &mut Vec<Module>,
+    ) -> Discovered {
+        let mut found = Discovered::default();
+        let imports = self.imports(thread);
+        let askers = self.askers(thread);
+        let mut loads = self.compiled(thread);
+        let mut add_on_loads = Vec::new();
+        self.opened(thread, &mut loads, &mut add_on_loads);
+        self.imported(&imports, &mut loads);
+        loads.sort_by_key(|load| load.at);
+
+        let mut kinds: BTreeMap<ScriptId, Vec<usize>> = BTreeMap::new();
+        for (index, load) in loads.iter().enumerate() {
+            kinds.entry(load.script).or_default().push(index);
+        }
+        for (index, load) in loads.iter().enumerate() {
+            let of_script = &kinds[&load.script];
+            if of_script.first() != Some(&index) {
+                continue;
+            }
+            let all: Vec<&Load> = of_script.iter().map(|&index| &loads[index]).collect();
+            let wanted = self.wanted_by(unit, load, &mut found, modules);
+            let (kind, times) = self.kind(&all, wanted.by_loader);
+            let imported = importer(&imports, load, &found, modules);
+            let requirer = match wanted.by_import || kind == ModuleKind::EsModule {
+                true => imported.or(wanted.requirer),
+                false => wanted.requirer.or(imported),
+            };
+            let requirer = requirer.or_else(|| {
+                let asked = askers.get(self.scripts.get(load.script).path.as_slice())?;
+                let (_, asker) = asked.iter().rev().find(|(at, _)| *at <= load.at)?;
+                (*asker != load.script).then(|| found.module(unit, *asker, modules))
+            });
+            let id = found.module(unit, load.script, modules);
+            let module = &mut modules[id.0 as usize];
+            module.kind = kind;
+            module.loads = times;
+            module.start.get_or_insert(load.at);
+            // One that was met as a requirer before its own loading was seen: its place in the tree is taken.
+            if module.requirer.is_none() && requirer.is_none_or(|requirer| requirer < id) {
+                module.requirer = requirer;
+            }
+        }
+        for load in &loads {
+            let context = load.stack.and_then(|stack| self.contexts.get(stack));
+            let module = found.modules.get(&load.script).copied();
+            if let (Some(call), Some(module)) = (context.and_then(|context| context.call), module) {
+                let slot = found.by_call.entry(call).or_insert(Some(module));
+                if *slot != Some(module) {
+                    *slot = None;
+                }
+            }
+        }
+        for (crossing, script) in add_on_loads {
+            if let Some(&module) = found.modules.get(&script) {
+                found.add_ons.insert(crossing, module);
+            }
+        }
+        found
+    }
+
+    /// Links of ES modules by what was loaded, the earliest first.
+    fn imports(&mut self, thread: &Thread) -> BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>> {
+        let mut imports: BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>> = BTreeMap::new();
+        for import in &self.recording.imports {
+            if (import.process, import.thread) != (thread.process, thread.thread) {
+                continue;
+            }
+            let requirer = self.scripts.named(self.recording, import.requirer);
+            let loaded = self.scripts.named(self.recording, import.loaded);
+            if let (Some(requirer), Some(loaded)) = (requirer, loaded) {
+                imports
+                    .entry(loaded)
+                    .or_default()
+                    .push((import.at, requirer));
+            }
+        }
+        for links in imports.values_mut() {
+            links.sort();
+        }
+        imports
+    }
+
+    /// For whose functions files were found: `import()` looks for the file before it waits for anything, so that its
+    /// caller is on the stack.
+    fn askers(&self, thread: &Thread) -> Askers<'a> {
+        let mut askers: Askers<'a> = HashMap::new();
+        for point in thread.points.iter().filter(|p| p.what == What::File) {
+            let access = &self.recording.files[point.index as usize];
+            let context = access.stack.and_then(|stack| self.contexts.get(stack));
+            if let Some(context) = context
+                && context.inside == Inside::Loading
+                && access.operation == FileOperation::Stat
+                && access.result >= 0
+                && let Some(owner) = context.owner
+            {
+                let asked = askers.entry(self.recording.name(access.path));
+                asked.or_default().push((access.start, owner));
+            }
+        }
+        askers
+    }
+
+    fn compiled(&mut self, thread: &Thread) -> Vec<Load> {
+        let mut loads = Vec::new();
+        for point in &thread.points {
+            if point.what != What::Compilation {
+                continue;
+            }
+            let compilation = &self.recording.compilations[point.index as usize];
+            // `(unnamed)`, `(unreadable)`: code that nobody gave a name.
+            if self.recording.name(compilation.path).starts_with(b"(") {
+                continue;
+            }
+            if let Some(script) = self.scripts.named(self.recording, compilation.path) {
+                loads.push(Load {
+                    script,
+                    at: compilation.start,
+                    seen: Seen::Compiled(compilation.unit),
+                    stack: compilation.stack,
+                });
+            }
+        }
+        loads
+    }
+
+    /// JSON modules and native add-ons: nothing is compiled for them, but their files are opened.
+    fn opened(
+        &mut self,
+        thread: &Thread,
+        loads: &mut Vec<Load>,
+        add_on_loads: &mut Vec<(u32, ScriptId)>,
+    ) {
+        // The crossing that loads an add-on and its end.
+        let mut loading: Option<(u32, u64)> = None;
+        for point in &thread.points {
+            match point.what {
+                What::Crossing => {
+                    let crossing = &self.recording.crossings[point.index as usize];
+                    let callback = self.recording.callbacks.get(crossing.callback.0 as usize);
+                    if callback.is_some_and(|callback| callback.function == LOAD_ADD_ON) {
+                        let duration = crossing.duration.map_or(u64::MAX, |time| time.0);
+                        loading = Some((point.index, point.at.saturating_add(duration)));
+                    }
+                }
+                What::File => {
+                    let access = &self.recording.files[point.index as usize];
+                    if access.operation != FileOperation::Open || access.result < 0 {
+                        continue;
+                    }
+                    let path = self.recording.name(access.path);
+                    let context = access.stack.and_then(|stack| self.contexts.get(stack));
+                    let kind = if path.ends_with(b".node") {
+                        let inside = loading.filter(|&(_, end)| point.at <= end);
+                        let by_loader = context.is_some_and(|context| {
+                            context.innermost == Some(BuiltinClass::CommonJsLoader)
+                        });
+                        if inside.is_none() && !by_loader {
+                            continue;
+                        }
+                        let script = self.scripts.add(Script::of(path));
+                        add_on_loads.extend(inside.map(|(crossing, _)| (crossing, script)));
+                        ModuleKind::AddOn
+                    } else if path.ends_with(b".json")
+                        && context.is_some_and(|context| {
+                            context.innermost == Some(BuiltinClass::FileSystem)
+                                && context.inside == Inside::Loading
+                                && context.wanted_by.is_some_and(BuiltinClass::is_loader)
+                        })
+                    {
+                        ModuleKind::Json
+                    } else {
+                        continue;
+                    };
+                    loads.push(Load {
+                        script: self.scripts.add(Script::of(path)),
+                        at: access.start,
+                        seen: Seen::Opened(kind),
+                        stack: access.stack,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What was linked to an ES module without being compiled: JSON, WebAssembly, add-ons.
+    fn imported(
+        &self,
+        imports: &BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>>,
+        loads: &mut Vec<Load>,
+    ) {
+        let known: std::collections::BTreeSet<ScriptId> =
+            loads.iter().map(|load| load.script).collect();
+        for (&script, links) in imports {
+            // Node's own modules that were not compiled were there before.
+            if known.contains(&script) || self.scripts.get(script).is_builtin() {
+                continue;
+            }
+            if let Some(&(at, _)) = links.first() {
+                loads.push(Load {
+                    script,
+                    at,
+                    seen: Seen::Imported,
+                    stack: None,
+                });
+            }
+        }
+    }
+
+    /// What kind of module it is by all that was seen of it, and how often it was loaded.
+    fn kind(&self, all: &[&Load], by_loader: bool) -> (ModuleKind, u32) {
+        let count = |seen: Seen| all.iter().filter(|load| load.seen == seen).count() as u32;
+        let script = self.scripts.get(all[0].script);
+        let modules = count(Seen::Compiled(CompilationUnit::Module));
+        let functions = count(Seen::Compiled(CompilationUnit::Function));
+        let scripts = count(Seen::Compiled(CompilationUnit::Script));
+        if script.is_builtin() || count(Seen::Compiled(CompilationUnit::Builtin)) > 0 {
+            return (ModuleKind::Builtin, (all.len() as u32).max(1));
+        }
+        // A file that could be either is compiled as a function first: then it is one of the modules.
+        if modules > 0 {
+            return (ModuleKind::EsModule, modules);
+        }
+        if functions + scripts > 0 {
+            let kind = match by_loader {
+                true => ModuleKind::CommonJs,
+                false => ModuleKind::Script,
+            };
+            return (kind, functions + scripts);
+        }
+        for kind in [ModuleKind::AddOn, ModuleKind::Json] {
+            let opened = count(Seen::Opened(kind));
+            if opened > 0 {
+                return (kind, opened);
+            }
+        }
+        let kind = match script.path.rsplit(|&byte| byte == b'.').next() {
+            Some(b"json") => ModuleKind::Json,
+            Some(b"wasm") => ModuleKind::Wasm,
+            Some(b"node") => ModuleKind::AddOn,
+            Some(b"cjs" | b"cts") => ModuleKind::CommonJs,
+            _ => ModuleKind::EsModule,
+        };
+        (kind, 1)
+    }
+
+    fn wanted_by(
+        &mut self,
+        unit: usize,
+        load: &Load,
+        found: &mut Discovered,
+        modules: &mut Vec<Module>,
+    ) -> Wanted {
+        let Some(stack) = load.stack else {
+            // Without a stack, functions with a path are what the loader makes.
+            let function = Seen::Compiled(CompilationUnit::Function);
+            return Wanted {
+                requirer: None,
+                by_loader: load.seen == function,
+                by_import: false,
+            };
+        };
+        match self.scripts.get(load.script).is_builtin() {
+            true => self.wanted_builtin(stack, load.script, found),
+            false => {
+                let Requirer {
+                    script,
+                    by_loader,
+                    by_import,
+                } = self.requirer(stack);
+                let requirer = script.filter(|&script| script != load.script);
+                Wanted {
+                    requirer: requirer.map(|script| found.module(unit, script, modules)),
+                    by_loader,
+                    by_import,
+                }
+            }
+        }
+    }
+
+    /// The innermost function that is not a loader's, if its module is known.
+    fn wanted_builtin(&mut self, stack: StackId, loaded: ScriptId, found: &Discovered) -> Wanted {
+        let mut wanted = Wanted {
+            requirer: None,
+            by_loader: true,
+            by_import: false,
+        };
+        for (name, _) in javascript(self.recording, stack) {
+            let Some(script) = self.scripts.named(self.recording, name) else {
+                continue;
+            };
+            match self.scripts.get(script).class {
+                ScriptClass::Builtin(class)
+                    if class.is_loader() || class == BuiltinClass::BuiltinLoader =>
+                {
+                    wanted.by_import |= class.is_es_loader();
+                }
+                // It may have come with the snapshot: then whoever called it.
+                _ if script != loaded => {
+                    wanted.requirer = found.modules.get(&script).copied();
+                    if wanted.requirer.is_some() {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// The script whose function wanted a module, and whether a loader was between them.
+    ///
+    /// The innermost function of the program is the requirer, unless it is a hook: a function that a loader calls and
+    /// that calls on the loader itself (`pirates`, `require-in-the-middle`, `v8-compile-cache`), instead of the
+    /// `require` that its own module got.
+    fn requirer(&mut self, stack: StackId) -> Requirer {
+        let (mut by_loader, mut by_import) = (false, false);
+        let mut callee = None;
+        // Innermost script of the functions of the program that call each other, and whether it used its `require`.
+        let mut run: Option<(ScriptId, bool)> = None;
+        for (name, top_level) in javascript(self.recording, stack) {
+            let Some(script) = self.scripts.named(self.recording, name) else {
+                continue;
+            };
+            match self.scripts.get(script).class {
+                ScriptClass::User => {
+                    let used_require = callee == Some(BuiltinClass::RequireFunction);
+                    run.get_or_insert((script, used_require));
+                    if top_level {
+                        break;
+                    }
+                }
+                ScriptClass::Builtin(class) => {
+                    match run {
+                        Some((_, false)) if class.is_loader() => run = None,
+                        Some(_) => break,
+                        None => {}
+                    }
+                    by_loader |= class.is_loader();
+                    by_import |= class.is_es_loader();
+                    callee = Some(class);
+                }
+            }
+        }
+        Requirer {
+            script: run.map(|(script, _)| script),
+            by_loader,
+            by_import,
+        }
+    }
+}
+
+/// Whose function wanted a module, by the stack.
+struct Requirer {
+    script: Option<ScriptId>,
+    /// Through a loader.
+    by_loader: bool,
+    /// Through the loader of ES modules: what links them is not on the stack, which may be another's.
+    by_import: bool,
+}
+
+/// The same, with its module.
+struct Wanted {
+    requirer: Option<ModuleId>,
+    by_loader: bool,
+    by_import: bool,
+}
+
+/// The files of the JavaScript frames of a stack from the innermost, and whether each is the body of its script.
+fn javascript(
+    recording: &Recording,
+    stack: StackId,
+) -> impl Iterator<Item = (NameId, bool)> + use<'_> {
+    recording
+        .frames_of(stack)
+        .filter(|frame| frame.kind == FrameKind::JavaScript)
+        .filter_map(|frame| Some((frame.file?, frame.top_level)))
+}
+
+/// The first known module that imports another.
+fn importer(
+    imports: &BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>>,
+    load: &Load,
+    found: &Discovered,
+    modules: &[Module],
+) -> Option<ModuleId> {
+    let links = imports.get(&load.script)?;
+    let known = links
+        .iter()
+        .filter(|(_, requirer)| *requirer != load.script)
+        .filter_map(|(at, requirer)| Some((*at, *found.modules.get(requirer)?)));
+    // Of several at once, the one that was there first.
+    let first = known.min_by_key(|&(at, module)| (at, modules[module.0 as usize].start));
+    first.map(|(_, module)| module)
+}

@@ -1,0 +1,139 @@
+//! The events of each thread, in order of time.
+
+use super::context::Contexts;
+use crate::fast::Map;
+use crate::recording::{CrossingKind, ProcessId, Recording, ThreadId};
+
+/// Which table an event lies in, and which end of it is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Crossing,
+    CrossingEnd,
+    Lookup,
+    File,
+    FileEnd,
+    Serialization,
+    Compilation,
+    CompilationEnd,
+    Sample,
+    Wait,
+    WaitEnd,
+}
+
+/// An instant at which it was seen what a thread did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    pub(super) at: u64,
+    /// Index into the table.
+    pub(super) index: u32,
+    pub(super) what: What,
+}
+
+/// A thread, and what was seen of it.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) process: ProcessId,
+    pub(super) thread: ThreadId,
+    /// It runs JavaScript: it has modules of its own.
+    pub(super) javascript: bool,
+    pub(super) points: Vec<Point>,
+}
+
+/// Ends of calls shorter than this tell nothing that their beginnings did not: what ran before runs after. Longer ones
+/// say for how long it surely ran.
+pub(super) const SHORT_NS: u64 = 2_000;
+
+/// The threads of a recording, in order of appearance.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    pub(super) list: Vec<Thread>,
+    index: Map<(ProcessId, ThreadId), usize>,
+}
+
+impl Threads {
+    pub(super) fn new(recording: &Recording, contexts: &Contexts) -> Threads {
+        let mut threads = Threads::default();
+        for milestone in &recording.milestones {
+            let thread = threads.at(milestone.process, milestone.thread);
+            threads.list[thread].javascript |= milestone.name == "environment";
+        }
+        let mut last = None;
+        macro_rules! collect {
+            ($events:ident, $start:ident, |$event:ident| $more:expr) => {
+                for (index, $event) in recording.$events.iter().enumerate() {
+                    let key = ($event.process, $event.thread);
+                    // Neighbours are of the same thread.
+                    let at = match last {
+                        Some((of, at)) if of == key => at,
+                        _ => threads.at(key.0, key.1),
+                    };
+                    last = Some((key, at));
+                    let thread = &mut threads.list[at];
+                    let context = $event.stack.and_then(|stack| contexts.get(stack));
+                    thread.javascript |= context.is_some_and(|context| context.javascript);
+                    let (what, end): (What, Option<(u64, What)>) = $more;
+                    let index = index as u32;
+                    let at = $event.$start.0;
+                    thread.points.push(Point { at, index, what });
+                    if let Some((duration, what)) = end {
+                        let at = at.saturating_add(duration);
+                        thread.points.push(Point { at, index, what });
+                    }
+                }
+            };
+        }
+        collect!(crossings, start, |crossing| {
+            let end = crossing.duration.map(|duration| duration.0);
+            let end =
+                end.filter(|&duration| duration >= SHORT_NS || crossing.kind == CrossingKind::ToJs);
+            (What::Crossing, end.map(|end| (end, What::CrossingEnd)))
+        });
+        collect!(lookups, at, |_lookup| (What::Lookup, None));
+        collect!(files, start, |file| (
+            What::File,
+            Some((file.duration.0, What::FileEnd))
+        ));
+        collect!(serializations, start, |_serialization| (
+            What::Serialization,
+            None
+        ));
+        collect!(compilations, start, |compilation| {
+            let end = compilation.duration.map(|duration| duration.0);
+            (
+                What::Compilation,
+                end.map(|end| (end, What::CompilationEnd)),
+            )
+        });
+        collect!(samples, at, |_sample| (What::Sample, None));
+        collect!(waits, start, |wait| (
+            What::Wait,
+            Some((wait.duration.0, What::WaitEnd))
+        ));
+        for compilation in &recording.compilations {
+            let thread = threads.at(compilation.process, compilation.thread);
+            threads.list[thread].javascript = true;
+        }
+        for thread in &mut threads.list {
+            // Stable: the tables are nearly in order, which this sort makes use of.
+            thread.points.sort_by_key(|point| point.at);
+        }
+        threads
+    }
+
+    fn at(&mut self, process: ProcessId, thread: ThreadId) -> usize {
+        let list = &mut self.list;
+        *self.index.entry((process, thread)).or_insert_with(|| {
+            list.push(Thread {
+                process,
+                thread,
+                javascript: false,
+                points: Vec::new(),
+            });
+            list.len() - 1
+        })
+    }
+
+    pub(super) fn find(&self, process: ProcessId, thread: ThreadId) -> Option<usize> {
+        self.index.get(&(process, thread)).copied()
+    }
+}

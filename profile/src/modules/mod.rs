@@ -1,0 +1,575 @@
+//! Who caused what: the modules that each thread loaded, who required them, and what each cost.
+//!
+//! Everything follows from stacks. Two questions are answered, and never mixed:
+//!
+//! - **as requirer**: what a module's own functions did, and all that Node did because they asked for it. The module of the
+//!   innermost function of the program on the stack is to blame ([`Module::caused`]).
+//! - **as loaded**: what it took to load that very file: to find, read and compile it and to run its body
+//!   ([`Module::loading`] and the times of its steps).
+//!
+//! `require('./b')` in `a.js` makes the stats of `b.js` a cost of `a.js` as requirer, and of `b.js` as loaded.
+//!
+//! | module | its job |
+//! |---|---|
+//! | [`script`] | what the names of scripts mean |
+//! | `context` | what each stack says, once per stack |
+//! | `events` | the events of each thread in order |
+//! | `discover` | which modules there are, and who required each |
+//! | `attribute` | whose each event and each moment is |
+//! | [`package`] | which package a file belongs to |
+//! | `costs` | what is counted |
+
+mod attribute;
+mod context;
+mod costs;
+mod discover;
+mod events;
+pub mod package;
+pub mod script;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::breakdown::{Timeline, count};
+use crate::recording::{Nanoseconds, ProcessId, Recording, RunId, ThreadId};
+use attribute::{Pass, Phases};
+use context::{Context, Contexts, Inside};
+use discover::{Discovered, Finder};
+use events::{Threads, What};
+use package::{Folders, Identity, PackageKey, PackageKind};
+use script::{Script, ScriptId, Scripts};
+
+pub use costs::Costs;
+
+/// Index into [`Modules::list`]; a requirer has a lower one than what it required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModuleId(pub u32);
+
+/// How a module is loaded.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ModuleKind {
+    /// CommonJS.
+    #[serde(rename = "cjs")]
+    CommonJs,
+    /// ES module.
+    #[serde(rename = "esm")]
+    EsModule,
+    /// JSON.
+    Json,
+    /// One of Node's own.
+    Builtin,
+    /// A native add-on (`*.node`).
+    #[serde(rename = "addon")]
+    AddOn,
+    /// WebAssembly, imported as an ES module.
+    Wasm,
+    /// Code that was compiled without a loader: `node -e`, `vm`.
+    Script,
+    /// Code that ran, but whose loading was not seen.
+    #[default]
+    Unknown,
+}
+
+/// Where events and time go that no module is to blame for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bucket {
+    /// Before `node::Start`: the dynamic linker, static constructors.
+    BeforeMain,
+    /// Node's own start, until its bootstrap is complete.
+    Bootstrap,
+    /// Node's loaders, for nobody of the program: they load the main script and preloaded modules, and manage the loading
+    /// of ES modules.
+    Loader,
+    /// Node's own JavaScript, called by the event loop or by a promise, without a function of the program.
+    Async,
+    /// C++ without any JavaScript: the event loop, the platform.
+    EventLoop,
+    /// Garbage collection outside of any function of the program.
+    Gc,
+    /// After the event loop.
+    Teardown,
+    /// Threads without JavaScript: V8's workers, the thread pool, the inspector.
+    HelperThreads,
+    /// Processes that do not run node.
+    OtherPrograms,
+    /// JavaScript in which nothing was seen at all; of time only.
+    Unseen,
+    /// The stack is not known, or its outer end is missing.
+    NoStack,
+}
+
+/// What no module is to blame for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unattributed {
+    /// Events by bucket.
+    pub costs: BTreeMap<Bucket, Costs>,
+    /// Time of the threads that run JavaScript, by bucket, ns.
+    pub time_ns: BTreeMap<Bucket, u64>,
+}
+
+impl Unattributed {
+    fn at(&mut self, bucket: Bucket) -> &mut Costs {
+        self.costs.entry(bucket).or_default()
+    }
+
+    fn time(&mut self, bucket: Bucket, spent: u64) {
+        count(self.time_ns.entry(bucket).or_default(), spent);
+    }
+}
+
+/// A module that a thread loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Index into [`Modules::threads`].
+    pub unit: usize,
+    /// Its file, or the name of its code.
+    pub script: ScriptId,
+    /// How it is loaded.
+    pub kind: ModuleKind,
+    /// Index into [`Modules::packages`].
+    pub package: usize,
+    /// The module whose function or `import` asked for it first; `None`: Node itself did.
+    pub requirer: Option<ModuleId>,
+    /// How often it was loaded; 0 if that was not seen.
+    pub loads: u32,
+    /// First thing done to load it.
+    pub start: Option<Nanoseconds>,
+    /// Its body begins to run: the first time that this is seen.
+    pub execute_start: Option<Nanoseconds>,
+    /// Its body ran until this instant at least.
+    pub end_earliest: Option<Nanoseconds>,
+    /// Its body did not run any more at this instant; `None`: it ran until the end of the trace.
+    pub end_latest: Option<Nanoseconds>,
+    /// Time to find its file, ns.
+    pub resolve_ns: u64,
+    /// Time to read it.
+    pub read_ns: u64,
+    /// Time to compile it.
+    pub compile_ns: u64,
+    /// Time in its own code: its body, and its functions whenever they ran.
+    pub execute_ns: u64,
+    /// Of `execute_ns`: while no module's body ran, as in callbacks from the event loop.
+    pub callback_ns: u64,
+    /// Of `execute_ns`: its calls of `require` and `require.resolve` that loaded nothing.
+    pub vain_ns: u64,
+    /// By how much its own time (the sum of the four) can be wrong either way.
+    pub uncertain_ns: u64,
+    /// Its own time and that of all modules below it in the tree of requirers.
+    pub total_ns: u64,
+    /// As requirer.
+    pub caused: Costs,
+    /// As loaded.
+    pub loading: Costs,
+}
+
+impl Module {
+    fn new(unit: usize, script: ScriptId) -> Module {
+        Module {
+            unit,
+            script,
+            ..Module::default()
+        }
+    }
+
+    /// Its own time: to find, read, compile and run it, without what it required.
+    pub fn self_ns(&self) -> u64 {
+        [self.resolve_ns, self.read_ns, self.compile_ns]
+            .into_iter()
+            .fold(self.execute_ns, u64::saturating_add)
+    }
+}
+
+/// A package that modules of a run belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Package {
+    /// Of which run.
+    pub run: RunId,
+    /// Where it lies.
+    pub key: PackageKey,
+    /// What it is called.
+    pub identity: Identity,
+}
+
+/// The modules of all threads of all runs.
+#[derive(Debug, Default)]
+pub struct Modules {
+    /// In the order of threads, then of loading.
+    pub list: Vec<Module>,
+    /// Process and thread of each [`Module::unit`].
+    pub threads: Vec<(ProcessId, ThreadId)>,
+    /// Packages, in the order in which their first module was loaded.
+    pub packages: Vec<Package>,
+    /// Per run: what no module is to blame for.
+    pub outside: Vec<Unattributed>,
+    /// Per run: all events.
+    pub all: Vec<Costs>,
+    /// Names.
+    pub scripts: Scripts,
+}
+
+impl Modules {
+    /// Finds modules and their costs. In a run without stacks there is nothing to find.
+    pub fn new(recording: &Recording, timeline: &Timeline) -> Modules {
+        let mut modules = Modules {
+            outside: vec![Unattributed::default(); recording.runs.len()],
+            all: vec![Costs::default(); recording.runs.len()],
+            ..Modules::default()
+        };
+        let stacked = runs_with_stacks(recording);
+        if !stacked.contains(&true) {
+            return modules;
+        }
+        let told = |process| stacked.get(run_of(recording, process)) == Some(&true);
+        let contexts = Contexts::new(recording, &mut modules.scripts);
+        let threads = Threads::new(recording, &contexts);
+        modules.threads = threads
+            .list
+            .iter()
+            .map(|thread| (thread.process, thread.thread))
+            .collect();
+        let phases = phases(recording, &threads);
+        let mut found: Vec<Discovered> = Vec::with_capacity(threads.list.len());
+        for (unit, thread) in threads.list.iter().enumerate() {
+            let mut finder = Finder {
+                recording,
+                contexts: &contexts,
+                scripts: &mut modules.scripts,
+            };
+            found.push(match thread.javascript && told(thread.process) {
+                true => finder.find(unit, thread, &mut modules.list),
+                false => Discovered::default(),
+            });
+        }
+        for (unit, thread) in threads.list.iter().enumerate() {
+            let run = run_of(recording, thread.process);
+            let Some(outside) = modules.outside.get_mut(run) else {
+                continue;
+            };
+            if thread.javascript && told(thread.process) {
+                let pass = Pass::new(
+                    recording,
+                    &contexts,
+                    &modules.scripts,
+                    unit,
+                    phases[unit],
+                    &mut found[unit],
+                    &mut modules.list,
+                    outside,
+                );
+                pass.run(thread);
+            }
+        }
+        modules.helpers(recording, &threads, &found, &told);
+        modules.sums(recording, timeline, &contexts, &threads, &mut found, &told);
+        modules.sum_up(recording);
+        modules
+    }
+
+    /// Events of threads without JavaScript. Files that they read for a module are its.
+    fn helpers(
+        &mut self,
+        recording: &Recording,
+        threads: &Threads,
+        found: &[Discovered],
+        told: &dyn Fn(ProcessId) -> bool,
+    ) {
+        let helpers = threads.list.iter().filter(|thread| !thread.javascript);
+        for thread in helpers.filter(|thread| told(thread.process)) {
+            let Some(process) = recording.processes.get(thread.process.0 as usize) else {
+                continue;
+            };
+            let run = process.run.0 as usize;
+            // Its main thread first.
+            let mut of_process: Vec<usize> = (0..threads.list.len())
+                .filter(|&unit| threads.list[unit].process == thread.process)
+                .collect();
+            of_process.sort_by_key(|&unit| threads.list[unit].thread.0 != process.pid);
+            let bucket = match process.node {
+                Some(_) => Bucket::HelperThreads,
+                None => Bucket::OtherPrograms,
+            };
+            for point in &thread.points {
+                let index = point.index as usize;
+                let costs: Costs = match point.what {
+                    What::Crossing => (&recording.crossings[index]).into(),
+                    What::Lookup => Costs {
+                        lookups: 1,
+                        ..Costs::default()
+                    },
+                    What::File => (&recording.files[index]).into(),
+                    What::Serialization => (&recording.serializations[index]).into(),
+                    What::Sample => (&recording.samples[index]).into(),
+                    What::Wait => (&recording.waits[index]).into(),
+                    _ => continue,
+                };
+                let read_for = (point.what == What::File)
+                    .then(|| {
+                        self.scripts
+                            .of_file(recording.name(recording.files[index].path))
+                    })
+                    .and_then(|scripts| {
+                        let mut units = of_process.iter();
+                        units.find_map(|&unit| {
+                            let mut scripts = scripts.iter();
+                            scripts.find_map(|script| found[unit].modules.get(script).copied())
+                        })
+                    });
+                let Some(outside) = self.outside.get_mut(run) else {
+                    continue;
+                };
+                match read_for {
+                    Some(module) => {
+                        let module = &mut self.list[module.0 as usize];
+                        module.loading.add(&costs);
+                        match module.requirer {
+                            Some(requirer) => self.list[requirer.0 as usize].caused.add(&costs),
+                            None => outside.at(Bucket::Loader).add(&costs),
+                        }
+                    }
+                    None => outside.at(bucket).add(&costs),
+                }
+            }
+        }
+    }
+
+    /// Events that are known only as sums: without instants, their stacks alone tell.
+    fn sums(
+        &mut self,
+        recording: &Recording,
+        timeline: &Timeline,
+        contexts: &Contexts,
+        threads: &Threads,
+        found: &mut [Discovered],
+        told: &dyn Fn(ProcessId) -> bool,
+    ) {
+        let crossings = recording.crossing_sums.iter();
+        let crossings = crossings.map(|sum| (sum.process, sum.phase, sum.stack, Costs::from(sum)));
+        let serializations = recording.serialization_sums.iter();
+        let serializations =
+            serializations.map(|sum| (sum.process, sum.phase, sum.stack, Costs::from(sum)));
+        for (process_id, phase, stack, costs) in crossings.chain(serializations) {
+            let process = recording.processes.get(process_id.0 as usize);
+            let Some(process) = process.filter(|_| told(process_id)) else {
+                continue;
+            };
+            let context = stack.and_then(|stack| contexts.get(stack));
+            // A sum has no thread: where its script is known, the main thread first.
+            let main = threads.find(process_id, ThreadId(process.pid));
+            let units = main.into_iter().chain(
+                (0..threads.list.len()).filter(|&unit| threads.list[unit].process == process_id),
+            );
+            let units: Vec<usize> = units.collect();
+            let find = |script: ScriptId| {
+                let mut units = units.iter();
+                units.find_map(|&unit| found[unit].modules.get(&script).copied())
+            };
+            let owner = context.and_then(|context| context.owner);
+            let cause = owner.and_then(find);
+            let loaded = context.and_then(|context| match context.inside {
+                Inside::Builtin(script) => find(script),
+                Inside::Loading => {
+                    let mut units = units.iter();
+                    units.find_map(|&unit| *found[unit].by_call.get(&context.call?)?)
+                }
+                Inside::Own | Inside::Fetching => None,
+            });
+            if let Some(module) = loaded {
+                self.list[module.0 as usize].loading.add(&costs);
+            }
+            let cause = cause.or_else(|| {
+                let unit = *units.first()?;
+                let module = found[unit].module(unit, owner?, &mut self.list);
+                Some(module)
+            });
+            match cause {
+                Some(module) => self.list[module.0 as usize].caused.add(&costs),
+                None => {
+                    let name =
+                        timeline.phase_name(process_id, timeline.phase_after(process_id, phase));
+                    let bucket = bucket_of_phase(name, context);
+                    if let Some(outside) = self.outside.get_mut(process.run.0 as usize) {
+                        outside.at(bucket).add(&costs);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Totals, packages, and the sum of all events.
+    fn sum_up(&mut self, recording: &Recording) {
+        for module in &mut self.list {
+            module.total_ns = module.self_ns();
+        }
+        for index in (0..self.list.len()).rev() {
+            let Module {
+                requirer,
+                total_ns,
+                caused,
+                unit,
+                ..
+            } = self.list[index];
+            if let Some(requirer) = requirer {
+                count(&mut self.list[requirer.0 as usize].total_ns, total_ns);
+            }
+            let run = run_of(recording, self.threads[unit].0);
+            if let Some(all) = self.all.get_mut(run) {
+                all.add(&caused);
+            }
+        }
+        for (all, outside) in self.all.iter_mut().zip(&self.outside) {
+            for costs in outside.costs.values() {
+                all.add(costs);
+            }
+        }
+        let folders: Vec<Folders<'_>> = (0..recording.runs.len())
+            .map(|run| Folders::new(recording, RunId(run as u32)))
+            .collect();
+        let applications = self.applications(recording, &folders);
+        let mut known: BTreeMap<(RunId, PackageKey), usize> = BTreeMap::new();
+        for index in 0..self.list.len() {
+            let module = &self.list[index];
+            let run = run_of(recording, self.threads[module.unit].0);
+            let Some(folders) = folders.get(run) else {
+                continue;
+            };
+            let script = self.scripts.get(module.script);
+            let mut key = if script.is_builtin() {
+                PackageKey {
+                    kind: PackageKind::Node,
+                    directory: Vec::new(),
+                }
+            } else if script.path.starts_with(b"/") {
+                folders.package_of(&script.path)
+            } else {
+                // Code without a file is its requirer's.
+                module
+                    .requirer
+                    .map_or_else(PackageKey::default, |requirer| {
+                        let package = self.list[requirer.0 as usize].package;
+                        self.packages[package].key.clone()
+                    })
+            };
+            if applications[run].as_ref() == Some(&key) {
+                key.kind = PackageKind::Application;
+            }
+            let run = RunId(run as u32);
+            let packages = &mut self.packages;
+            let package = *known.entry((run, key)).or_insert_with_key(|(run, key)| {
+                let identity = match key.kind {
+                    PackageKind::Node => node_identity(recording, *run),
+                    _ => folders.identity(key),
+                };
+                packages.push(Package {
+                    run: *run,
+                    key: key.clone(),
+                    identity,
+                });
+                packages.len() - 1
+            });
+            self.list[index].package = package;
+        }
+    }
+
+    /// Per run, the package of the first module outside of node_modules that Node itself loaded: of the main script.
+    fn applications(
+        &self,
+        recording: &Recording,
+        folders: &[Folders<'_>],
+    ) -> Vec<Option<PackageKey>> {
+        let mut applications = vec![None; folders.len()];
+        for module in self.list.iter().filter(|module| module.requirer.is_none()) {
+            let run = run_of(recording, self.threads[module.unit].0);
+            let script = self.scripts.get(module.script);
+            if let Some(application) = applications.get_mut(run)
+                && application.is_none()
+                && !script.is_builtin()
+            {
+                let key = folders[run].package_of(&script.path);
+                *application = (key.kind == PackageKind::Workspace).then_some(key);
+            }
+        }
+        applications
+    }
+
+    /// The script of a module.
+    pub fn script(&self, module: &Module) -> &Script {
+        self.scripts.get(module.script)
+    }
+}
+
+fn node_identity(recording: &Recording, run: RunId) -> Identity {
+    let of_run = recording.processes.iter().filter(|p| p.run == run);
+    let mut binaries = of_run.filter_map(|p| recording.binaries.get(p.node?.0 as usize));
+    let version = binaries.find_map(|binary| binary.node_version.clone());
+    Identity {
+        name: Some("node".to_owned()),
+        version: version.map(|version| version.trim_start_matches('v').to_owned()),
+    }
+}
+
+/// Per run, whether any of its events has a stack.
+fn runs_with_stacks(recording: &Recording) -> Vec<bool> {
+    let mut stacked = vec![false; recording.runs.len()];
+    macro_rules! look {
+        ($($events:ident),*) => {$(
+            for event in recording.$events.iter().filter(|event| event.stack.is_some()) {
+                if let Some(stacked) = stacked.get_mut(run_of(recording, event.process)) {
+                    *stacked = true;
+                }
+            }
+        )*};
+    }
+    look!(
+        crossings,
+        crossing_sums,
+        lookups,
+        files,
+        serializations,
+        serialization_sums,
+        compilations,
+        samples,
+        waits
+    );
+    stacked
+}
+
+fn run_of(recording: &Recording, process: ProcessId) -> usize {
+    let process = recording.processes.get(process.0 as usize);
+    process.map_or(usize::MAX, |process| process.run.0 as usize)
+}
+
+fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {
+    match (name, context) {
+        ("process" | "before_exec", _) => Bucket::BeforeMain,
+        ("platform" | "v8" | "bootstrap", _) => Bucket::Bootstrap,
+        ("teardown", _) => Bucket::Teardown,
+        (_, None) => Bucket::NoStack,
+        (_, Some(context)) if context.truncated => Bucket::NoStack,
+        (_, Some(context)) if context.loader => Bucket::Loader,
+        (_, Some(context)) if context.javascript => Bucket::Async,
+        _ => Bucket::EventLoop,
+    }
+}
+
+/// When each thread's environment was ready, by its milestones.
+fn phases(recording: &Recording, threads: &Threads) -> Vec<Phases> {
+    let mut phases = vec![Phases::default(); threads.list.len()];
+    for milestone in &recording.milestones {
+        let Some(unit) = threads.find(milestone.process, milestone.thread) else {
+            continue;
+        };
+        let slot = match milestone.name.as_str() {
+            "node_start" => &mut phases[unit].start,
+            "bootstrap_complete" => &mut phases[unit].bootstrap_complete,
+            "loop_exit" => &mut phases[unit].loop_exit,
+            _ => continue,
+        };
+        slot.get_or_insert(milestone.at.0);
+    }
+    phases
+}

@@ -1,0 +1,199 @@
+//! Which package a file belongs to.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::recording::{Recording, RunId};
+
+/// Where a package lies, as its kind.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum PackageKind {
+    /// Below a `node_modules`.
+    Installed,
+    /// Elsewhere, with a package.json of its own that has a name: a workspace, a linked package.
+    Workspace,
+    /// The package of the main script, if it is not installed; and files that belong to no package.
+    #[default]
+    Application,
+    /// Node itself.
+    Node,
+}
+
+/// A package, by its folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PackageKey {
+    /// Kind.
+    pub kind: PackageKind,
+    /// Absolute path without a slash at its end; empty for Node and for files that belong to no package.
+    pub directory: Vec<u8>,
+}
+
+/// What a package.json said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Name.
+    pub name: Option<String>,
+    /// Version.
+    pub version: Option<String>,
+}
+
+/// The package folder of a path by its form alone: behind the last `node_modules`, `name` or `@scope/name`.
+pub fn installed_directory(path: &[u8]) -> Option<&[u8]> {
+    const MARK: &[u8] = b"/node_modules/";
+    // The last mark with a whole package name behind it: `…/node_modules/.bin/x` is no package.
+    let mut end = path.len();
+    loop {
+        let at = path[..end]
+            .windows(MARK.len())
+            .rposition(|part| part == MARK)?;
+        let inside = &path[at + MARK.len()..];
+        if let Some(length) = package_name(inside) {
+            return Some(&path[..at + MARK.len() + length]);
+        }
+        // Marks may share a slash.
+        end = at + MARK.len() - 1;
+    }
+}
+
+/// Length of the package name that a path below `node_modules` begins with, if a file of it follows.
+fn package_name(inside: &[u8]) -> Option<usize> {
+    let part = |from: usize| {
+        let length = inside[from..].iter().position(|&byte| byte == b'/')?;
+        (length > 0).then_some(from + length)
+    };
+    let first = part(0)?;
+    match inside[0] {
+        b'@' => part(first + 1),
+        // `.bin`, `.pnpm`, `.cache`: no package may begin with a dot.
+        b'.' => None,
+        _ => Some(first),
+    }
+}
+
+/// The name that a folder below `node_modules` tells.
+pub fn name_of_directory(directory: &[u8]) -> String {
+    let mut parts = directory.rsplit(|&byte| byte == b'/');
+    let last = parts.next().unwrap_or_default();
+    let text = String::from_utf8_lossy(last);
+    match parts.next() {
+        Some(scope) if scope.starts_with(b"@") => {
+            format!("{}/{text}", String::from_utf8_lossy(scope))
+        }
+        _ => text.into_owned(),
+    }
+}
+
+/// The packages of one run, by folder.
+#[derive(Debug, Default)]
+pub struct Folders<'a> {
+    of: HashMap<&'a [u8], Identity>,
+}
+
+impl<'a> Folders<'a> {
+    /// Those that the recording tells of a run.
+    pub fn new(recording: &'a Recording, run: RunId) -> Folders<'a> {
+        let of_run = recording.packages.iter().filter(|p| p.run == run);
+        let of = of_run.map(|package| {
+            let directory = recording.name(package.directory);
+            let identity = Identity {
+                name: package.name.clone(),
+                version: package.version.clone(),
+            };
+            (directory, identity)
+        });
+        Folders { of: of.collect() }
+    }
+
+    /// The package of a file: the nearest folder that is installed or told by the recording.
+    pub fn package_of(&self, path: &[u8]) -> PackageKey {
+        let installed = installed_directory(path);
+        let least = installed.map_or(0, <[u8]>::len);
+        let mut end = path.len();
+        // A folder outside of node_modules, or a package in a package.
+        while let Some(slash) = path[..end].iter().rposition(|&byte| byte == b'/') {
+            if slash <= least {
+                break;
+            }
+            if installed.is_none() && self.of.contains_key(&path[..slash]) {
+                return PackageKey {
+                    kind: PackageKind::Workspace,
+                    directory: path[..slash].to_vec(),
+                };
+            }
+            end = slash;
+        }
+        match installed {
+            Some(directory) => PackageKey {
+                kind: PackageKind::Installed,
+                directory: directory.to_vec(),
+            },
+            None => PackageKey::default(),
+        }
+    }
+
+    /// Name and version of a package.
+    pub fn identity(&self, package: &PackageKey) -> Identity {
+        let told = self.of.get(package.directory.as_slice()).cloned();
+        let mut identity = told.unwrap_or_default();
+        if identity.name.is_none() && package.kind == PackageKind::Installed {
+            identity.name = Some(name_of_directory(&package.directory));
+        }
+        identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_the_innermost_folder_of_node_modules() {
+        for (path, directory, name) in [
+            ("/a/node_modules/b/c/d.js", "/a/node_modules/b", "b"),
+            ("/a/node_modules/@s/b/c.js", "/a/node_modules/@s/b", "@s/b"),
+            (
+                "/a/node_modules/b/node_modules/@s/c/d.js",
+                "/a/node_modules/b/node_modules/@s/c",
+                "@s/c",
+            ),
+            (
+                "/a/node_modules/.pnpm/e@4.1.0_x@1/node_modules/e/lib/e.js",
+                "/a/node_modules/.pnpm/e@4.1.0_x@1/node_modules/e",
+                "e",
+            ),
+            (
+                "/a/node_modules/node_modules/b.js",
+                "/a/node_modules/node_modules",
+                "node_modules",
+            ),
+            (
+                "/a/node_modules/b/lib/node_modules/.cache/x.js",
+                "/a/node_modules/b",
+                "b",
+            ),
+        ] {
+            let found = installed_directory(path.as_bytes()).unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(found), directory);
+            assert_eq!(name_of_directory(found), name);
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_a_package_folder_is_in_none() {
+        for path in [
+            "/a/b.js",
+            "/a/node_modules/b.js",
+            "/a/node_modules/.bin/b",
+            "/a/node_modules/@s/b.js",
+            "/a/my_node_modules/b/c.js",
+            "",
+            "[eval]",
+        ] {
+            assert_eq!(installed_directory(path.as_bytes()), None, "{path}");
+        }
+    }
+}

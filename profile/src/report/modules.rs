@@ -1,0 +1,205 @@
+//! Who caused what, in the shape of the JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::RunProfile;
+use crate::breakdown::count;
+use crate::modules::package::PackageKind;
+use crate::modules::{Bucket, Costs, ModuleKind};
+
+/// A module that one thread of one process loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleProfile {
+    /// Its index in the run's list; a requirer has a lower one than what it required.
+    pub id: u32,
+    /// Its file, or the name of its code where there is no file (`node:fs`, `[eval]`).
+    pub path: String,
+    /// The path's bytes in hexadecimal, only if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    /// Query and fragment of an ES module's URL, from its `?` or `#` on.
+    pub query: Option<String>,
+    /// How it is loaded.
+    pub kind: ModuleKind,
+    /// One of Node's own that programs cannot load by name.
+    pub internal: bool,
+    /// In which process.
+    pub pid: u32,
+    /// By which thread; the main thread has the number of its process.
+    pub thread: u32,
+    /// Name of its package; `None` if it has none, or belongs to no package.
+    pub package: Option<String>,
+    /// Version of its package, as its package.json said at the end of the trace.
+    pub package_version: Option<String>,
+    /// Folder of its package; `None` for Node itself and for files that belong to no package.
+    pub package_directory: Option<String>,
+    /// Where its package lies.
+    pub package_kind: PackageKind,
+    /// Path of the module whose function or `import` asked for it first; `None`: Node itself did.
+    pub requirer: Option<String>,
+    /// `id` of that module.
+    pub requirer_id: Option<u32>,
+    /// How often it was loaded; 0 if that was not seen.
+    pub loads: u32,
+    /// First thing done to load it, since the exec of the main node process.
+    pub start_ns: Option<i64>,
+    /// Its body ran until this instant at least.
+    pub end_earliest_ns: Option<i64>,
+    /// Its body did not run any more at this instant; `None`: it ran until the end, or it has none.
+    pub end_latest_ns: Option<i64>,
+    /// Time to find its file.
+    pub resolve_ns: u64,
+    /// Time to read it.
+    pub read_ns: u64,
+    /// Time to compile it.
+    pub compile_ns: u64,
+    /// Time in its own code: its body, and its functions whenever they ran.
+    pub execute_ns: u64,
+    /// Of `execute_ns`: while no module's body ran, as in callbacks from the event loop.
+    pub callback_ns: u64,
+    /// Of `execute_ns`: calls of `require` and `require.resolve` that loaded nothing.
+    pub vain_ns: u64,
+    /// `resolve_ns` + `read_ns` + `compile_ns` + `execute_ns`.
+    pub self_ns: u64,
+    /// By how much `self_ns` can be wrong either way.
+    pub uncertain_ns: u64,
+    /// `self_ns` and that of all modules below it in the tree of requirers.
+    pub total_ns: u64,
+    /// As requirer: what its functions did, and Node because they asked for it.
+    #[serde(flatten)]
+    pub caused: Costs,
+    /// As loaded: what was done to load this very file, whoever asked for it.
+    pub loading: Costs,
+}
+
+/// A package: its modules, summed over all processes and threads of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageProfile {
+    /// Name; `None` for files that belong to no package, or to one without a name.
+    pub name: Option<String>,
+    /// Version, as its package.json said at the end of the trace.
+    pub version: Option<String>,
+    /// Folder; `None` for Node itself and for files that belong to no package.
+    pub directory: Option<String>,
+    /// Where it lies.
+    pub kind: PackageKind,
+    /// Modules that were loaded, each once per thread.
+    pub modules: u64,
+    /// Sum of their `self_ns`.
+    pub self_ns: u64,
+    /// By how much that can be wrong either way.
+    pub uncertain_ns: u64,
+    /// `self_ns`, and that of all modules below its own in the tree of requirers, each once.
+    pub total_ns: u64,
+    /// As requirer.
+    #[serde(flatten)]
+    pub caused: Costs,
+    /// As loaded.
+    pub loading: Costs,
+}
+
+/// Events and time that no module is to blame for, by where they went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideProfile {
+    /// Where.
+    pub bucket: Bucket,
+    /// Time of the threads that run JavaScript.
+    pub time_ns: u64,
+    /// Events.
+    #[serde(flatten)]
+    pub costs: Costs,
+}
+
+/// CPU samples of a run, of all its processes and threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SamplesProfile {
+    /// How many.
+    pub count: u64,
+    /// CPU samples asked for per second; `None` if none were.
+    pub frequency_hz: Option<u32>,
+    /// CPU time that they stand for.
+    pub cpu_ns: u64,
+    /// Of them, those whose stack is known to its outermost frame, 0 to 100. `None` without samples.
+    pub complete_stacks_percent: Option<f64>,
+    /// Of them, those with optimised code on the stack that may have inlined functions which are not shown, 0 to 100.
+    /// `None` without samples.
+    pub inlining_possible_percent: Option<f64>,
+}
+
+/// How much of a run is known to be somebody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Attribution {
+    /// Of all crossings: those in [`Bucket::NoStack`] and [`Bucket::Async`]. `None` without crossings or stacks.
+    pub unattributed_crossings_percent: Option<f64>,
+    /// The same of CPU samples.
+    pub unattributed_samples_percent: Option<f64>,
+}
+
+impl PackageProfile {
+    /// The packages of a list of modules, longest `self_ns` first. A requirer stands before what it required, at the index
+    /// that its `id` tells.
+    pub fn of_modules(modules: &[ModuleProfile]) -> Vec<PackageProfile> {
+        let mut index: BTreeMap<(PackageKind, Option<String>), usize> = BTreeMap::new();
+        let mut packages: Vec<PackageProfile> = Vec::new();
+        let mut of_module = Vec::with_capacity(modules.len());
+        for module in modules {
+            let (kind, directory) = (module.package_kind, &module.package_directory);
+            let at = *index.entry((kind, directory.clone())).or_insert_with(|| {
+                packages.push(PackageProfile {
+                    name: module.package.clone(),
+                    version: module.package_version.clone(),
+                    directory: directory.clone(),
+                    kind,
+                    ..PackageProfile::default()
+                });
+                packages.len() - 1
+            });
+            of_module.push(at);
+            let package = &mut packages[at];
+            count(&mut package.modules, 1);
+            count(&mut package.self_ns, module.self_ns);
+            count(&mut package.uncertain_ns, module.uncertain_ns);
+            package.caused.add(&module.caused);
+            package.loading.add(&module.loading);
+        }
+        let mut on_the_way = Vec::new();
+        for (index, module) in modules.iter().enumerate() {
+            // Each package on the way to the root once, however often the way comes through it.
+            on_the_way.clear();
+            let mut at = Some(index);
+            while let Some(index) = at {
+                let package = of_module[index];
+                if !on_the_way.contains(&package) {
+                    on_the_way.push(package);
+                }
+                let requirer = modules[index].requirer_id.map(|id| id as usize);
+                at = requirer.filter(|&requirer| requirer < index);
+            }
+            for &package in &on_the_way {
+                count(&mut packages[package].total_ns, module.self_ns);
+            }
+        }
+        packages.sort_by(|a, b| {
+            (b.self_ns.cmp(&a.self_ns))
+                .then_with(|| a.name.cmp(&b.name))
+                .then_with(|| a.directory.cmp(&b.directory))
+        });
+        packages
+    }
+}
+
+impl RunProfile {
+    /// The same with the modules and packages of one process only.
+    pub fn keep_modules_of(&mut self, pid: u32) {
+        let mut ids: BTreeMap<u32, u32> = BTreeMap::new();
+        self.modules.retain(|module| module.pid == pid);
+        for (id, module) in self.modules.iter_mut().enumerate() {
+            ids.insert(module.id, id as u32);
+            module.id = id as u32;
+            module.requirer_id = module.requirer_id.and_then(|id| ids.get(&id).copied());
+        }
+        self.packages = PackageProfile::of_modules(&self.modules);
+    }
+}

@@ -1,0 +1,237 @@
+//! Budgets: over, within, and what cannot be told.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use nodeprof_profile::budget::{BudgetError, Budgets, Checked, Outcome, Status, check, init};
+use nodeprof_profile::diff::{Side, Sides};
+use nodeprof_profile::groups::Group;
+use nodeprof_profile::recording::Nanoseconds;
+use nodeprof_profile::{Profile, Recording};
+
+const NOISE: [u64; 8] = [10, 250, 90, 400, 170, 320, 60, 230];
+
+fn runs(name: &str, micros: &[u64], change: impl Fn(&mut Recording)) -> Recording {
+    let mut all = Recording::default();
+    for micros in micros {
+        let mut one = Recording::synthetic(400);
+        one.runs[0].ended = Nanoseconds(one.runs[0].started.0 + 100_000_000 + micros * 1000);
+        one.runs[0].labels.push(("name".into(), name.into()));
+        change(&mut one);
+        all.append(one);
+    }
+    all
+}
+
+/// The budgets checked on head, with base unless that is empty.
+fn checked(base: Recording, head: Recording, budgets: &str) -> Result<Checked, BudgetError> {
+    let (base_profile, head_profile) = (
+        Profile::from_recording(&base),
+        Profile::from_recording(&head),
+    );
+    let base = Side {
+        recording: &base,
+        profile: &base_profile,
+        group: Group::all(&base, "base"),
+    };
+    let head = Side {
+        recording: &head,
+        profile: &head_profile,
+        group: Group::all(&head, "head"),
+    };
+    check(&Sides::new(&base, &head), &Budgets::parse(budgets)?)
+}
+
+fn alone(head: Recording, budgets: &str) -> Result<Checked, BudgetError> {
+    checked(Recording::default(), head, budgets)
+}
+
+fn more(micros: u64) -> Vec<u64> {
+    NOISE.iter().map(|noise| noise + micros).collect()
+}
+
+const WALL: &str = "[[budget]]\nfigure = \"time.wall_ns\"\n";
+
+#[test]
+fn a_count_over_its_limit_is_over_and_at_its_limit_within() {
+    let total = Profile::from_recording(&Recording::synthetic(400)).runs[0]
+        .crossings
+        .total;
+    for (most, outcome) in [(total, Outcome::Within), (total - 1, Outcome::Over)] {
+        let text = format!("[[budget]]\nfigure = \"crossings.total\"\nmax = {most}");
+        let found = alone(runs("head", &NOISE[..1], |_| {}), &text).unwrap();
+        assert_eq!(found.outcome, outcome, "{:?}", found.rows);
+    }
+}
+
+#[test]
+fn a_time_is_over_only_beyond_chance() {
+    // Means are 100.19 ms, and vary by 0.14.
+    for (max, status) in [
+        ("101ms", Status::Within),
+        ("100.1ms", Status::Unsure),
+        ("99.8ms", Status::Over),
+    ] {
+        let found = alone(
+            runs("head", &NOISE, |_| {}),
+            &format!("{WALL}max = \"{max}\""),
+        )
+        .unwrap();
+        assert_eq!(
+            found.rows[0].status, status,
+            "{max}: {}",
+            found.rows[0].sentence
+        );
+    }
+    // One run cannot be over; it can be within.
+    for (max, outcome) in [("99ms", Outcome::CannotTell), ("101ms", Outcome::Within)] {
+        let found = alone(
+            runs("head", &NOISE[..1], |_| {}),
+            &format!("{WALL}max = \"{max}\""),
+        )
+        .unwrap();
+        assert_eq!(found.outcome, outcome);
+    }
+}
+
+#[test]
+fn an_increase_is_compared_with_base() {
+    for (micros, limit, status) in [
+        (0, "\"5%\"", Status::Within),
+        (4_000, "\"5%\"", Status::Within),
+        (6_000, "\"5%\"", Status::Over),
+        (5_060, "\"5%\"", Status::Unsure),
+        (6_000, "\"7ms\"", Status::Within),
+        (6_000, "0", Status::Over),
+    ] {
+        let base = runs("base", &NOISE, |_| {});
+        let found = checked(
+            base,
+            runs("head", &more(micros), |_| {}),
+            &format!("{WALL}max-increase = {limit}"),
+        );
+        let found = found.unwrap();
+        assert_eq!(
+            found.rows[0].status, status,
+            "{micros} {limit}: {}",
+            found.rows[0].sentence
+        );
+    }
+    let one_more = |recording: &mut Recording| {
+        let again = recording.crossings[0];
+        recording.crossings.push(again);
+    };
+    let text = "[[budget]]\nfigure = \"crossings.total\"\nmax-increase = 0";
+    let found = checked(
+        runs("base", &NOISE[..2], |_| {}),
+        runs("head", &NOISE[..2], one_more),
+        text,
+    );
+    assert_eq!(found.unwrap().outcome, Outcome::Over);
+}
+
+#[test]
+fn wildcards_reach_every_row() {
+    let profile = Profile::from_recording(&Recording::synthetic(400));
+    let text = "[[budget]]\nfigure = \"package_json.files[*].lookups\"\nmax = 0";
+    let found = alone(runs("head", &NOISE[..2], |_| {}), text).unwrap();
+    let over = found
+        .rows
+        .iter()
+        .filter(|row| row.status == Status::Over)
+        .count();
+    let asked = profile.runs[0]
+        .package_json
+        .files
+        .iter()
+        .filter(|file| file.lookups > 0)
+        .count();
+    assert!(asked > 0);
+    assert_eq!(over, asked);
+}
+
+#[test]
+fn a_budget_that_names_nothing_says_so() {
+    for figure in [
+        "crossings.totl",
+        "packages[no-such-*].self_ns",
+        "modules[*].no_such",
+    ] {
+        let text = format!("[[budget]]\nfigure = \"{figure}\"\nmax = 1");
+        let error = alone(
+            runs("head", &NOISE[..1], |_| {}),
+            &text.replace("1", "\"1ms\""),
+        );
+        let error = match error {
+            Err(BudgetError::Value { .. }) => {
+                alone(runs("head", &NOISE[..1], |_| {}), &text).unwrap_err()
+            }
+            other => other.unwrap_err(),
+        };
+        assert!(matches!(error, BudgetError::Unknown { .. }), "{error}");
+        assert!(error.to_string().contains(figure), "{error}");
+    }
+    let text = "[[budget]]\nfigure = \"packages[no-such].modules\"\nmax = 1\noptional = true";
+    assert_eq!(
+        alone(runs("head", &NOISE[..1], |_| {}), text)
+            .unwrap()
+            .outcome,
+        Outcome::Within
+    );
+}
+
+#[test]
+fn what_was_not_recorded_or_failed_cannot_be_told() {
+    let off = |recording: &mut Recording| {
+        recording.lookups.clear();
+        for family in &mut recording.families {
+            if family.name == "package-json" {
+                family.state = "off".into();
+            }
+        }
+    };
+    let text = "[[budget]]\nfigure = \"package_json.lookups\"\nmax = 1";
+    let found = alone(runs("head", &NOISE[..2], off), text).unwrap();
+    assert_eq!(found.outcome, Outcome::CannotTell);
+    let killed = |recording: &mut Recording| {
+        recording.runs[0].exit_status = None;
+        recording.runs[0].signal = Some(9);
+    };
+    let text = "[[budget]]\nfigure = \"crossings.total\"\nmax = 1000000";
+    assert_eq!(
+        alone(runs("head", &NOISE[..2], killed), text)
+            .unwrap()
+            .outcome,
+        Outcome::CannotTell
+    );
+    let failing = |recording: &mut Recording| recording.runs[0].exit_status = Some(1);
+    let found = checked(
+        runs("base", &NOISE, |_| {}),
+        runs("head", &NOISE, failing),
+        text,
+    )
+    .unwrap();
+    assert_eq!(found.outcome, Outcome::CannotTell);
+}
+
+#[test]
+fn the_baseline_keeps_the_budgets_written_from_it() {
+    let baseline = || runs("base", &NOISE, |_| {});
+    let recording = baseline();
+    let profile = Profile::from_recording(&recording);
+    let nothing = Recording::default();
+    let none = Profile::from_recording(&nothing);
+    let base = Side {
+        recording: &nothing,
+        profile: &none,
+        group: Group::default(),
+    };
+    let head = Side {
+        recording: &recording,
+        profile: &profile,
+        group: Group::all(&recording, "base"),
+    };
+    let text = init(&Sides::new(&base, &head), "base.nodeprof");
+    let found = checked(baseline(), baseline(), &text).unwrap();
+    assert_eq!(found.outcome, Outcome::Within, "{text}\n{:#?}", found.rows);
+    assert!(found.rows.len() > 8);
+}

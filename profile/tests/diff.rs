@@ -1,0 +1,451 @@
+//! Two groups of runs side by side: what is exact, what is noise, and what is never said.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use nodeprof_profile::diff::figures::{Figures, List, Naming, Unit};
+use nodeprof_profile::diff::verdict::Rule;
+use nodeprof_profile::diff::{Answer, Certainty, Diff, Side};
+use nodeprof_profile::groups::Group;
+use nodeprof_profile::modules::package::PackageKind;
+use nodeprof_profile::recording::{Crossing, Nanoseconds, RunId};
+use nodeprof_profile::{Profile, Recording, RunProfile};
+
+/// Runs of a synthetic program that end after these times, in µs beyond a second; `change` makes the side what it is.
+fn side(name: &str, micros: &[u64], change: impl Fn(&mut Recording, usize)) -> Recording {
+    let mut all = Recording::default();
+    for (index, micros) in micros.iter().enumerate() {
+        let mut one = Recording::synthetic(400);
+        one.runs[0].ended = Nanoseconds(one.runs[0].started.0 + 1_000_000_000 + micros * 1000);
+        one.runs[0].labels.push(("name".into(), name.into()));
+        change(&mut one, index);
+        all.append(one);
+    }
+    all
+}
+
+fn same(_: &mut Recording, _: usize) {}
+
+fn compare(base: Recording, head: Recording) -> Diff {
+    let mut both = base;
+    both.append(head);
+    let profile = Profile::from_recording(&both);
+    let (base, head) = Group::sides(&both).expect("two sides");
+    let side = |group| Side {
+        recording: &both,
+        profile: &profile,
+        group,
+    };
+    Diff::new(&side(base), &side(head))
+}
+
+const NOISE: [u64; 8] = [10, 250, 90, 400, 170, 320, 60, 230];
+
+fn kinds(diff: &Diff) -> Vec<&str> {
+    diff.statements
+        .iter()
+        .map(|statement| statement.kind)
+        .collect()
+}
+
+#[test]
+fn equal_sides_differ_in_nothing() {
+    let mut shuffled = NOISE;
+    shuffled.reverse();
+    let diff = compare(side("base", &NOISE, same), side("head", &shuffled, same));
+    assert_eq!(diff.verdict.answer, Answer::NoDifference);
+    assert_eq!(diff.verdict.rule, Rule::Groups);
+    assert_eq!(
+        (diff.counts.len(), diff.durations.len(), diff.causes.len()),
+        (0, 0, 0)
+    );
+    assert!(diff.tests.constant_counts > 300, "{:?}", diff.tests);
+}
+
+#[test]
+fn one_more_crossing_is_exact_and_named() {
+    let diff = compare(
+        side("base", &NOISE[..5], same),
+        side("head", &NOISE[..5], |recording, _| {
+            let mut last: Crossing = *recording.crossings.last().expect("crossings");
+            last.stack = None;
+            recording.crossings.push(last);
+        }),
+    );
+    let callback = diff
+        .counts
+        .iter()
+        .find(|change| change.list == "crossings.callbacks");
+    let callback = callback.expect("a callback");
+    assert_eq!(
+        (callback.difference, callback.certainty),
+        (1.0, Certainty::Exact)
+    );
+    let total = diff
+        .counts
+        .iter()
+        .find(|change| change.figure == "crossings.total");
+    assert_eq!(total.expect("the total").difference, 1.0);
+    // Every other count is the same: each figure that differs has that call in it.
+    let others = diff
+        .counts
+        .iter()
+        .filter(|change| change.difference != 1.0)
+        .count();
+    assert_eq!(others, 0, "{:#?}", diff.counts);
+}
+
+#[test]
+fn a_repeated_lookup_is_listed() {
+    let diff = compare(
+        side("base", &NOISE[..5], same),
+        side("head", &NOISE[..5], |recording, _| {
+            let again = recording.lookups[0];
+            recording.lookups.push(again);
+        }),
+    );
+    assert_eq!(diff.lookups.len(), 1);
+    assert_eq!(diff.lookups[0].head - diff.lookups[0].base, 1.0);
+    assert!(
+        diff.causes
+            .iter()
+            .any(|cause| cause.sentence.contains("package.json lookup")
+                || cause.sentence.contains("1 lookup more")),
+        "{:#?}",
+        diff.causes
+    );
+}
+
+#[test]
+fn a_slower_side_is_slower_with_stars() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let diff = compare(side("base", &NOISE, same), side("head", &slower, same));
+    assert_eq!(diff.verdict.answer, Answer::Slower);
+    assert!(
+        diff.verdict
+            .sentence
+            .contains("head is slower by 100 ms, 10.0 %"),
+        "{}",
+        diff.verdict.sentence
+    );
+    let wall = &diff.times[0];
+    assert_eq!((wall.figure.as_str(), wall.stars), ("time.wall_ns", "***"));
+    let [half, wider, widest] = wall.plus_minus_percent.expect("a test");
+    assert!(half < wider && wider < widest);
+}
+
+#[test]
+fn counts_that_vary_are_no_exact_ones() {
+    let vary = |recording: &mut Recording, index: usize| {
+        for _ in 0..index % 3 {
+            let again = recording.lookups[0];
+            recording.lookups.push(again);
+        }
+    };
+    let diff = compare(
+        side("base", &NOISE, vary),
+        side("head", &NOISE, |r, i| vary(r, i + 1)),
+    );
+    assert!(diff.counts.is_empty(), "{:#?}", diff.counts);
+    assert!(diff.tests.varying_counts > 0);
+}
+
+#[test]
+fn one_run_carries_no_verdict() {
+    let diff = compare(
+        side("base", &[10], same),
+        side("head", &[900_000], |recording, _| {
+            recording.lookups.pop();
+        }),
+    );
+    assert_eq!(diff.verdict.answer, Answer::CannotTell);
+    assert!(diff.verdict.sentence.contains("one run a side only"));
+    assert!(
+        diff.counts
+            .iter()
+            .all(|change| change.certainty == Certainty::TooFewRuns)
+    );
+    assert!(!diff.counts.is_empty());
+}
+
+#[test]
+fn times_that_never_vary_carry_no_verdict() {
+    let diff = compare(side("base", &[10; 5], same), side("head", &[20; 5], same));
+    assert_eq!(diff.verdict.answer, Answer::CannotTell);
+    assert!(diff.verdict.sentence.contains("nothing measures chance"));
+}
+
+#[test]
+fn runs_that_failed_are_left_out() {
+    let diff = compare(
+        side("base", &NOISE, same),
+        side("head", &NOISE, |recording, index| {
+            if index < 2 {
+                recording.runs[0].exit_status = Some(1);
+                recording.crossings.truncate(10);
+                recording.runs[0].ended.0 -= 900_000_000;
+            }
+        }),
+    );
+    assert_eq!((diff.head.failed_runs, diff.head.probed_runs), (2, 6));
+    assert!(kinds(&diff).contains(&"failed_runs"));
+    assert!(diff.counts.is_empty(), "{:#?}", diff.counts);
+}
+
+#[test]
+fn sides_that_end_differently_are_not_compared_in_time() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let diff = compare(
+        side("base", &NOISE, same),
+        side("head", &slower, |recording, _| {
+            recording.runs[0].exit_status = Some(2)
+        }),
+    );
+    assert_eq!(diff.verdict.answer, Answer::CannotTell);
+    assert!(kinds(&diff).contains(&"different_endings"));
+    assert!(
+        diff.verdict.sentence.contains("end differently"),
+        "{}",
+        diff.verdict.sentence
+    );
+}
+
+#[test]
+fn other_probes_and_other_kernels_are_said() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let diff = compare(
+        side("base", &NOISE, same),
+        side("head", &slower, |recording, _| {
+            recording.serializations.clear();
+            for family in &mut recording.families {
+                if family.name == "serialization" {
+                    family.state = "off".into();
+                }
+            }
+        }),
+    );
+    assert!(kinds(&diff).contains(&"different_probes"));
+    assert_eq!(diff.verdict.answer, Answer::CannotTell);
+    assert!(
+        diff.counts.is_empty(),
+        "what a side lacks is no difference: {:#?}",
+        diff.counts
+    );
+
+    let kernel = |release: &'static str| {
+        move |recording: &mut Recording, _: usize| {
+            recording.runs[0]
+                .labels
+                .push(("kernel".into(), release.into()));
+        }
+    };
+    let diff = compare(
+        side("base", &NOISE, kernel("6.1")),
+        side("head", &slower, kernel("6.18")),
+    );
+    assert!(kinds(&diff).contains(&"different_kernels"));
+    assert_eq!(diff.verdict.answer, Answer::CannotTell);
+}
+
+#[test]
+fn another_program_is_said() {
+    let diff = compare(
+        side("base", &NOISE, same),
+        side("head", &NOISE, |recording, _| {
+            recording.runs[0].command = vec![b"tsc".to_vec()];
+        }),
+    );
+    assert!(kinds(&diff).contains(&"different_commands"));
+}
+
+#[test]
+fn times_are_of_bare_runs_and_counts_of_probed_ones() {
+    let with_bare = |name: &str, more: u64| {
+        let mut side = side(name, &NOISE, same);
+        for (index, micros) in NOISE.iter().enumerate() {
+            let mut one = Recording::synthetic(1);
+            let only = Recording {
+                runs: one.runs.drain(..1).collect(),
+                ..Recording::default()
+            };
+            let mut only = only;
+            let run = &mut only.runs[0];
+            run.mode = "bare".into();
+            run.ended = Nanoseconds(run.started.0 + 500_000_000 + (micros + more) * 1000);
+            run.labels = vec![
+                ("name".into(), name.into()),
+                ("pair".into(), index.to_string()),
+            ];
+            side.append(only);
+        }
+        side
+    };
+    let diff = compare(with_bare("base", 0), with_bare("head", 50_000));
+    assert!(diff.verdict.bare);
+    assert_eq!((diff.base.bare_runs, diff.base.probed_runs), (8, 8));
+    assert_eq!(diff.verdict.rule, Rule::Pairs);
+    assert_eq!(diff.verdict.answer, Answer::Slower);
+    let wall = diff.times[0].base.expect("base");
+    assert!((wall.mean - 500e6).abs() < 1e6, "{wall:?}");
+    assert!(diff.counts.is_empty());
+}
+
+struct Plain;
+
+impl Naming for Plain {
+    fn path(&self, _: usize, path: &str) -> String {
+        path.to_owned()
+    }
+    fn package(
+        &self,
+        _: usize,
+        name: Option<&str>,
+        folder: Option<&str>,
+        _: PackageKind,
+    ) -> String {
+        name.or(folder).unwrap_or("none").to_owned()
+    }
+}
+
+/// Every number of the JSON, without the index of lists: `modules[].self_ns`.
+fn numbers(value: &serde_json::Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Number(_) => found.push(at.to_owned()),
+        serde_json::Value::Array(list) => list
+            .iter()
+            .for_each(|v| numbers(v, &format!("{at}[]"), found)),
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                let dot = if at.is_empty() { "" } else { "." };
+                numbers(value, &format!("{at}{dot}{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Identities, settings and parts of other figures: nothing to compare.
+const NO_FIGURES: [&str; 26] = [
+    "started_unix_ns",
+    "exit_status",
+    "signal",
+    "milestones.exec",
+    "phases[].start_ns",
+    "phases[].end_ns",
+    "modules[].id",
+    "modules[].pid",
+    "modules[].thread",
+    "modules[].requirer_id",
+    "modules[].start_ns",
+    "modules[].end_earliest_ns",
+    "modules[].end_latest_ns",
+    "overhead.ns_per_hit",
+    "processes[]",
+    "files.slowest[]",
+    "files.most_repeated[]",
+    "overhead.by_family",
+    "losses",
+    "outside[].uncertain_ns",
+    "samples.frequency_hz",
+    "crossings.callbacks[].kind",
+    "labels",
+    "serialization.callbacks[]",
+    "families",
+    "schema",
+];
+
+#[test]
+fn every_number_of_the_json_is_a_figure() {
+    let recording = Recording::synthetic(4000);
+    let profile = Profile::from_recording(&recording);
+    let run: &RunProfile = &profile.runs[0];
+    let figures = Figures::of(&[run], &Plain);
+    let mut known: Vec<String> = Vec::new();
+    for table in &figures.tables {
+        match table.list {
+            List::Run => known.extend(table.names.iter().cloned()),
+            list => known.extend(
+                list.fields()
+                    .iter()
+                    .map(|field| format!("{}[].{field}", list.name())),
+            ),
+        }
+    }
+    let mut found = Vec::new();
+    numbers(&serde_json::to_value(run).expect("JSON"), "", &mut found);
+    found.sort();
+    found.dedup();
+    assert!(found.len() > 100, "{}", found.len());
+    for number in found {
+        let skipped = NO_FIGURES
+            .iter()
+            .any(|name| number == *name || number.starts_with(name));
+        assert!(skipped || known.contains(&number), "{number} is no figure");
+    }
+    assert_eq!(Unit::of("self_ns"), Unit::Ns);
+}
+
+#[test]
+fn figures_are_those_of_the_profile() {
+    let recording = Recording::synthetic(4000);
+    let profile = Profile::from_recording(&recording);
+    let run = &profile.runs[RunId(0).0 as usize];
+    let figures = Figures::of(&[run], &Plain);
+    assert_eq!(
+        figures.scalar("crossings.total", &[0]),
+        [run.crossings.total as f64]
+    );
+    let modules = figures.table(List::Modules);
+    let field = List::Modules.field("self_ns").expect("a field");
+    let sum: f64 = (0..modules.names.len())
+        .map(|row| modules.value(row, 0, field))
+        .sum();
+    let expected: u64 = run.modules.iter().map(|module| module.self_ns).sum();
+    assert_eq!(sum, expected as f64);
+    assert!(figures.scalar("no.such", &[0])[0].is_nan());
+}
+
+/// Names of all fields of a value, at any depth.
+fn fields(value: &serde_json::Value, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Array(list) => list.iter().for_each(|value| fields(value, found)),
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                found.push(name.clone());
+                fields(value, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_the_json_is_documented() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let paired = |recording: &mut Recording, index: usize| {
+        let label = ("pair".to_owned(), index.to_string());
+        recording.runs[0].labels.push(label);
+    };
+    let diff = compare(
+        side("base", &NOISE, paired),
+        side("head", &slower, |recording, index| {
+            paired(recording, index);
+            let again = recording.lookups[0];
+            recording.lookups.push(again);
+        }),
+    );
+    let text = std::fs::read_to_string(format!("{}/../docs/json.md", env!("CARGO_MANIFEST_DIR")));
+    let text = text.expect("the document");
+    let (_, section) = text.split_once("## nodeprof diff").expect("a section");
+    let mut found = Vec::new();
+    fields(&serde_json::to_value(&diff).expect("JSON"), &mut found);
+    found.sort();
+    found.dedup();
+    assert!(found.len() > 60, "{}", found.len());
+    for field in found {
+        let named = section.contains(&format!("`{field}`"))
+            || section.contains(&format!(".{field}`"))
+            || section.contains(&format!("`{field}[]`"))
+            || section.contains(&format!("`{field}."));
+        assert!(named, "{field} is not documented");
+    }
+}

@@ -1,0 +1,611 @@
+//! Modules found in programs of which every step and cost is known.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+
+use nodeprof_profile::Recording;
+use nodeprof_profile::breakdown::Timeline;
+use nodeprof_profile::modules::package::PackageKind;
+use nodeprof_profile::modules::{Bucket, Costs, Module, ModuleKind, Modules};
+use nodeprof_profile::recording::{FileOperation, Nanoseconds, StackId};
+use nodeprof_profile::synthetic::program::{Program, START, Told};
+
+/// What was found, by path.
+struct Found {
+    modules: Modules,
+    by_path: BTreeMap<String, usize>,
+}
+
+impl Found {
+    fn new(recording: &Recording) -> Found {
+        recording.check_references().unwrap();
+        let modules = Modules::new(recording, &Timeline::new(recording));
+        let path = |module: &Module| {
+            let script = modules.script(module);
+            let key = [script.path.as_slice(), &script.suffix].concat();
+            String::from_utf8(key).unwrap()
+        };
+        let by_path = modules.list.iter().enumerate();
+        let by_path = by_path.map(|(index, m)| (path(m), index)).collect();
+        Found { modules, by_path }
+    }
+
+    fn module(&self, path: &str) -> &Module {
+        let index = self.by_path.get(path);
+        let index = index.unwrap_or_else(|| panic!("no {path} in {:?}", self.by_path.keys()));
+        &self.modules.list[*index]
+    }
+
+    fn requirer(&self, path: &str) -> Option<&str> {
+        let requirer = self.module(path).requirer?.0 as usize;
+        let found = self.by_path.iter().find(|(_, index)| **index == requirer);
+        found.map(|(path, _)| path.as_str())
+    }
+
+    fn package(&self, path: &str) -> (Option<&str>, Option<&str>, &str, PackageKind) {
+        let package = &self.modules.packages[self.module(path).package];
+        (
+            package.identity.name.as_deref(),
+            package.identity.version.as_deref(),
+            std::str::from_utf8(&package.key.directory).unwrap(),
+            package.key.kind,
+        )
+    }
+}
+
+/// Checks what was found against what was done: all modules and no other, their requirers, every count, and the times
+/// within the bounds that are stated.
+fn check(program: Program) -> (Recording, Found) {
+    let requirers = program.requirers.clone();
+    let (recording, ledger) = program.end();
+    let found = Found::new(&recording);
+    let paths: Vec<&String> = found.by_path.keys().collect();
+    assert_eq!(paths, requirers.keys().collect::<Vec<_>>(), "modules");
+    for (path, requirer) in &requirers {
+        assert_eq!(
+            found.requirer(path),
+            requirer.as_deref(),
+            "requirer of {path}"
+        );
+        let told = ledger.get(path).copied().unwrap_or_default();
+        let module = found.module(path);
+        assert_eq!(module.caused, told.caused, "{path} as requirer");
+        assert_eq!(module.loading, told.loading, "{path} as loaded");
+        let Told {
+            resolve_ns,
+            read_ns,
+            compile_ns,
+            execute_ns,
+            ..
+        } = told;
+        let own = resolve_ns + read_ns + compile_ns + execute_ns;
+        let bound = module.uncertain_ns;
+        assert!(
+            own.abs_diff(module.self_ns()) <= bound,
+            "{path} took {own} ns, found {}, uncertain {bound}",
+            module.self_ns()
+        );
+        // Where a step ends within one load is not seen either: a few gaps between events.
+        for (step, told, found) in [
+            ("resolve", resolve_ns, module.resolve_ns),
+            ("read", read_ns, module.read_ns),
+            ("compile", compile_ns, module.compile_ns),
+            ("execute", execute_ns, module.execute_ns),
+        ] {
+            assert!(
+                told.abs_diff(found) <= bound + 300,
+                "{path}: {step} took {told} ns, found {found}, uncertain {bound}"
+            );
+        }
+    }
+    // Every moment belongs to one module or to a named bucket.
+    let own: u64 = found.modules.list.iter().map(Module::self_ns).sum();
+    let outside: u64 = found.modules.outside[0].time_ns.values().sum();
+    let points = points(&recording);
+    assert_eq!(own + outside, points.1 - points.0, "times add up");
+    // Every event is counted once.
+    let all = found.modules.all[0];
+    assert_eq!(
+        all.crossings,
+        count(&recording.crossings, |c| c.kind as u8 != 4)
+    );
+    assert_eq!(all.lookups, recording.lookups.len() as u64);
+    assert_eq!(
+        all.stats,
+        count(&recording.files, |f| f.operation == FileOperation::Stat)
+    );
+    assert_eq!(all.samples, recording.samples.len() as u64);
+    (recording, found)
+}
+
+fn count<T>(list: &[T], which: impl Fn(&T) -> bool) -> u64 {
+    list.iter().filter(|item| which(item)).count() as u64
+}
+
+/// First and last instant of the main thread at which its stack is known.
+fn points(recording: &Recording) -> (u64, u64) {
+    let mut points: Vec<u64> = Vec::new();
+    let mut add = |at: Nanoseconds, duration: Option<Nanoseconds>, stack: Option<StackId>| {
+        if stack.is_some() {
+            points.push(at.0);
+            points.extend(duration.map(|duration| at.0 + duration.0));
+        }
+    };
+    for c in &recording.crossings {
+        add(c.start, c.duration.filter(|d| d.0 >= 2_000), c.stack);
+    }
+    for f in &recording.files {
+        add(f.start, Some(f.duration), f.stack);
+    }
+    for c in &recording.compilations {
+        add(c.start, c.duration, c.stack);
+    }
+    for l in &recording.lookups {
+        add(l.at, None, l.stack);
+    }
+    for s in &recording.samples {
+        add(s.at, None, s.stack);
+    }
+    for s in &recording.serializations {
+        add(s.start, None, s.stack);
+    }
+    (*points.iter().min().unwrap(), *points.iter().max().unwrap())
+}
+
+/// Work with events all along, as real code has.
+fn work(program: &mut Program, times: usize) {
+    for _ in 0..times {
+        program.busy(20_000);
+        program.cross("util", "GetOwnNonIndexProperties", 3_000);
+        program.serialize(120, 700);
+        program.cross("buffer", "ByteLengthUtf8", 9_000);
+    }
+}
+
+const MAIN: &str = "/app/main.js";
+
+#[test]
+fn costs_are_those_of_whoever_required_and_of_what_was_loaded() {
+    for sampled in [false, true] {
+        let mut p = Program::new(MAIN, sampled);
+        p.require(MAIN, &[], 90_000, |p| {
+            work(p, 3);
+            p.require(
+                "/app/node_modules/a/index.js",
+                &["/app/node_modules/a", "/app/a"],
+                200_000,
+                |p| {
+                    work(p, 5);
+                    p.require("/app/node_modules/a/lib/deep.js", &[], 50_000, |p| {
+                        work(p, 20)
+                    });
+                    p.file(FileOperation::Stat, "/etc/hosts", 0, 8_000);
+                    p.lookup("/app/node_modules/a/package.json");
+                },
+            );
+            work(p, 2);
+            p.require("/app/node_modules/@s/b/b.js", &[], 30_000, |p| {
+                p.require(
+                    "/app/node_modules/@s/b/node_modules/a/index.js",
+                    &[],
+                    10_000,
+                    |p| {
+                        work(p, 1);
+                    },
+                );
+                work(p, 4);
+            });
+            work(p, 1);
+        });
+        let (_, found) = check(p);
+        assert_eq!(found.module(MAIN).kind, ModuleKind::CommonJs);
+        assert_eq!(found.module(MAIN).loads, 1);
+        let a = found.module("/app/node_modules/a/index.js");
+        assert_eq!((a.caused.lookups, a.caused.stats), (1, 2));
+        assert_eq!(a.loading.stats, 3, "two in vain, one found");
+        let package = |path| found.package(path);
+        assert_eq!(
+            package("/app/node_modules/@s/b/b.js"),
+            (
+                Some("@s/b"),
+                None,
+                "/app/node_modules/@s/b",
+                PackageKind::Installed
+            )
+        );
+        assert_eq!(
+            package("/app/node_modules/@s/b/node_modules/a/index.js").2,
+            "/app/node_modules/@s/b/node_modules/a"
+        );
+        assert_eq!(package(MAIN), (None, None, "", PackageKind::Application));
+    }
+}
+
+#[test]
+fn totals_are_sums_over_what_was_required() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require("/app/a.js", &[], 10_000, |p| {
+            p.require("/app/b.js", &[], 10_000, |p| work(p, 9));
+            work(p, 1);
+        });
+        p.require("/app/c.js", &[], 10_000, |p| work(p, 1));
+    });
+    let (_, found) = check(p);
+    let own = |path: &str| found.module(path).self_ns();
+    let (a, b, c) = (own("/app/a.js"), own("/app/b.js"), own("/app/c.js"));
+    assert_eq!(found.module("/app/a.js").total_ns, a + b);
+    assert_eq!(found.module(MAIN).total_ns, own(MAIN) + a + b + c);
+}
+
+#[test]
+fn a_body_ends_between_the_last_event_with_it_and_the_next_without() {
+    let mut p = Program::new(MAIN, false);
+    let mut ends = (0, 0, 0);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require("/app/a.js", &[], 10_000, |p| {
+            p.cross("fs", "X", 7_000);
+            ends.0 = p.now();
+            p.busy(40_000);
+            ends.1 = p.now();
+        });
+        p.busy(30_000);
+        p.cross("fs", "Y", 6_000);
+        ends.2 = p.now();
+    });
+    let (_, found) = check(p);
+    let a = found.module("/app/a.js");
+    let (earliest, latest) = (a.end_earliest.unwrap().0, a.end_latest.unwrap().0);
+    assert!(earliest <= ends.0 && ends.0 - earliest <= 200);
+    assert!(earliest <= ends.1 && ends.1 <= latest);
+    assert!(latest <= ends.2 && latest - ends.1 >= 30_000);
+    // The main module ran until its end: nothing tells when that was.
+    assert_eq!(found.module(MAIN).end_latest, None);
+}
+
+#[test]
+fn a_module_without_any_event_is_found_and_its_end_is_bounded() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require("/app/constant.js", &[], 10_000, |p| p.busy(3_000));
+        work(p, 1);
+    });
+    let (_, found) = check(p);
+    let module = found.module("/app/constant.js");
+    let ran = module.end_latest.unwrap().0 - module.end_earliest.unwrap().0;
+    assert!((3_000..40_000).contains(&ran), "{ran}");
+}
+
+#[test]
+fn a_module_that_a_function_requires_later_is_that_functions() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require("/app/node_modules/a/index.js", &[], 10_000, |p| work(p, 1));
+        p.require("/app/node_modules/b/index.js", &[], 10_000, |p| {
+            work(p, 1);
+            // b calls a function of a, which loads its parser only now.
+            p.function("parse", "/app/node_modules/a/index.js", 30, |p| {
+                work(p, 1);
+                p.require("/app/node_modules/a/parser.js", &[], 80_000, |p| work(p, 3));
+                work(p, 2);
+            });
+            work(p, 1);
+        });
+    });
+    let (_, found) = check(p);
+    let b = found.module("/app/node_modules/b/index.js");
+    // Although it ran inside of b's body, it is not among what b pulled in.
+    assert_eq!(b.total_ns, b.self_ns());
+}
+
+#[test]
+fn cycles_do_no_harm() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require("/app/a.js", &[], 10_000, |p| {
+            work(p, 1);
+            p.require("/app/b.js", &[], 10_000, |p| {
+                work(p, 1);
+                // a is there already, half done.
+                p.require_again("/app/a.js");
+                work(p, 1);
+            });
+            work(p, 1);
+        });
+        p.require_again("/app/b.js");
+        work(p, 1);
+    });
+    check(p);
+}
+
+#[test]
+fn looking_for_what_is_not_there_is_the_requirers_own_doing() {
+    let mut p = Program::new(MAIN, false);
+    let asked = ["/app/node_modules/optional", "/node_modules/optional"];
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.require_in_vain(&asked);
+        p.cross("util", "X", 3_000);
+        p.require("/app/a.js", &[], 10_000, |p| work(p, 1));
+        p.cross("util", "X", 3_000);
+    });
+    let (_, found) = check(p);
+    assert_eq!(found.module("/app/a.js").loading.stats, 1);
+    let vain = found.module(MAIN).vain_ns;
+    assert!((6_000..8_000).contains(&vain), "{vain}");
+}
+
+#[test]
+fn json_add_ons_and_nodes_own_modules_are_modules() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.cross("util", "X", 3_000);
+        p.require_json("/app/data.json");
+        p.cross("util", "X", 3_000);
+        p.require_add_on("/app/node_modules/native/build/Release/a.node", 700_000);
+        p.cross("util", "X", 3_000);
+        p.require_builtin("http", 60_000, |p| {
+            p.cross("http_parser", "X", 5_000);
+            p.require_builtin("internal/http", 20_000, |p| p.cross("util", "X", 900));
+            p.cross("http_parser", "Y", 5_000);
+        });
+        p.cross("util", "X", 3_000);
+        // Reading data is not loading a module.
+        p.read_file("/app/other.json");
+        p.read_file("/app/data.json");
+    });
+    let (_, found) = check(p);
+    let kind = |path| found.module(path).kind;
+    assert_eq!(kind("/app/data.json"), ModuleKind::Json);
+    assert_eq!(
+        kind("/app/node_modules/native/build/Release/a.node"),
+        ModuleKind::AddOn
+    );
+    assert_eq!(kind("node:http"), ModuleKind::Builtin);
+    assert!(
+        found
+            .modules
+            .script(found.module("node:internal/http"))
+            .is_internal()
+    );
+    assert!(
+        !found
+            .modules
+            .script(found.module("node:http"))
+            .is_internal()
+    );
+    assert_eq!(
+        found.package("node:http"),
+        (Some("node"), Some("20.20.2"), "", PackageKind::Node)
+    );
+}
+
+#[test]
+fn es_modules_belong_to_who_imports_them() {
+    let url = |path: &str| format!("file:///app/{path}");
+    let mut p = Program::new("/app/main.mjs", true);
+    p.load_esm(&url("main.mjs"), None, 60_000);
+    p.load_esm(&url("a%20b.mjs"), Some(&url("main.mjs")), 20_000);
+    p.load_esm(&url("x.mjs?v=1"), Some(&url("main.mjs")), 20_000);
+    p.load_esm(&url("x.mjs?v=2"), Some(&url("a%20b.mjs")), 20_000);
+    for path in ["x.mjs?v=2", "a%20b.mjs", "x.mjs?v=1", "main.mjs"] {
+        p.evaluate(&url(path), |p| work(p, 2));
+    }
+    // The ledger knows modules by their path as it is written.
+    let rename = |path: &str| path.replace("%20", " ");
+    p.requirers = (p.requirers.iter())
+        .map(|(path, requirer)| (rename(path), requirer.as_deref().map(rename)))
+        .collect();
+    let (recording, ledger) = p.end();
+    let found = Found::new(&recording);
+    assert_eq!(found.by_path.len(), 4);
+    assert_eq!(found.requirer("/app/a b.mjs"), Some("/app/main.mjs"));
+    assert_eq!(found.requirer("/app/x.mjs?v=2"), Some("/app/a b.mjs"));
+    assert_eq!(found.requirer("/app/x.mjs?v=1"), Some("/app/main.mjs"));
+    assert_eq!(found.requirer("/app/main.mjs"), None);
+    for module in &found.modules.list {
+        assert_eq!(module.kind, ModuleKind::EsModule);
+    }
+    let main = found.module("/app/main.mjs");
+    let told = ledger["/app/main.mjs"];
+    assert_eq!(
+        main.caused, told.caused,
+        "loading of what it imports, and its own"
+    );
+    assert_eq!(main.loading, told.loading);
+    assert!(main.execute_ns.abs_diff(told.execute_ns) <= main.uncertain_ns);
+    // What nobody imports is asked for by Node.
+    assert_eq!(found.modules.outside[0].costs[&Bucket::Loader].lookups, 1);
+}
+
+#[test]
+fn a_hook_between_is_not_the_requirer() {
+    let hook = "/app/node_modules/hook/index.js";
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require(hook, &[], 10_000, |p| work(p, 1));
+        p.cross("util", "X", 3_000);
+        p.require_through(hook, "/app/a.js", 40_000, |p| work(p, 1));
+        p.cross("util", "X", 3_000);
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    assert_eq!(found.requirer("/app/a.js"), Some(MAIN));
+    assert_eq!(found.module("/app/a.js").kind, ModuleKind::CommonJs);
+    // What the hook itself requires is its.
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require(hook, &[], 10_000, |p| work(p, 1));
+        p.called_by_loader(|p| {
+            p.function("compile", hook, 7, |p| {
+                p.require("/app/node_modules/hook/lazy.js", &[], 10_000, |_| {});
+            });
+        });
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    assert_eq!(found.requirer("/app/node_modules/hook/lazy.js"), Some(hook));
+}
+
+#[test]
+fn code_compiled_without_a_loader_is_a_script_of_its_requirers_package() {
+    let owner = "/app/node_modules/template/index.js";
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.require(owner, &[], 10_000, |p| {
+            p.run_script("evalmachine.<anonymous>", 20_000, |p| work(p, 2));
+            work(p, 1);
+        });
+    });
+    let (_, found) = check(p);
+    assert_eq!(
+        found.module("evalmachine.<anonymous>").kind,
+        ModuleKind::Script
+    );
+    assert_eq!(
+        found.package("evalmachine.<anonymous>"),
+        found.package(owner)
+    );
+}
+
+#[test]
+fn packages_outside_of_node_modules_are_told_by_the_recording() {
+    let mut p = Program::new("/srv/app/main.js", false);
+    p.require("/srv/app/main.js", &[], 50_000, |p| {
+        p.require("/srv/packages/lib/src/deep/index.js", &[], 10_000, |p| {
+            work(p, 1)
+        });
+        p.require("/srv/stray.js", &[], 10_000, |p| work(p, 1));
+        let pnpm = "/srv/node_modules/.pnpm/e@4.1.0/node_modules/e";
+        p.require(&format!("{pnpm}/index.js"), &[], 10_000, |p| work(p, 1));
+    });
+    p.package("/srv/app", Some("app"), Some("0.1.0"));
+    p.package("/srv/packages/lib", Some("@work/lib"), Some("2.0.0"));
+    p.package(
+        "/srv/node_modules/.pnpm/e@4.1.0/node_modules/e",
+        Some("e"),
+        Some("4.1.0"),
+    );
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    assert_eq!(
+        found.package("/srv/app/main.js"),
+        (
+            Some("app"),
+            Some("0.1.0"),
+            "/srv/app",
+            PackageKind::Application
+        )
+    );
+    assert_eq!(
+        found.package("/srv/packages/lib/src/deep/index.js"),
+        (
+            Some("@work/lib"),
+            Some("2.0.0"),
+            "/srv/packages/lib",
+            PackageKind::Workspace
+        )
+    );
+    assert_eq!(found.package("/srv/stray.js").3, PackageKind::Application);
+    assert_eq!(found.package("/srv/stray.js").2, "");
+    let pnpm = "/srv/node_modules/.pnpm/e@4.1.0/node_modules/e";
+    assert_eq!(
+        found.package(&format!("{pnpm}/index.js")),
+        (Some("e"), Some("4.1.0"), pnpm, PackageKind::Installed)
+    );
+}
+
+#[test]
+fn between_javascript_nobody_works() {
+    let mut p = Program::new(MAIN, false);
+    p.native("node::LoadEnvironment", |p| {
+        p.call_javascript(|p| p.require(MAIN, &[], 50_000, |p| work(p, 1)));
+    });
+    // The program waits for five seconds.
+    p.native("uv_run", |p| {
+        p.busy(5_000_000_000);
+        p.call_javascript(|p| {
+            p.function("onTimeout", MAIN, 9, |p| {
+                p.busy(400_000);
+                p.cross("util", "X", 3_000);
+            });
+        });
+    });
+    let (_, found) = check(p);
+    let outside = &found.modules.outside[0].time_ns;
+    assert!(outside[&Bucket::EventLoop] >= 5_000_000_000, "{outside:?}");
+    let main = found.module(MAIN);
+    assert!(main.execute_ns < 1_000_000);
+    assert!(
+        (400_000..410_000).contains(&main.callback_ns),
+        "{}",
+        main.callback_ns
+    );
+}
+
+#[test]
+fn what_is_called_back_without_a_trace_is_its_callers_but_uncertain() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.cross("util", "X", 3_000);
+        p.call_javascript(|p| p.busy(8_000_000));
+        p.cross("util", "X", 3_000);
+    });
+    let (_, found) = check(p);
+    let main = found.module(MAIN);
+    assert!(main.execute_ns >= 8_000_000 && main.uncertain_ns >= 8_000_000);
+    assert!(
+        !found.modules.outside[0]
+            .time_ns
+            .contains_key(&Bucket::Unseen)
+    );
+}
+
+#[test]
+fn each_thread_has_modules_of_its_own() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.require("/app/a.js", &[], 10_000, |p| work(p, 1));
+    });
+    p.on_thread(501, |p| {
+        p.require("/app/worker.js", &[], 10_000, |p| {
+            p.require("/app/a.js", &[], 10_000, |p| work(p, 2));
+        });
+    });
+    let (recording, _) = p.end();
+    let modules = Modules::new(&recording, &Timeline::new(&recording));
+    let of = |thread: u32| -> Vec<(&[u8], u64)> {
+        let list = modules.list.iter();
+        let list = list.filter(|m| modules.threads[m.unit].1.0 == thread);
+        list.map(|m| (modules.script(m).path.as_slice(), m.caused.crossings))
+            .collect()
+    };
+    assert_eq!(of(500), [(&b"/app/main.js"[..], 2), (b"/app/a.js", 2)]);
+    assert_eq!(of(501), [(&b"/app/worker.js"[..], 0), (b"/app/a.js", 4)]);
+}
+
+#[test]
+fn without_stacks_nothing_is_claimed() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| work(p, 3));
+    let (mut recording, _) = p.end();
+    recording.crossings.iter_mut().for_each(|c| c.stack = None);
+    recording.files.iter_mut().for_each(|f| f.stack = None);
+    recording.samples.iter_mut().for_each(|s| s.stack = None);
+    recording
+        .serializations
+        .iter_mut()
+        .for_each(|s| s.stack = None);
+    let found = Found::new(&recording);
+    assert_eq!(found.module(MAIN).caused, Costs::default());
+    assert_eq!(
+        found.modules.outside[0].costs[&Bucket::NoStack].crossings,
+        6
+    );
+    recording.stacks.clear();
+    recording.compilations[0].stack = None;
+    assert!(Found::new(&recording).modules.list.is_empty());
+    let _ = START;
+}
