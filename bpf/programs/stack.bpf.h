@@ -282,12 +282,12 @@ static __always_inline bool is_interpreter(struct walk_slot *slot)
 	return w->inside && w->pc - slot->interpreter + builtins < 2 * builtins;
 }
 
-/* Goes to the caller's frame; false if there is none. */
 static __always_inline bool is_address(__u64 word)
 {
 	return word >= LOWEST_ADDRESS && word <= HIGHEST_ADDRESS;
 }
 
+/* Goes to the caller's frame; false if there is none. */
 static __always_inline bool step_out(struct walk *w, __u64 saved, __u64 caller)
 {
 	w->pc = caller - 1; /* in the call, not behind it */

@@ -10,7 +10,7 @@ use std::{
     io::{self, Write as _},
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+        fs::{DirBuilderExt as _, MetadataExt as _},
     },
     path::Path,
 };
@@ -56,7 +56,7 @@ pub(crate) fn reduced(cache: &Path) -> Option<CString> {
     let names: String = KERNEL_TYPES.join(",");
     let name = format!(
         "kernel-types-{FORMAT}-{id}-{:08x}.btf",
-        hash(names.as_bytes())
+        crc32fast::hash(names.as_bytes())
     );
     let path = cache.join(name);
     // The file decides where programs of the kernel read: nobody else may have written it.
@@ -84,24 +84,11 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(folder)?;
-    let temporary = folder.join(format!(".kernel-types.{}.tmp", std::process::id()));
-    let _ = fs::remove_file(&temporary);
-    let written = fs::File::create_new(&temporary).and_then(|mut file| {
-        file.set_permissions(fs::Permissions::from_mode(0o600))?;
-        file.write_all(bytes)?;
-        fs::rename(&temporary, path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
-}
-
-/// FNV-1a.
-fn hash(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |h, b| {
-        (h ^ u32::from(*b)).wrapping_mul(0x0100_0193)
-    })
+    // For its owner alone, whoever looks at it before it has its name.
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// The GNU build-id among ELF notes, in hexadecimal digits.

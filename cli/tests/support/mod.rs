@@ -271,6 +271,19 @@ pub fn trace<P: AsRef<OsStr>>(options: &[&str], program: impl IntoIterator<Item 
     traced
 }
 
+/// A trace that does what another run of the program did. On Node 20 one getter of the express example is a miss of an
+/// inline cache or not, from run to run, traced or not: C++ calls into JavaScript once more. So a program is traced until
+/// both fell the same way, up to 8 times; the last trace is returned as it is.
+pub fn trace_with<P: AsRef<OsStr>>(program: &[P], does: impl Fn(&Traced) -> bool) -> Traced {
+    for _ in 1..8 {
+        let traced = trace(&[], program);
+        if does(&traced) {
+            return traced;
+        }
+    }
+    trace(&[], program)
+}
+
 /// PATH with a folder before all others.
 pub fn path_with(folder: &Path) -> std::ffi::OsString {
     let mut folders = vec![folder.to_owned()];
@@ -339,11 +352,18 @@ impl Traced {
         assert_eq!(self.run["exit_status"], 0);
     }
 
-    /// No kind of loss, and no process whose record is not complete. How many short waits there are beyond the limit
-    /// per second depends on what else the machine does.
+    /// No kind of loss, and no process whose record is not complete.
     pub fn lost_nothing(&self) {
+        self.lost_nothing_but(&[]);
+    }
+
+    /// As `lost_nothing`, but for some kinds of loss.
+    pub fn lost_nothing_but(&self, kinds: &[&str]) {
         let losses = self.run["losses"].as_object().expect("losses");
-        for (kind, count) in losses.iter().filter(|(kind, _)| *kind != "waits") {
+        for (kind, count) in losses
+            .iter()
+            .filter(|(kind, _)| !kinds.contains(&kind.as_str()))
+        {
             assert_eq!(number(count), 0, "losses.{kind}: {}", self.run["losses"]);
         }
         for process in list(&self.run["processes"]) {
