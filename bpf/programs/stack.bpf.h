@@ -20,6 +20,8 @@
 /* What is read of a frame, from its frame pointer on: -40 to +32. */
 #define FRAME_BELOW 40
 #define FRAME_BYTES 72
+/* Frames that are compared in one step. */
+#define COMPARED_FRAMES 4
 /* Functions that a thread remembers; a power of two. */
 #define WALK_FUNCTIONS 1024
 /* A caller's frame lies at most this far up. */
@@ -91,6 +93,7 @@ struct walk {
 	__u64 unknown; /* where a return address lies that nobody knows */
 	__u64 from;    /* the stack below is that of frames that were seen */
 	__u64 search;  /* the next word */
+	__u64 kept;    /* frames above are those of the last walk, if they are reached */
 	__u64 text_start, text_end, builtins_start, builtins_end;
 };
 
@@ -116,25 +119,21 @@ struct walker {
 	struct walk_slot *slot;
 };
 
-#ifdef NODEPROF_TICKS
-/* A tick may fall into a walk of the same thread, so ticks walk in slots of their own, by CPU: it tells the loader how many. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct walk_slot);
-} tick_walks SEC(".maps");
-#define WALK_MAP      tick_walks
-#define WALK_SLOT(t_) bpf_get_smp_processor_id()
-#else
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WALK_SLOTS);
 	__type(key, __u32);
 	__type(value, struct walk_slot);
 } walks SEC(".maps");
-#define WALK_MAP      walks
-#define WALK_SLOT(t_) (t_)->serial
+
+#ifdef NODEPROF_TICKS
+/* A tick may fall into a walk of the same thread. Then it walks in a slot of its CPU, of which the loader knows how many there are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_slot);
+} tick_walks SEC(".maps");
 #endif
 
 /* New frames below a stack that are known by their hash: then the walk has a number already. */
@@ -392,7 +391,50 @@ static __always_inline void find_return(struct walk *w, struct thread *t)
 		w->pc = f->value - 1;
 }
 
-/* First pass: one frame. */
+/*
+ * Goes on along frames that are as the last walk found them, and lead to each other as they did then. Where one is not, or lies outside of what
+ * has been read, or begins what is known to have stayed, it is walk_frame's turn.
+ */
+static __always_inline void compare_frames(struct walk_slot *slot)
+{
+	struct walk *w = &slot->walk;
+	struct raw_frame *k = &slot->last[bounded(w->next, WALK_FRAMES - 1)], *outer;
+	__s32 next = w->next;
+	__u64 fp = w->fp, offset;
+	char *frame;
+
+	if (next < 0 || k->fp != fp || k->pc != w->pc)
+		return;
+	for (int i = 0; i < COMPARED_FRAMES; i++) {
+		offset = fp - FRAME_BELOW - w->window;
+		if (next <= 0 || fp > w->kept || offset > WALK_WINDOW ||
+		    offset + FRAME_BYTES > w->window_bytes)
+			break;
+		frame = slot->window + bounded(offset, WALK_WINDOW - 1);
+		outer = &slot->last[bounded(next - 1, WALK_FRAMES - 1)];
+		/* Where a return probe stands, the place in the caller is not told by the frame. */
+		if (*(__u64 *)(frame + 40) != outer->fp || *(__u64 *)(frame + 48) != outer->pc + 1)
+			break;
+		if (k->kind == RAW_BUILTIN) {
+			if (k->function != *(__u64 *)(frame + 64))
+				break;
+		} else if (k->function) {
+			if (k->function != *(__u64 *)(frame + 24) ||
+			    (k->kind == RAW_INTERPRETED && k->position != *(__u64 *)frame))
+				break;
+		}
+		w->from = fp + 16;
+		fp = outer->fp;
+		next--;
+		k = outer;
+	}
+	w->fp = fp;
+	w->pc = k->pc;
+	w->next = next;
+	w->inside = false;
+}
+
+/* First pass: one frame, or several that are known. */
 static long walk_frame(__u32 index, struct walker *walker)
 {
 	struct walk_slot *slot = walker->slot;
@@ -420,17 +462,30 @@ static long walk_frame(__u32 index, struct walker *walker)
 		w->mode = WALK_NEW;
 		return w->ended != 0;
 	}
+	if (w->mode == WALK_COMPARE && w->javascript)
+		compare_frames(slot);
 	k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
 	if (w->mode == WALK_NEW && w->next >= 0 && k->fp < w->fp) {
 		w->next--;
 		return 0;
 	}
+	if (w->next >= 0 && w->fp > w->kept && k->fp == w->fp && k->pc == w->pc) {
+		/* A call out of it has lasted since the last walk: it and all outside of it are as they were. */
+		if (w->mode == WALK_NEW)
+			w->match = w->next;
+		w->fp = slot->last_end;
+		return 1;
+	}
 	offset = w->fp - FRAME_BELOW - w->window;
 	if (offset > WALK_WINDOW || offset + FRAME_BYTES > w->window_bytes) {
+		__u32 bytes = WALK_WINDOW;
+
 		w->window = w->fp - FRAME_BELOW;
-		w->window_bytes = WALK_WINDOW;
+		if (w->kept - w->window < WALK_WINDOW - FRAME_BYTES)
+			bytes = bounded(w->kept - w->window + FRAME_BYTES, WALK_WINDOW - 1);
+		w->window_bytes = bytes;
 		offset = 0;
-		if (bpf_probe_read_user(slot->window, WALK_WINDOW, (void *)w->window)) {
+		if (bpf_probe_read_user(slot->window, bytes, (void *)w->window)) {
 			/* The end of the stack is near. */
 			w->window_bytes = FRAME_BYTES;
 			if (bpf_probe_read_user(slot->window, FRAME_BYTES, (void *)w->window)) {
@@ -509,21 +564,6 @@ static long walk_frame(__u32 index, struct walker *walker)
 		note(slot, w->fp, w->pc, 0, 0, glue ? RAW_GLUE : RAW_MACHINE);
 	}
 	return !step_out(w, saved, *(__u64 *)(frame + 48)) && !begin_search(w);
-}
-
-#define NO_TYPE 0xffff
-
-static __always_inline __u16 instance_type(__u64 tagged)
-{
-	__u64 map;
-	__u16 type = NO_TYPE;
-
-	if ((tagged & 3) != 1)
-		return type;
-	map = v8_map(tagged);
-	if ((map & 3) == 1)
-		bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12));
-	return type;
 }
 
 static __always_inline __u32 next_number(__u32 which)
@@ -847,7 +887,7 @@ __noinline int write_function(struct thread *t, struct image *image, struct func
 __noinline int write_positions(struct thread *t, struct image *image, __u64 array, __u32 number)
 {
 	__u64 table, length;
-	__u16 type;
+	__u32 type;
 	struct text_head h = {};
 
 	if (!t || !image || instance_type(array) != image->bytecode_type)
@@ -893,7 +933,7 @@ __noinline __u32 learn_function(struct thread *t, __u32 binary, __u64 function, 
 	__u64 shared, script;
 	__u32 number;
 	bool fresh;
-	__u16 type;
+	__u32 type;
 
 	if (!t || !image || !image->function_shared)
 		return 0;
@@ -971,7 +1011,7 @@ static __always_inline bool is_bytecode(__u32 binary, __u64 tagged)
 static __always_inline bool has_context(__u32 binary, __u64 fp)
 {
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
-	__u16 type = instance_type(read_word(fp - 8));
+	__u32 type = instance_type(read_word(fp - 8));
 
 	return image && type >= image->first_context_type && type <= image->last_context_type;
 }
@@ -1124,6 +1164,8 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	w->match = -1;
 	w->next = slot->epoch == walker->thread->epoch ? (__s32)slot->last_count - 1 : -1;
 	slot->epoch = walker->thread->epoch;
+	w->kept = walker->thread->kept ? frame_at(walker->thread, walker->thread->kept - 1)->sp
+				       : ~0ULL;
 	if (w->flags & WALK_AT_ENTRY) {
 		if (!(w->flags & WALK_FROM_JAVASCRIPT))
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
@@ -1153,6 +1195,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	}
 	w->running = w->inside;
 	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
+	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;
 	w->stack = w->match < 0 ? STACK_NONE : slot->last[bounded(w->match, WALK_FRAMES - 1)].stack;
 	if (w->count)
@@ -1179,9 +1222,36 @@ static __always_inline void introduce(struct thread *t)
 	t->epoch = t->serial << 16;
 }
 
+/* The slot that a thread walks in, for this walk alone; none if it is in use. */
+static __always_inline struct walk_slot *take_slot(struct thread *t)
+{
+	__u32 index = t->serial & (WALK_SLOTS - 1);
+	struct walk_slot *slot = bpf_map_lookup_elem(&walks, &index);
+
+	if (slot && !__sync_val_compare_and_swap(&slot->busy, 0, 1)) {
+		if (slot->owner != t->serial) {
+			slot->owner = t->serial;
+			slot->last_count = 0;
+			slot->interpreter = 0;
+		}
+		return slot;
+	}
+#ifdef NODEPROF_TICKS
+	index = bpf_get_smp_processor_id() & (WALK_SLOTS - 1);
+	slot = bpf_map_lookup_elem(&tick_walks, &index);
+	if (slot && !__sync_val_compare_and_swap(&slot->busy, 0, 1)) {
+		slot->last_count = 0;
+		slot->interpreter = 0;
+		return slot;
+	}
+#endif
+	count(COUNTER_STACKS_LOST, 1);
+	return 0;
+}
+
 /*
- * Walks the stack from the given registers of the current thread. Returns its number; 0 if there is none, or if this thread
- * or one that shares its slot is walking at this very moment.
+ * Walks the stack from the given registers of the current thread. Returns its number; 0 if there is none, or if there is no slot to
+ * walk in at this very moment.
  */
 __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u32 flags)
 {
@@ -1189,7 +1259,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	struct walk_slot *slot;
 	struct walk *w;
 	struct image *image;
-	__u32 binary, index;
+	__u32 binary;
 
 	if (!record_stacks || !t || !t->image)
 		return 0;
@@ -1198,19 +1268,9 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	if (!image)
 		return 0;
 	introduce(t);
-	index = WALK_SLOT(t) & (WALK_SLOTS - 1);
-	slot = bpf_map_lookup_elem(&WALK_MAP, &index);
+	slot = take_slot(t);
 	if (!slot)
 		return 0;
-	if (__sync_val_compare_and_swap(&slot->busy, 0, 1)) {
-		count(COUNTER_STACKS_LOST, 1);
-		return 0;
-	}
-	if (slot->owner != t->serial) {
-		slot->owner = t->serial;
-		slot->last_count = 0;
-		slot->interpreter = 0;
-	}
 	w = &slot->walk;
 	__builtin_memset(w, 0, sizeof(*w));
 	w->flags = flags;
@@ -1231,7 +1291,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 static long find_code(__u32 index, struct module_search *s)
 {
 	__u64 word = read_word(s->module - 1 + 40 + index * 8);
-	__u16 type = instance_type(word);
+	__u32 type = instance_type(word);
 
 	if (type >= s->image->first_function_type && type <= s->image->last_function_type) {
 		word = read_word(word - 1 + s->image->function_shared);
@@ -1285,7 +1345,7 @@ __noinline __u32 module_number(struct thread *t, __u64 module)
 	__u32 binary = t ? t->image - 1 : 0;
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	struct module_search s = {.module = module};
-	__u16 type;
+	__u32 type;
 
 	if (!t || !image || !image->function_shared)
 		return 0;

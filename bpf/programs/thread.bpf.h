@@ -65,7 +65,7 @@ struct thread {
 	__u32 wait_stack;
 	__s16 wait_syscall; /* in which system call; -1: in none */
 	__u8 wait_flags;
-	__u8 unused;
+	__u8 kept;		   /* frames that have been open since the last walk */
 	__u32 second, waits;	   /* waits written in that second */
 	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
 	struct frame frames[MAX_DEPTH];
@@ -175,7 +175,7 @@ static __always_inline __u64 wake_flag(void)
 
 static __always_inline void reset_stack(struct thread *t)
 {
-	t->depth = 0;
+	t->depth = t->kept = 0;
 	t->top[0] = t->top[1] = t->top[2] = t->top[3] = NO_FRAME;
 	t->pending_kind = CALL_SLOW;
 }
@@ -371,6 +371,8 @@ static __always_inline int drop_frame(struct thread *t)
 	if (!t->depth)
 		return -1;
 	t->depth--;
+	if (t->kept > t->depth)
+		t->kept = t->depth;
 	f = frame_at(t, t->depth);
 	t->top[f->family & 3] = f->outer;
 	return t->depth;
@@ -532,13 +534,21 @@ static __noinline __u64 kernel_register(unsigned long *of)
 	return v;
 }
 
-static __always_inline __u64 read_word(__u64 address)
+/* A word of the program's memory, 0 where it cannot be read: then the kernel clears it. */
+static __always_inline __u64 word_at(__u64 address)
 {
-	__u64 v = 0;
+	__u64 v;
 
-	if (bpf_probe_read_user(&v, sizeof(v), (void *)address))
-		return 0;
+	bpf_probe_read_user(&v, sizeof(v), (void *)address);
 	return v;
+}
+
+/*
+ * The same, verified once: there are a hundred places that read a word. Where calls nest too deep (the kernel permits eight), word_at serves.
+ */
+__noinline __u64 read_word(__u64 address)
+{
+	return word_at(address);
 }
 
 #endif

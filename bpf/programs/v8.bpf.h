@@ -23,7 +23,9 @@ struct v8_string {
 	bool two_byte;
 };
 
-#define NOT_A_STRING 0xffff
+/* Neither of these is a type. */
+#define NO_TYPE	     0xffff
+#define NOT_A_STRING NO_TYPE
 
 /*
  * The map of an object. In the middle of a collection (a sample may fall there) an object that has moved holds its new address where its
@@ -31,23 +33,39 @@ struct v8_string {
  */
 static __always_inline __u64 v8_map(__u64 tagged)
 {
-	__u64 map = read_word(tagged - 1);
+	__u64 map = word_at(tagged - 1);
 
-	return map && !(map & 7) ? read_word(map) : map;
+	return map && !(map & 7) ? word_at(map) : map;
+}
+
+static __always_inline __u32 type_at(__u64 tagged)
+{
+	__u64 map;
+	__u16 type;
+
+	if ((tagged & 3) != 1)
+		return NO_TYPE;
+	map = v8_map(tagged);
+	if ((map & 3) != 1 || bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12)))
+		return NO_TYPE;
+	return type;
+}
+
+/* Instance type of an object, or NO_TYPE. */
+__noinline __u32 instance_type(__u64 tagged)
+{
+	return type_at(tagged);
+}
+
+static __always_inline __u32 string_type(struct thread *t, __u32 type)
+{
+	return type < t->first_nonstring ? type : NOT_A_STRING;
 }
 
 /* Instance type of a V8 string, or NOT_A_STRING. */
-static __always_inline __u16 v8_string_type(struct thread *t, __u64 tagged)
+static __always_inline __u32 v8_string_type(struct thread *t, __u64 tagged)
 {
-	__u64 map;
-	__u16 type = NOT_A_STRING;
-
-	if ((tagged & 3) != 1)
-		return NOT_A_STRING;
-	map = v8_map(tagged);
-	if ((map & 3) == 1)
-		bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12));
-	return type < t->first_nonstring ? type : NOT_A_STRING;
+	return string_type(t, instance_type(tagged));
 }
 
 /* The length of the string, or negative if it is none. */
@@ -75,7 +93,7 @@ __noinline int v8_string_data(struct thread *t, __u64 tagged, struct v8_string *
 	s->length = length;
 	s->data = 0;
 	for (int i = 0; i < STRING_INDIRECTIONS; i++) {
-		__u16 type = v8_string_type(t, tagged);
+		__u32 type = v8_string_type(t, tagged);
 
 		if (type == NOT_A_STRING)
 			return false;
@@ -129,8 +147,8 @@ static __always_inline __u32 piece_slot(__u32 index)
 static long walk_piece(__u32 index, struct string_walk *w)
 {
 	__u64 piece, data = 0;
-	__u32 n = 0, at = w->length, depth = w->depth;
-	__u16 type;
+	__u32 length = 0, n, at = w->length, depth = w->depth;
+	__u32 type;
 	struct piece head = {};
 
 	if (!depth)
@@ -139,33 +157,34 @@ static long walk_piece(__u32 index, struct string_walk *w)
 	piece = w->thread->pieces[piece_slot(depth)];
 	w->depth = depth;
 	w->readable = false; /* until this piece is */
-	type = v8_string_type(w->thread, piece);
+	type = string_type(w->thread, type_at(piece));
 	if (type == NOT_A_STRING || depth > PIECE_STACK - 2)
 		return 1;
-	bpf_probe_read_user(&n, sizeof(n), (void *)(piece - 1 + 12));
+	bpf_probe_read_user(&length, sizeof(length), (void *)(piece - 1 + 12));
+	n = length;
 	switch (type & STRING_REPRESENTATION) {
 	case STRING_CONS:
-		w->thread->pieces[piece_slot(depth)] = read_word(piece - 1 + 24);
-		w->thread->pieces[piece_slot(depth + 1)] = read_word(piece - 1 + 16);
+		w->thread->pieces[piece_slot(depth)] = word_at(piece - 1 + 24);
+		w->thread->pieces[piece_slot(depth + 1)] = word_at(piece - 1 + 16);
 		w->depth = depth + 2;
 		w->readable = true;
 		return 0;
 	case STRING_THIN:
-		w->thread->pieces[piece_slot(depth)] = read_word(piece - 1 + 16);
+		w->thread->pieces[piece_slot(depth)] = word_at(piece - 1 + 16);
 		w->depth = depth + 1;
 		w->readable = true;
 		return 0;
 	case STRING_SLICED:
 		/* The parent is flat; the offset is a Smi. */
-		data = read_word(piece - 1 + 16);
-		if ((v8_string_type(w->thread, data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
-			data = read_word(data - 1 + 24);
+		data = word_at(piece - 1 + 16);
+		if ((type_at(data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
+			data = word_at(data - 1 + 24);
 		else
 			data = data - 1 + 16;
-		data += (read_word(piece - 1 + 24) >> 32) * (type & STRING_ONE_BYTE ? 1 : 2);
+		data += (word_at(piece - 1 + 24) >> 32) * (type & STRING_ONE_BYTE ? 1 : 2);
 		break;
 	case STRING_EXTERNAL:
-		data = read_word(piece - 1 + 24);
+		data = word_at(piece - 1 + 24);
 		break;
 	default:
 		data = piece - 1 + 16;

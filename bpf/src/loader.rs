@@ -620,7 +620,7 @@ fn load_ticks(
         .clamp(1, wire::WALK_SLOTS);
     load_sharing!(
         ticks::SamplesSkelBuilder::default(), default_options(), maps, set,
-        share [threads, records, counters, images, stacks, functions, numbers],
+        share [threads, records, counters, images, walks, stacks, functions, numbers],
         size [tick_walks = cpus],
         without []
     )

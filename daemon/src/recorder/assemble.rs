@@ -64,6 +64,7 @@ pub struct Assembler {
     /// Compilations under way: (thread, start) → path and origin.
     compiling: HashMap<(u32, u64), Compiling>,
     stacks: Stacks,
+    sources: Sources,
     late: Late,
     cpu: HashMap<ProcessId, Cpu>,
     /// Where code lies in each process.
@@ -127,6 +128,7 @@ impl Assembler {
             directories: HashMap::default(),
             compiling: HashMap::default(),
             stacks: Stacks::default(),
+            sources: Sources::default(),
             late: Late::default(),
             cpu: HashMap::default(),
             symbols: Symbols::default(),
@@ -887,15 +889,26 @@ impl Assembler {
 }
 
 impl Assembler {
+    /// Looks up names that the end will ask for, while the program runs.
+    pub fn prepare(&mut self) {
+        self.symbols.prepare();
+        self.tell_sources();
+        self.stacks.prepare(&mut self.symbols, &mut self.sources);
+    }
+
+    fn tell_sources(&mut self) {
+        for (pid, index) in &self.image_of {
+            if let Some(image) = self.images.get(index) {
+                self.sources.runs(*pid, &image.plan.binary);
+            }
+        }
+    }
+
     /// Puts the recording's stacks in place of the kernel's numbers, when all records are there. Returns the scripts that
     /// seem to name a source map.
     pub fn finish_stacks(&mut self) -> HashSet<PathBuf> {
-        let mut sources = Sources::default();
-        for (pid, index) in &self.image_of {
-            if let Some(image) = self.images.get(index) {
-                sources.runs(*pid, &image.plan.binary);
-            }
-        }
+        self.tell_sources();
+        let mut sources = std::mem::take(&mut self.sources);
         let stacks = std::mem::take(&mut self.stacks);
         let leaves = std::mem::take(&mut self.leaves);
         let lost = stacks.finish(

@@ -837,7 +837,7 @@ impl Session {
                 }
                 return Ok(reason);
             }
-            self.assembler.symbols.prepare();
+            self.assembler.prepare();
             child.signals.pass_on(Some(child.pid));
             child.reap().map_err(system("waiting for the program"))?;
             let clock = now();

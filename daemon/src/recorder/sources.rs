@@ -121,6 +121,11 @@ impl Sources {
         self.binaries.insert(pid, (binary.path.clone(), v8));
     }
 
+    /// Whether it is known which binary a process runs.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.binaries.contains_key(&pid)
+    }
+
     /// Scripts, of those whose lines were asked for, that seem to name a source map.
     pub fn mapped(self) -> HashSet<PathBuf> {
         self.mapped

@@ -33,6 +33,11 @@ pub struct Stacks {
     texts: HashMap<u32, Source>,
     /// Processes whose V8 encodes positions as up to V8 13.
     signed_positions: HashSet<u32>,
+    /// Lines of scripts that were looked up while the program ran.
+    lines: HashMap<u32, Option<Rc<Lines>>>,
+    /// Addresses (process, address, instant) and scripts that came since then.
+    new_addresses: Vec<(u32, u64, u64)>,
+    new_scripts: Vec<u32>,
 }
 
 /// The text of a script that is in no file.
@@ -131,6 +136,10 @@ impl Stacks {
                 cut,
             } => {
                 for (number, code) in (first..).zip(frames) {
+                    if let FrameCode::Machine(address) | FrameCode::Compiled { address, .. } = code
+                    {
+                        self.new_addresses.push((header.pid, address, header.time));
+                    }
                     let outermost = number == first;
                     let numbered = Numbered {
                         code,
@@ -151,6 +160,7 @@ impl Stacks {
                 }
             }
             Record::Script { header, script } => {
+                self.new_scripts.push(script.number);
                 self.scripts.insert(script.number, (script, header.pid));
             }
             Record::Positions {
@@ -186,6 +196,25 @@ impl Stacks {
         None
     }
 
+    /// Looks up what [`finish`](Stacks::finish) will ask for, as far as it is known. While the program under trace runs nobody waits for it.
+    pub fn prepare(&mut self, machine: &mut Symbols, sources: &mut Sources) {
+        for (pid, address, at) in self.new_addresses.drain(..) {
+            machine.frame(pid, address, at);
+        }
+        let (scripts, lines) = (&self.scripts, &mut self.lines);
+        self.new_scripts.retain(|number| {
+            let Some((script, pid)) = scripts.get(number) else {
+                return false;
+            };
+            // Not yet told which binary the process runs.
+            if !sources.knows(*pid) {
+                return true;
+            }
+            lines.insert(*number, sources.lines(script, None, *pid));
+            false
+        });
+    }
+
     /// Gives the events of a run, whose stacks are still the kernel's numbers, the recording's stacks. Returns how many
     /// events name a stack whose record was lost.
     pub fn finish(
@@ -204,7 +233,11 @@ impl Stacks {
             frames: HashMap::default(),
             known: HashMap::default(),
             same: HashMap::default(),
-            lines: HashMap::default(),
+            // A text that came with the records comes before all else.
+            lines: (self.lines.iter())
+                .filter(|(script, _)| !self.texts.contains_key(script))
+                .map(|(script, lines)| (*script, lines.clone()))
+                .collect(),
         };
         builder.learn(recording);
         let of_run: Vec<bool> = recording.processes.iter().map(|p| p.run == run).collect();
