@@ -9,10 +9,13 @@ EXPRESS := examples/express/node_modules/.package-lock.json
 ESM := examples/esm/node_modules/.package-lock.json
 # Programs that the tests give profiles to.
 CONSUMERS := flamegraphs/tests/consumers/node_modules/.package-lock.json
+# The page of the HTML report: its packages, and the page itself, which cargo embeds if it is there.
+PAGE_PACKAGES := flamegraphs/page/node_modules/.package-lock.json
+PAGE := flamegraphs/page/dist/page.html
 BENCH_SUBJECTS := bench/subjects/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build trace test node-builds bench lint fmt install uninstall clean
+.PHONY: help setup build page trace test node-builds bench lint fmt install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -20,8 +23,16 @@ help: ## list the targets
 setup: ## install what the build needs and this machine lacks
 	@scripts/setup build
 
-build: setup ## build the release binaries
+build: setup page ## build the release binaries
 	cargo build --release --workspace
+
+page: ## build the page of the HTML report; without npm everything but HTML works
+	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory $(PAGE); else \
+	  echo "make: npm not found: nodeprof is built without its HTML page; install Node.js with npm and type make build to have it" >&2; fi
+
+$(PAGE): $(PAGE_PACKAGES) flamegraphs/page/build.mjs flamegraphs/page/tsconfig.json $(wildcard flamegraphs/page/src/*)
+	@cd flamegraphs/page && npm run --silent check && npm run --silent build
+	@touch $@
 
 trace: build $(EXPRESS) ## build, then trace the start of a real program
 	@echo "$(BIN) trace -- node examples/express/app.js"
@@ -30,7 +41,7 @@ trace: build $(EXPRESS) ## build, then trace the start of a real program
 
 test: ## run all tests, also the privileged ones
 	@scripts/setup build test
-	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(CONSUMERS)
+	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(CONSUMERS) $(PAGE)
 	@scripts/run-tests
 
 node-builds: ## fetch the official Node.js builds that the tests probe
@@ -64,7 +75,7 @@ $(BIN):
 
 clean: ## remove what was built; fetched Node.js builds stay
 	cargo clean
-	rm -rf examples/*/node_modules bench/subjects/node_modules flamegraphs/tests/consumers/node_modules
+	rm -rf examples/*/node_modules bench/subjects/node_modules flamegraphs/tests/consumers/node_modules flamegraphs/page/node_modules flamegraphs/page/dist/page.html
 
 %/node_modules/.package-lock.json: %/package-lock.json %/package.json
 	@echo "npm ci in $*"

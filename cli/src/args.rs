@@ -164,6 +164,11 @@ impl From<TraceMode> for Mode {
 
 /// `nodeprof report`.
 #[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  nodeprof report app.nodeprof
+  nodeprof report app.nodeprof --format html -o app.html
+  nodeprof report app.nodeprof --format json | jq .runs[0].phases")]
 pub struct Report {
     /// A recording
     pub file: PathBuf,
@@ -172,7 +177,24 @@ pub struct Report {
     pub run: Option<u32>,
     /// Format of the report
     #[arg(long, default_value = "text")]
-    pub format: Format,
+    pub format: ReportFormat,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite FILE if it exists
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// Formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people
+    Text,
+    /// For programs; documented in docs/json.md
+    Json,
+    /// All views in one file for a browser; works offline; docs/html-report.md
+    Html,
 }
 
 /// `nodeprof flame`.

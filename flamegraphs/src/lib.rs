@@ -10,6 +10,7 @@
 //! | [`mod@svg`] | folded stacks | an interactive flame graph |
 //! | [`mod@measurements`] | a recording of repeated runs | what hyperfine and Node's benchmark comparison write |
 //! | [`mod@tables`] | a recording and its profile | each view's data as CSV and JSON |
+//! | [`mod@web`] | a recording and its profile, or two groups of runs | a page for the browser: one file, all views |
 //! | [`mod@export`] | weighted stacks | the formats of other programs |
 //!
 //! Everything here is a pure function: no kernel, no terminal, no environment variables. The caller says how wide the
@@ -43,6 +44,7 @@ mod table;
 pub mod tables;
 pub mod text;
 mod units;
+pub mod web;
 
 pub use fold::{FoldError, Folded, Metric, fold};
 pub use svg::{SvgError, SvgOptions};

@@ -26,7 +26,8 @@ Examples:
   nodeprof compare --base 'node v1/app.js' --head 'node v2/app.js' -o both.nodeprof
   nodeprof diff both.nodeprof
   nodeprof diff monday.nodeprof today.nodeprof --format markdown
-  nodeprof diff bench.nodeprof@node=20 bench.nodeprof@node=24")]
+  nodeprof diff bench.nodeprof@node=20 bench.nodeprof@node=24
+  nodeprof diff both.nodeprof --format html -o both.html")]
 pub struct Diff {
     /// What to compare with
     #[arg(value_parser = selector())]
@@ -54,6 +55,8 @@ pub enum DiffFormat {
     Json,
     /// For a comment on a pull request
     Markdown,
+    /// All views of both sides in one file for a browser; works offline; docs/html-report.md
+    Html,
 }
 
 /// `nodeprof check`.

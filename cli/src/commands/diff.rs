@@ -5,6 +5,7 @@ use std::{io, path::Path, process::ExitCode};
 use nodeprof_flamegraphs::{
     differential,
     text::{self, Style},
+    web,
 };
 use nodeprof_profile::{
     Profile, Recording,
@@ -20,6 +21,9 @@ use crate::{
 
 /// Compares two groups of runs.
 pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
+    if args.format == DiffFormat::Html {
+        super::not_on_a_terminal(args.output.as_ref(), "diff.html")?;
+    }
     let loaded = Loaded::load(&args.base, args.head.as_ref())?;
     let diff = diff::Diff::new(&loaded.base_side(), &loaded.head_side());
     let (base, head) = (quoted(&loaded.base_text), quoted(&loaded.head_text));
@@ -34,11 +38,16 @@ pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
             };
             text::diff(&diff, &base, &head, &style)
         }
+        DiffFormat::Html => {
+            let (base, head) = loaded.pages();
+            web::comparison(&base, &head, &diff, web::Place::File)?
+        }
     };
-    match &args.output {
-        Some(path) => super::write_file(path, args.force, text.as_bytes(), "diff.txt")?,
-        None => terminal::print(&text)?,
-    }
+    let example = match args.format {
+        DiffFormat::Html => "diff.html",
+        _ => "diff.txt",
+    };
+    super::output(args.output.as_ref(), args.force, text.as_bytes(), example)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -80,6 +89,27 @@ impl Loaded<Derived> {
             profile,
             group: self.head_group.clone(),
         }
+    }
+}
+
+impl Loaded<Derived> {
+    /// Both sides for a page.
+    pub fn pages(&self) -> (web::Side<'_>, web::Side<'_>) {
+        fn side<'a>(derived: &'a Derived, group: &'a Group, file: &'a str) -> web::Side<'a> {
+            web::Side {
+                name: &group.name,
+                file,
+                recording: &derived.0,
+                profile: &derived.1,
+                group: group.clone(),
+                shown: None,
+            }
+        }
+        let head = self.head.as_ref().unwrap_or(&self.base);
+        (
+            side(&self.base, &self.base_group, &self.base_text),
+            side(head, &self.head_group, &self.head_text),
+        )
     }
 }
 

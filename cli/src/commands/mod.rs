@@ -2,7 +2,7 @@
 
 use std::{
     fs::OpenOptions,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -37,6 +37,33 @@ fn node_binary(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
 fn plan(given: Option<&PathBuf>) -> anyhow::Result<AttachPlan> {
     let path = node_binary(given)?;
     Ok(AttachPlan::load_or_build(&path, default_cache_folder().as_deref())?.0)
+}
+
+/// Refuses to print a page where a person would see its source.
+fn not_on_a_terminal(path: Option<&PathBuf>, example: &str) -> anyhow::Result<()> {
+    if path.is_none() && io::stdout().is_terminal() {
+        anyhow::bail!(
+            "an HTML page is for a browser, not for a terminal; needed: a file or a pipe; type: -o {example}"
+        );
+    }
+    Ok(())
+}
+
+/// Writes to a file, or to standard output.
+fn output(
+    path: Option<&PathBuf>,
+    force: bool,
+    content: &[u8],
+    example: &str,
+) -> anyhow::Result<()> {
+    match path {
+        Some(path) => write_file(path, force, content, example),
+        None => {
+            let mut out = io::stdout().lock();
+            out.write_all(content)?;
+            Ok(out.flush()?)
+        }
+    }
 }
 
 /// Writes a file; `example`: a name for one, where the path is a folder.

@@ -2,11 +2,14 @@
 
 use std::{io, process::ExitCode};
 
-use nodeprof_flamegraphs::text::{Style, measurements, render, render_run};
-use nodeprof_profile::{Profile, Recording};
+use nodeprof_flamegraphs::{
+    text::{Style, measurements, render, render_run},
+    web,
+};
+use nodeprof_profile::{Profile, Recording, groups::Group, recording::RunId};
 
 use crate::{
-    args::{Color, Format, Report},
+    args::{Color, Report, ReportFormat},
     terminal,
 };
 
@@ -16,22 +19,36 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
     let mut profile = Profile::from_recording(&recording);
     if let Some(number) = args.run {
         let there = profile.runs.len();
-        let run = match there >= number as usize {
-            true => profile.runs.swap_remove(number as usize - 1),
-            false => anyhow::bail!(
+        if number as usize > there {
+            anyhow::bail!(
                 "{} has no run {number}; needed: a number from 1 to {there}",
                 args.file.display()
-            ),
-        };
-        profile.runs = vec![run];
+            );
+        }
+    }
+    if args.format == ReportFormat::Html {
+        super::not_on_a_terminal(args.output.as_ref(), "report.html")?;
+        let file = args.file.display().to_string();
+        let run = args.run.map(|number| RunId(number - 1));
+        let page = html(&file, &recording, &profile, run, web::Place::File)?;
+        super::output(
+            args.output.as_ref(),
+            args.force,
+            page.as_bytes(),
+            "report.html",
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(number) = args.run {
+        profile.runs = vec![profile.runs.swap_remove(number as usize - 1)];
     }
     let text = match args.format {
-        Format::Json => json(&profile)?,
-        Format::Text => {
+        ReportFormat::Json | ReportFormat::Html => json(&profile)?,
+        ReportFormat::Text => {
             let out = io::stdout();
             let style = Style {
                 width: terminal::width(&out),
-                color: terminal::colored(color, &out),
+                color: args.output.is_none() && terminal::colored(color, &out),
             };
             match (args.run, profile.runs.as_slice()) {
                 (Some(_), [run]) => render_run(run, &style),
@@ -50,8 +67,39 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    terminal::print(&text)?;
+    super::output(
+        args.output.as_ref(),
+        args.force,
+        text.as_bytes(),
+        "report.txt",
+    )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page of a recording, or of one run of it.
+pub fn html(
+    file: &str,
+    recording: &Recording,
+    profile: &Profile,
+    run: Option<RunId>,
+    place: web::Place,
+) -> anyhow::Result<String> {
+    let group = match run {
+        Some(run) => Group {
+            name: String::new(),
+            runs: vec![run],
+        },
+        None => Group::all(recording, ""),
+    };
+    let side = web::Side {
+        name: "",
+        file,
+        recording,
+        profile,
+        group,
+        shown: run,
+    };
+    Ok(web::report(&side, place)?)
 }
 
 /// The documented JSON.

@@ -33,7 +33,7 @@ pub(super) struct Collector<'a> {
 
 /// What is on top of a stack: the thing that happened there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Leaf {
+pub(super) enum Leaf {
     None,
     Wait(WaitReason),
     Call(CallbackId, CrossingKind),
@@ -282,7 +282,7 @@ impl<'a> Collector<'a> {
     }
 
     /// The index of a thread of the recording.
-    fn thread(&mut self, process: ProcessId, tid: ThreadId) -> u32 {
+    pub(super) fn thread(&mut self, process: ProcessId, tid: ThreadId) -> u32 {
         if let Some((id, index)) = self.last
             && id == (process, tid)
         {
@@ -306,7 +306,7 @@ impl<'a> Collector<'a> {
         index
     }
 
-    fn node(&mut self, stack: Option<StackId>, leaf: Leaf) -> u32 {
+    pub(super) fn node(&mut self, stack: Option<StackId>, leaf: Leaf) -> u32 {
         let caller = self.nodes.of_stack(stack);
         if leaf == Leaf::None {
             return caller;
@@ -379,7 +379,7 @@ impl<'a> Collector<'a> {
 pub(crate) struct WaitPart {
     pub(crate) at: Nanoseconds,
     pub(crate) duration: Nanoseconds,
-    reason: WaitReason,
+    pub(super) reason: WaitReason,
     pub(crate) label: &'static str,
 }
 

@@ -5,6 +5,7 @@
 //! The recording's stacks are walked once each, however many events share them.
 
 mod events;
+mod everything;
 mod folding;
 mod labels;
 mod modules;
@@ -19,6 +20,7 @@ use crate::fold::{self, About, By, Frame, Request, ThreadClass};
 use crate::select::Selected;
 
 pub(crate) use events::parts_of_wait;
+pub(crate) use everything::{Event, Everything, SumOf, everything};
 
 /// Weighted stacks of one run and metric.
 #[derive(Clone, Debug)]

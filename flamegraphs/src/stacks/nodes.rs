@@ -364,7 +364,7 @@ impl<'a> Nodes<'a> {
 }
 
 /// The script of a JavaScript frame; empty if it has none.
-fn script_of(frame: &Frame) -> Option<&str> {
+pub(super) fn script_of(frame: &Frame) -> Option<&str> {
     let javascript = matches!(
         frame.kind,
         FrameKind::JavaScript | FrameKind::NodeJavaScript

@@ -1,0 +1,348 @@
+//! `--format html`: pages looked at in a headless browser, view by view, their figures compared with the JSON.
+
+#![allow(clippy::expect_used, reason = "a test that fails says where")]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "what tests share is more than this one needs"
+)]
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use nodeprof_flamegraphs::web;
+use nodeprof_profile::{
+    Recording, SaveOptions,
+    recording::{FamilyState, Loss, Run, RunId},
+    synthetic::program::Program,
+};
+use support::{NODEPROF, has_packages, project};
+
+/// The page's own tests and its types; packages of npm are needed for both.
+fn has_page() -> bool {
+    if !Path::new(&project("flamegraphs/page/node_modules")).is_dir() {
+        println!("skipped: flamegraphs/page has no node_modules; run make test");
+        return false;
+    }
+    if !web::is_built() {
+        println!("skipped: nodeprof was built without its page; run make test");
+        return false;
+    }
+    true
+}
+
+fn nodeprof(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(NODEPROF);
+    command.args(arguments).current_dir(folder);
+    command.output().expect("nodeprof starts")
+}
+
+fn succeeds(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = nodeprof(folder, arguments);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {complaint}");
+    output.stdout
+}
+
+/// Opens the page of a recording in a browser and looks at all its views.
+fn look_at(folder: &Path, recording: &str, options: &[&str]) {
+    let name = format!("{recording}.html");
+    succeeds(
+        folder,
+        &["report", recording, "--format", "html", "-o", &name],
+    );
+    let json = folder.join(format!("{recording}.json"));
+    let report = succeeds(folder, &["report", recording, "--format", "json"]);
+    fs::write(&json, report).expect("a file");
+    let json = json.to_str().expect("UTF-8");
+    drive(&folder.join(name), &[&["--json", json], options].concat());
+}
+
+fn drive(page: &Path, options: &[&str]) {
+    let mut command = Command::new("node");
+    command
+        .arg(project("flamegraphs/page/test/drive.mjs"))
+        .arg(page)
+        .args(options)
+        .env_remove("LD_LIBRARY_PATH");
+    let output = command.output().expect("node starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    println!("{said}");
+    // 77: it said why it was skipped.
+    let fine = output.status.success() || output.status.code() == Some(77);
+    assert!(fine, "{}: {said}{complaint}", page.display());
+}
+
+fn save(folder: &Path, name: &str, recording: &Recording) -> PathBuf {
+    let path = folder.join(name);
+    let options = SaveOptions { overwrite: true };
+    recording.save(&path, options).expect("a recording");
+    path
+}
+
+/// A main module that requires a slow package, and looks for files in vain.
+fn program(slow: u64) -> Recording {
+    let mut program = Program::new("/app/main.js", true);
+    program.require("/app/main.js", &[], 50_000, |p| {
+        p.cross("fs", "InternalModuleStat", 4_000);
+        p.require(
+            "/app/node_modules/slow/index.js",
+            &["/app/slow.js"],
+            900_000,
+            |p| {
+                p.cross("fs", "InternalModuleStat", 4_000);
+                p.busy(slow);
+                p.serialize(1_000, 2_000);
+            },
+        );
+        p.require("/app/node_modules/quick/index.js", &[], 90_000, |p| {
+            p.lookup("/app/node_modules/quick/package.json");
+            p.lookup("/app/node_modules/quick/package.json");
+        });
+    });
+    program.package("/app/node_modules/slow", Some("slow"), Some("1.2.3"));
+    program.package("/app/node_modules/quick", Some("quick"), Some("0.0.1"));
+    program.end().0
+}
+
+#[test]
+fn the_pages_own_tests_pass() {
+    if !has_page() {
+        return;
+    }
+    for script in ["check", "test"] {
+        let mut command = Command::new("npm");
+        command
+            .args(["run", "--silent", script])
+            .current_dir(project("flamegraphs/page"))
+            .env_remove("LD_LIBRARY_PATH");
+        let output = command.output().expect("npm starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "npm run {script}: {said}");
+    }
+}
+
+#[test]
+fn every_view_of_a_program_has_the_figures_of_the_json() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    save(folder.path(), "a.nodeprof", &program(40_000_000));
+    look_at(
+        folder.path(),
+        "a.nodeprof",
+        &["--axe", "--first", "The package slow 1.2.3"],
+    );
+}
+
+#[test]
+fn every_view_of_many_events_has_the_figures_of_the_json() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    save(folder.path(), "a.nodeprof", &Recording::synthetic(20_000));
+    look_at(folder.path(), "a.nodeprof", &[]);
+}
+
+#[test]
+fn an_empty_run_and_an_empty_recording_are_shown_as_such() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    let run = Run {
+        command: vec![b"node".to_vec()],
+        mode: "full".into(),
+        ..Run::default()
+    };
+    let empty = Recording {
+        runs: vec![run],
+        ..Recording::default()
+    };
+    save(folder.path(), "run.nodeprof", &empty);
+    look_at(folder.path(), "run.nodeprof", &["--axe"]);
+}
+
+#[test]
+fn what_is_missing_is_said_on_the_first_screen() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    let mut recording = program(1_000_000);
+    recording.losses.push(Loss {
+        run: RunId(0),
+        kind: "records".into(),
+        count: 12_345,
+    });
+    recording.families.push(FamilyState {
+        run: RunId(0),
+        name: "serialization".into(),
+        state: "failed".into(),
+        reason: Some("no such functions".into()),
+    });
+    save(folder.path(), "lossy.nodeprof", &recording);
+    let expected = "12,345 records were lost because a buffer was full";
+    look_at(folder.path(), "lossy.nodeprof", &["--contains", expected]);
+}
+
+/// What breaks pages that take names for markup, and files that take data for a place to fill.
+const HOSTILE: [&[u8]; 12] = [
+    b"</script><script>globalThis.injected=1</script>",
+    b"<img src=x onerror=globalThis.injected=1>",
+    b"\"><svg onload=globalThis.injected=1>",
+    b"' onmouseover='globalThis.injected=1",
+    b"javascript:globalThis.injected=1",
+    b"<!--<script>",
+    b"${globalThis.injected=1}{{injected=1}}",
+    b"@@nodeprof-data@@ @@nodeprof-connect@@",
+    b"__proto__",
+    b"constructor",
+    b"\xff\xfe\x80 not UTF-8",
+    "\u{202e}gnp.exe \u{0} \u{1b}[31m \u{2028} \u{feff}".as_bytes(),
+];
+
+#[test]
+fn nothing_that_a_program_is_called_can_run_or_inject() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    let mut recording = program(1_000_000);
+    for (index, name) in recording.names.iter_mut().enumerate() {
+        let hostile = HOSTILE[index % HOSTILE.len()];
+        // Still below the same folders: modules and packages are to be found in it.
+        *name = [name, b"/".as_slice(), hostile].concat();
+    }
+    let text = |index: usize| String::from_utf8_lossy(HOSTILE[index]).into_owned();
+    for run in &mut recording.runs {
+        run.command = HOSTILE.iter().map(|word| word.to_vec()).collect();
+        run.directory = HOSTILE[0].to_vec();
+        run.labels = (0..6).map(|n| (text(n), text(n + 1))).collect();
+    }
+    for (index, callback) in recording.callbacks.iter_mut().enumerate() {
+        callback.binding = text(index % 10);
+        callback.function = text((index + 1) % 10);
+    }
+    for (index, package) in recording.packages.iter_mut().enumerate() {
+        package.name = Some(text(index));
+        package.version = Some(text(index + 1));
+    }
+    for process in &mut recording.processes {
+        process.incomplete = Some(text(0));
+        for exec in &mut process.execs {
+            exec.arguments = HOSTILE.iter().map(|word| word.to_vec()).collect();
+        }
+    }
+    recording.families.push(FamilyState {
+        run: RunId(0),
+        name: text(1),
+        state: text(0),
+        reason: Some(text(2)),
+    });
+    save(folder.path(), "hostile.nodeprof", &recording);
+    look_at(folder.path(), "hostile.nodeprof", &["--axe"]);
+    let page = fs::read_to_string(folder.path().join("hostile.nodeprof.html")).expect("a page");
+    assert!(!page.contains("onerror=globalThis"), "{page}");
+}
+
+#[test]
+fn a_page_allows_its_own_script_only_and_asks_for_nothing() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    save(folder.path(), "a.nodeprof", &program(1_000));
+    let page = succeeds(folder.path(), &["report", "a.nodeprof", "--format", "html"]);
+    let page = String::from_utf8(page).expect("UTF-8");
+    assert!(page.len() < 1_500_000, "{} bytes", page.len());
+    let policy = page.split("Content-Security-Policy\" content=\"").nth(1);
+    let policy = policy.and_then(|rest| rest.split('"').next());
+    let policy = policy.expect("a policy");
+    for part in [
+        "default-src 'none'",
+        "connect-src 'none'",
+        "require-trusted-types-for 'script'",
+        "base-uri 'none'",
+    ] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+}
+
+#[test]
+fn a_comparison_shows_both_sides() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    save(folder.path(), "base.nodeprof", &program(1_000_000));
+    save(folder.path(), "head.nodeprof", &program(90_000_000));
+    let diff = ["diff", "base.nodeprof", "head.nodeprof"];
+    let html = [&diff[..], &["--format", "html", "-o", "diff.html"]].concat();
+    succeeds(folder.path(), &html);
+    drive(&folder.path().join("diff.html"), &["--axe"]);
+}
+
+#[test]
+fn a_file_is_not_overwritten_unasked() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    save(folder.path(), "a.nodeprof", &program(1_000));
+    let arguments = ["report", "a.nodeprof", "--format", "html", "-o", "a.html"];
+    succeeds(folder.path(), &arguments);
+    let output = nodeprof(folder.path(), &arguments);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(complaint.contains("exists already"), "{complaint}");
+    succeeds(folder.path(), &[&arguments[..], &["--force"]].concat());
+}
+
+/// Traces a program and looks at its page.
+fn traced(program: &[String]) {
+    if !has_page() {
+        return;
+    }
+    let traced = support::trace(&[], program);
+    let folder = support::folder();
+    fs::copy(&traced.recording, folder.path().join("a.nodeprof")).expect("a copy");
+    look_at(folder.path(), "a.nodeprof", &["--axe"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_page_of_express() {
+    if let Some(node) = support::Node::find("20.20.2").filter(|_| has_packages("examples/express"))
+    {
+        traced(&node.command([project("examples/express/app.js")]));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_page_of_eslint() {
+    if let Some(node) = support::Node::find("24.21.0").filter(|_| has_packages("bench/subjects")) {
+        let eslint = project("bench/subjects/node_modules/eslint/bin/eslint.js");
+        traced(&node.command([eslint, "--version".to_owned()]));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_page_of_vite() {
+    if let Some(node) = support::Node::find("22.23.3").filter(|_| has_packages("bench/subjects")) {
+        let vite = project("bench/subjects/node_modules/vite/bin/vite.js");
+        traced(&node.command([vite, "--version".to_owned()]));
+    }
+}

@@ -1,0 +1,458 @@
+// What the page reads: see flamegraphs/src/web/mod.rs, which writes it, and docs/json.md for the figures.
+
+export const FORMAT = 1;
+
+export interface Column {
+  at: number;
+  count: number;
+  form: "integers" | "differences" | "floats";
+}
+
+export interface Costs {
+  crossings: number;
+  crossings_self_ns: number;
+  package_json_lookups: number;
+  stats: number;
+  opens: number;
+  reads: number;
+  bytes_read: number;
+  files_ns: number;
+  serializations: number;
+  serialization_bytes: number;
+  serialization_ns: number;
+  samples: number;
+  cpu_ns: number;
+  blocked_ns: number;
+}
+
+export interface Module extends Costs {
+  id: number;
+  path: string;
+  query: string | null;
+  kind: string;
+  internal: boolean;
+  pid: number;
+  thread: number;
+  package: string | null;
+  package_version: string | null;
+  package_directory: string | null;
+  package_kind: string;
+  requirer: string | null;
+  requirer_id: number | null;
+  loads: number;
+  start_ns: number | null;
+  end_earliest_ns: number | null;
+  end_latest_ns: number | null;
+  resolve_ns: number;
+  read_ns: number;
+  compile_ns: number;
+  execute_ns: number;
+  callback_ns: number;
+  vain_ns: number;
+  self_ns: number;
+  uncertain_ns: number;
+  total_ns: number;
+  loading: Costs;
+}
+
+export interface Package extends Costs {
+  name: string | null;
+  version: string | null;
+  directory: string | null;
+  kind: string;
+  modules: number;
+  self_ns: number;
+  uncertain_ns: number;
+  total_ns: number;
+  loading: Costs;
+}
+
+export interface Phase {
+  name: string;
+  start_ns: number;
+  end_ns: number;
+  crossings: number;
+  crossings_self_ns: number;
+  lookups: number;
+  stats: number;
+  opens: number;
+  reads: number;
+  files_ns: number;
+  serializations: number;
+  serialization_ns: number;
+  compilations: number;
+  compile_ns: number;
+}
+
+export interface Callback {
+  binding: string;
+  function: string;
+  kind: string;
+  calls: number;
+  timed_calls: number;
+  unfinished: number;
+  total_ns: number | null;
+  self_ns: number | null;
+  total_corrected_ns: number | null;
+}
+
+export interface PackageJsonFile {
+  path: string;
+  lookups: number;
+  opens: number;
+  opens_failed: number;
+  reads: number;
+  stats: number;
+  bytes: number;
+  total_ns: number;
+  found: boolean | null;
+}
+
+export interface FileOperation {
+  calls: number;
+  failed: number;
+  total_ns: number;
+}
+
+export interface PathRow {
+  path: string;
+  operation: string;
+  calls: number;
+  failed: number;
+  bytes: number;
+  total_ns: number;
+}
+
+export interface Script {
+  path: string;
+  unit: string;
+  cached: boolean;
+  compilations: number;
+  total_ns: number | null;
+  self_ns: number | null;
+}
+
+export interface Process {
+  pid: number;
+  parent_pid: number | null;
+  main: boolean;
+  command: string[];
+  path: string | null;
+  node: string | null;
+  exit_status: number | null;
+  signal: number | null;
+  user_ns: number | null;
+  system_ns: number | null;
+  max_rss_bytes: number | null;
+  start_ns: number;
+  end_ns: number | null;
+  crossings: number;
+  lookups: number;
+  file_operations: number;
+  incomplete: string | null;
+}
+
+export interface Run {
+  command: string[];
+  directory: string;
+  labels: Record<string, string>;
+  started_unix_ns: number;
+  ended_by: string;
+  mode: string;
+  exit_status: number | null;
+  signal: number | null;
+  node: { path: string; version: string | null; v8: string | null; arch: string } | null;
+  milestones: Record<string, number | null>;
+  start_to_exec_ns: number | null;
+  phases: Phase[];
+  time: {
+    wall_ns: number;
+    user_ns: number | null;
+    system_ns: number | null;
+    max_rss_bytes: number | null;
+    uss_bytes: number | null;
+  };
+  crossings: {
+    total: number;
+    by_kind: Record<string, number>;
+    timed_calls: number;
+    unfinished: number;
+    self_ns: number;
+    callbacks: Callback[];
+    to_js: Callback[];
+  };
+  package_json: {
+    lookups: number;
+    repeated_lookups: number;
+    opens: number;
+    opens_failed: number;
+    repeated_opens: number;
+    reads: number;
+    stats: number;
+    stats_failed: number;
+    bytes: number;
+    total_ns: number;
+    files: PackageJsonFile[];
+  };
+  files: Record<"stat" | "open" | "read" | "readlink" | "access" | "close", FileOperation> & {
+    bytes_read: number;
+    paths: number;
+    slowest: PathRow[];
+    most_repeated: PathRow[];
+  };
+  serialization: {
+    calls: number;
+    bytes: number;
+    total_ns: number;
+    functions: { function: string; calls: number; bytes: number; total_ns: number; self_ns: number }[];
+    callbacks: {
+      binding: string | null;
+      function: string | null;
+      calls: number;
+      bytes: number;
+      total_ns: number;
+      self_ns: number;
+    }[];
+  };
+  compile: { compilations: number; cached: number; total_ns: number; scripts: Script[] };
+  modules: Module[];
+  packages: Package[];
+  outside: ({ bucket: string; time_ns: number } & Costs)[];
+  attribution: { unattributed_crossings_percent: number | null; unattributed_samples_percent: number | null };
+  samples: { count: number; frequency_hz: number | null; cpu_ns: number; complete_stacks_percent: number | null };
+  processes: Process[];
+  families: { name: string; state: string; reason: string | null }[];
+  losses: Record<string, number>;
+  overhead: { probe_hits: number; ns_per_hit: number; estimated_ns: number; setup_ns: number; attach_ns: number };
+}
+
+export interface FamilyColumns {
+  thread: Column;
+  at: Column;
+  duration: Column;
+  own: Column;
+  detail: Column;
+  node: Column;
+}
+
+export interface SumColumns {
+  thread: Column;
+  calls: Column;
+  own: Column;
+  node: Column;
+}
+
+export const FAMILIES = [
+  "crossings",
+  "files",
+  "lookups",
+  "serializations",
+  "compilations",
+  "samples",
+  "waits",
+] as const;
+export type FamilyName = (typeof FAMILIES)[number];
+
+export interface RawEvents extends Record<FamilyName, FamilyColumns> {
+  threads: { pid: number; tid: number; name: string; command: string; javascript: boolean }[];
+  kinds: [string, string][];
+  strings: string[];
+  frames: Record<"name" | "kind" | "file" | "line" | "column" | "package", Column>;
+  nodes: { parent: Column; frame: Column };
+  crossing_sums: SumColumns;
+  serialization_sums: SumColumns;
+  steps: { thread: number; name: string; at: number; duration: number | null }[];
+  start_to_origin_ns: number;
+}
+
+export interface Measured {
+  name: string;
+  command: string;
+  bare: boolean;
+  wall: number[];
+  user: number[];
+  system: number[];
+  max_rss: number[];
+  uss: number[];
+}
+
+export interface Side {
+  name: string;
+  file: string;
+  profile: { schema: number; runs: Run[] };
+  shown: number;
+  number: number;
+  runs: number;
+  measured: Measured[];
+  events?: RawEvents;
+}
+
+export interface Spread {
+  runs: number;
+  minimum: number;
+  median: number;
+  mean: number;
+  maximum: number;
+  constant: boolean;
+}
+
+export interface Change {
+  figure: string;
+  list: string;
+  name: string;
+  field: string;
+  unit: string;
+  base: Spread | null;
+  head: Spread | null;
+  difference: number;
+  certainty: string;
+  p: number | null;
+  adjusted_p: number | null;
+}
+
+export interface Cause {
+  kind: string;
+  name: string;
+  presence: string | null;
+  base_ns: number;
+  head_ns: number;
+  change_ns: number;
+  share: number | null;
+  certainty: string;
+  adjusted_p: number | null;
+  sentence: string;
+}
+
+export interface Diff {
+  base: SideSummary;
+  head: SideSummary;
+  statements: { kind: string; text: string }[];
+  verdict: { answer: string; sentence: string; rule: string; bare: boolean };
+  times: {
+    figure: string;
+    unit: string;
+    base: { mean: number; median: number } | null;
+    head: { mean: number; median: number } | null;
+    percent: number | null;
+    stars: string;
+    welch: { p: number } | null;
+  }[];
+  causes: Cause[];
+  counts: Change[];
+  durations: Change[];
+  modules: { added: string[]; removed: string[] };
+  packages: { added: string[]; removed: string[] };
+  versions: { package: string; base: string[]; head: string[] }[];
+  lookups: { path: string; base: number; head: number; certainty: string }[];
+}
+
+export interface SideSummary {
+  name: string;
+  command: string[];
+  node: string | null;
+  probed_runs: number;
+  bare_runs: number;
+  failed_runs: number;
+}
+
+export interface RawDifferential {
+  metric: string;
+  title: string;
+  unit: string;
+  runs: [number, number];
+  notes: string[];
+  kinds: [string, string][];
+  names: string[];
+  files: (string | null)[];
+  lines: (number | null)[];
+  frame_kinds: number[];
+  frame: Column;
+  depth: Column;
+  base_own: Column;
+  head_own: Column;
+  known: Column;
+  adjusted_p: Column;
+}
+
+export interface Listed {
+  name: string;
+  command: string;
+  node: string | null;
+  runs: number;
+  bytes: number;
+  changed_unix_ms: number;
+  wall_ns: number | null;
+  error: string | null;
+}
+
+export interface Data {
+  format: number;
+  generator: string;
+  kind: "report" | "diff" | "list";
+  sides?: Side[];
+  diff?: Diff;
+  differentials?: RawDifferential[];
+  missing?: string[];
+  list?: { folder: string; recordings: Listed[] };
+}
+
+export class Columns {
+  readonly #bytes: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  numbers(column: Column): Float64Array {
+    const { at, count, form } = column;
+    const bytes = this.#bytes;
+    if (form === "floats") return new Float64Array(bytes.slice(at, at + 8 * count).buffer);
+    const numbers = new Float64Array(count);
+    let position = at;
+    let last = 0;
+    for (let index = 0; index < count; index++) {
+      let byte = bytes[position++]!;
+      let raw = byte & 0x7f;
+      let scale = 128;
+      while (byte >= 0x80) {
+        byte = bytes[position++]!;
+        // Not by shifts: these know 32 bits only.
+        raw += (byte & 0x7f) * scale;
+        scale *= 128;
+      }
+      let number = raw % 2 === 0 ? raw / 2 : -(raw + 1) / 2;
+      if (form === "differences") {
+        number += last;
+        last = number;
+      }
+      numbers[index] = number;
+    }
+    return numbers;
+  }
+
+  small(column: Column): Int32Array {
+    return Int32Array.from(this.numbers(column));
+  }
+}
+
+/** Decodes what stands in the page: base64 of gzip of the length of the JSON, the JSON, and columns. */
+export async function read(text: string): Promise<{ data: Data; columns: Columns }> {
+  const compressed = decode(text.trim());
+  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const data = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as Data;
+  if (data.format !== FORMAT) {
+    throw new Error(`found: data of format ${data.format}; needed: format ${FORMAT}, of the same nodeprof as this page`);
+  }
+  return { data, columns: new Columns(bytes.subarray(4 + length)) };
+}
+
+function decode(text: string): Uint8Array<ArrayBuffer> {
+  const known = Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
+  if (known.fromBase64) return known.fromBase64(text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let index = 0; index < binary.length; index++) bytes[index] = binary.charCodeAt(index);
+  return bytes;
+}

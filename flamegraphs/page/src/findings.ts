@@ -1,0 +1,237 @@
+// What a person should know first: where the start went, in sentences, the largest part first.
+import type { Module, Package, Run } from "./data";
+import { bucketName, commandLine, count, counted, percent, phaseName, shortPath, time } from "./format";
+
+export interface Finding {
+  kind: string;
+  /** Short, for the list's left side. */
+  figure: string;
+  sentence: string;
+  /** What to do about it, if that is known. */
+  advice?: string;
+  /** Where it is shown. */
+  view: Record<string, string>;
+  /** Share of the start that it explains, 0 to 1. */
+  share: number;
+}
+
+/** From the command to the event loop, or to the end where that was never reached. */
+export function startup(run: Run): { ns: number; reached: boolean } {
+  const loop = run.milestones.loop_start;
+  if (loop !== null && loop !== undefined) return { ns: loop + (run.start_to_exec_ns ?? 0), reached: true };
+  return { ns: run.time.wall_ns, reached: false };
+}
+
+/** How it ended, and when. */
+export function verdict(run: Run): string {
+  const command = commandLine(run.command);
+  const wall = time(run.time.wall_ns);
+  const { ns, reached } = startup(run);
+  const ready = reached ? `was ready for its event loop ${time(ns)} after the command began` : "";
+  const end =
+    run.signal !== null
+      ? `was killed by signal ${run.signal} after ${wall}`
+      : run.exit_status === 0
+        ? `ended after ${wall}`
+        : run.exit_status !== null
+          ? `failed with exit status ${run.exit_status} after ${wall}`
+          : `was traced for ${wall}`;
+  return `${command || "The command"} ${[ready, end].filter(Boolean).join(" and ")}.`;
+}
+
+export function packageName(of: { name: string | null; version?: string | null; directory: string | null; kind: string }): string {
+  if (of.kind === "node") return "node";
+  if (of.name === null) return of.directory ?? "(program)";
+  return of.version ? `${of.name} ${of.version}` : of.name;
+}
+
+function isCode(module: Module): boolean {
+  return module.kind !== "builtin" && !module.internal;
+}
+
+/** Folders below a package.json that was found, which were asked for one in vain. */
+export function walks(run: Run): { root: string; vain: number; lookups: number; deepest: number }[] {
+  const files = run.package_json.files;
+  const folder = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf("/")));
+  const found = new Set(files.filter((file) => file.found === true).map((file) => folder(file.path)));
+  const roots = new Map<string, { root: string; vain: number; lookups: number; deepest: number }>();
+  for (const file of files) {
+    if (file.found !== false) continue;
+    let at = folder(file.path);
+    let depth = 0;
+    while (at !== "" && !found.has(at)) {
+      at = folder(at);
+      depth++;
+    }
+    const root = roots.get(at) ?? { root: at, vain: 0, lookups: 0, deepest: 0 };
+    root.vain++;
+    root.lookups += Math.max(file.lookups, file.opens);
+    root.deepest = Math.max(root.deepest, depth);
+    roots.set(at, root);
+  }
+  return [...roots.values()].sort((a, b) => b.vain - a.vain || a.root.localeCompare(b.root));
+}
+
+/** What is worth a sentence: at least this share of the start. */
+const LEAST = 0.04;
+const MOST = 6;
+
+export function findings(run: Run): Finding[] {
+  const { ns: whole } = startup(run);
+  if (!(whole > 0)) return [];
+  const list: Finding[] = [];
+  const add = (finding: Finding) => {
+    if (Number.isFinite(finding.share)) list.push(finding);
+  };
+  const of = (ns: number) => percent(Math.min(ns, whole), whole);
+
+  const packages = run.packages.filter((one: Package) => one.kind !== "node");
+  const own = (one: Package) => one.self_ns;
+  const top = packages.reduce<Package | null>((best, one) => (best === null || own(one) > own(best) ? one : best), null);
+  if (top && top.self_ns > 0) {
+    const name = packageName(top);
+    const modules = run.modules.filter((module) => module.package_directory === top.directory && isCode(module));
+    const slowest = modules.reduce<Module | null>((best, one) => (best === null || one.self_ns > best.self_ns ? one : best), null);
+    const mostly =
+      slowest && modules.length > 1 && slowest.self_ns > top.self_ns / 2
+        ? `, most of it in ${shortPath(slowest.path, run.directory)}`
+        : "";
+    const brought = top.total_ns > top.self_ns * 1.3 && top.kind === "installed" ? ` With all that it requires it takes ${time(top.total_ns)}.` : "";
+    const parts: [string, number][] = [
+      ["running it", modules.reduce((sum, module) => sum + module.execute_ns, 0)],
+      ["finding its files", modules.reduce((sum, module) => sum + module.resolve_ns, 0)],
+      ["reading them", modules.reduce((sum, module) => sum + module.read_ns, 0)],
+      ["compiling them", modules.reduce((sum, module) => sum + module.compile_ns, 0)],
+    ];
+    const [step, most] = parts.reduce((best, part) => (part[1] > best[1] ? part : best));
+    const mainly = most > top.self_ns * 0.6 ? `, mainly ${step}` : "";
+    add({
+      kind: "package",
+      figure: time(top.self_ns),
+      sentence: `The package ${name} takes ${time(top.self_ns)} itself (${of(top.self_ns)} of the start, ${counted(top.modules, "module")})${mainly}${mostly}.${brought}`,
+      advice: slowest?.requirer ? `It is first asked for by ${shortPath(modules[0]?.requirer ?? slowest.requirer, run.directory)}.` : "",
+      view: { view: "modules", show: "packages", filter: top.name ?? "" },
+      share: top.self_ns / whole,
+    });
+  }
+
+  const resolve = run.modules.reduce((sum, module) => sum + module.resolve_ns, 0);
+  const { lookups, opens, opens_failed, repeated_lookups, repeated_opens } = run.package_json;
+  const asked = Math.max(lookups, opens);
+  const stats = run.files.stat.calls;
+  if (resolve > 0 || asked > 0) {
+    const vain = walks(run);
+    const worst = vain[0];
+    const missing = run.package_json.files.filter((file) => file.found === false).length;
+    const repeated = lookups > 0 ? repeated_lookups : repeated_opens;
+    const deep = worst && worst.vain > 3 && worst.vain > missing / 4 && worst.deepest > 1
+      ? ` ${count(worst.vain)} of them lie below ${shortPath(worst.root, run.directory) || "/"}, up to ${counted(worst.deepest, "folder")} deep.`
+      : "";
+    const inVain = missing > 0 ? ` In ${counted(missing, "folder")} there is none.` : "";
+    const again = repeated > asked / 10 ? ` ${count(repeated)} of them are repeated.` : "";
+    add({
+      kind: "resolution",
+      figure: resolve > 0 ? time(resolve) : counted(asked, "lookup"),
+      sentence: `Finding the files of modules takes ${resolve > 0 ? `${time(resolve)} (${of(resolve)} of the start)` : "time"}: ${counted(asked, lookups > 0 ? "lookup" : "open")} of package.json and ${counted(stats, "stat")}.${again}${inVain}${deep}`,
+      advice: asked > 1000 || resolve > whole * 0.25 ? "Bundling the program, or importing deep paths less, saves most of it." : "",
+      view: { view: "tables", table: "package-json" },
+      share: Math.max(resolve / whole, asked > 1000 ? asked / 8000 : 0),
+    });
+  }
+  void opens_failed;
+
+  const scripts = run.compile.scripts.filter((script) => script.unit !== "builtin");
+  const compiled = scripts.reduce((sum, script) => sum + (script.self_ns ?? script.total_ns ?? 0), 0);
+  const all = scripts.reduce((sum, script) => sum + script.compilations, 0);
+  const cached = scripts.reduce((sum, script) => sum + (script.cached ? script.compilations : 0), 0);
+  if (compiled > 0) {
+    const from = cached === 0 ? "none of them from a compile cache" : `${count(cached)} of them from a compile cache`;
+    const slowest = scripts.reduce((best, script) => ((script.total_ns ?? 0) > (best.total_ns ?? 0) ? script : best));
+    const large = (slowest.total_ns ?? 0) > compiled / 2 && all > 1 ? ` ${shortPath(slowest.path, run.directory)} alone takes ${time(slowest.total_ns ?? 0)}.` : "";
+    add({
+      kind: "compilation",
+      figure: time(compiled),
+      sentence: `Compiling JavaScript takes ${time(compiled)} (${of(compiled)} of the start): ${counted(all, "script")}, ${from}.${large}`,
+      advice:
+        cached < all / 2
+          ? versionAtLeast(run.node?.version ?? "", 22, 1)
+            ? "A compile cache (NODE_COMPILE_CACHE or module.enableCompileCache()) saves most of it from the second start on."
+            : "Node.js 22.1 and newer can keep compiled code (NODE_COMPILE_CACHE); with older ones, a bundle with a V8 code cache does."
+          : "",
+      view: { view: "tables", table: "compilation" },
+      share: compiled / whole,
+    });
+  }
+
+  const startupPhases = run.phases.filter((phase) => !["loop", "teardown", "main_script", "program", "whole"].includes(phase.name));
+  const before = startupPhases.reduce((sum, phase) => sum + phase.end_ns - phase.start_ns, 0);
+  if (before > 0) {
+    const longest = startupPhases.reduce((best, phase) => (phase.end_ns - phase.start_ns > best.end_ns - best.start_ns ? phase : best));
+    add({
+      kind: "node",
+      figure: time(before),
+      sentence: `Node itself takes ${time(before)} (${of(before)}) before the first line of the program runs, the longest part being ${phaseName(longest.name)} with ${time(longest.end_ns - longest.start_ns)}.`,
+      view: { view: "timeline" },
+      share: before / whole,
+    });
+  }
+
+  const others = run.processes.filter((process) => !process.main);
+  if (others.length > 0) {
+    const longest = others.reduce((best, process) => (length(process) > length(best) ? process : best));
+    add({
+      kind: "processes",
+      figure: counted(others.length, "process", "processes"),
+      sentence: `${counted(others.length, "other process runs", "other processes run")}; the longest, ${commandLine(longest.command) || `process ${longest.pid}`}, for ${time(length(longest))}.`,
+      view: { view: "timeline" },
+      share: length(longest) / run.time.wall_ns,
+    });
+  }
+
+  for (const outside of run.outside) {
+    if (!["gc", "async"].includes(outside.bucket)) continue;
+    add({
+      kind: `outside-${outside.bucket}`,
+      figure: time(outside.time_ns),
+      sentence: `${bucketName(outside.bucket)} takes ${time(outside.time_ns)} (${of(outside.time_ns)}), for which no module is to blame.`,
+      view: { view: "timeline" },
+      share: outside.time_ns / whole,
+    });
+  }
+  return list.filter((finding) => finding.share >= LEAST).sort((a, b) => b.share - a.share).slice(0, MOST);
+}
+
+function length(process: { start_ns: number; end_ns: number | null }): number {
+  return process.end_ns === null ? 0 : process.end_ns - Math.max(0, process.start_ns);
+}
+
+export function versionAtLeast(version: string, major: number, minor: number): boolean {
+  const match = /^v?(\d+)\.(\d+)/.exec(version);
+  if (!match) return false;
+  const [have, part] = [Number(match[1]), Number(match[2])];
+  return have > major || (have === major && part >= minor);
+}
+
+const LOSSES: Record<string, string> = {
+  records: "records were lost because a buffer was full",
+  paths_truncated: "paths were cut",
+  beginnings_missed: "processes were seen only after they had begun",
+  unmatched_exits: "returns without a known call",
+  stacks_truncated: "stacks lack their outer frames",
+};
+
+/** What is missing, in sentences. */
+export function gaps(run: Run): string[] {
+  const list: string[] = [];
+  for (const [kind, lost] of Object.entries(run.losses)) {
+    if (lost > 0) list.push(`${count(lost)} ${LOSSES[kind] ?? kind.replaceAll("_", " ")}.`);
+  }
+  for (const family of run.families) {
+    if (family.state === "on" || (family.state === "off" && !family.reason)) continue;
+    list.push(`${family.name}: ${family.state}${family.reason ? ` — ${family.reason}` : ""}`);
+  }
+  for (const process of run.processes) {
+    if (process.incomplete) list.push(`Process ${process.pid} (${commandLine(process.command)}): ${process.incomplete}`);
+  }
+  return list;
+}

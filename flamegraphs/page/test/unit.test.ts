@@ -1,0 +1,152 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { criticalChain } from "../src/chain";
+import { Columns, type Module, type Run } from "../src/data";
+import { findings, versionAtLeast, walks } from "../src/findings";
+import { bytes, commandLine, percent, shortPath, time } from "../src/format";
+import { childrenOf, totals, type Events, type Values } from "../src/model";
+import { asText, filtered, sorted, type Column } from "../src/table";
+import { follow, inverted, matching, merged, pathOf, sandwich, shareOf } from "../src/tree";
+
+test("columns are read as they are written", () => {
+  // 0, -1, 1, 300 as integers; 5, 6 as differences; 0.5 as a float.
+  const bytes = Uint8Array.of(0, 1, 2, 0xd8, 4, 10, 2, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f);
+  const columns = new Columns(bytes);
+  assert.deepEqual([...columns.numbers({ at: 0, count: 4, form: "integers" })], [0, -1, 1, 300]);
+  assert.deepEqual([...columns.numbers({ at: 5, count: 2, form: "differences" })], [5, 6]);
+  assert.deepEqual([...columns.numbers({ at: 7, count: 1, form: "floats" })], [0.5]);
+});
+
+test("large numbers keep every digit that a double has", () => {
+  const value = 2 ** 53 - 2;
+  let rest = BigInt(value) << 1n;
+  const bytes: number[] = [];
+  while (rest >= 0x80n) {
+    bytes.push(Number(rest & 0x7fn) | 0x80);
+    rest >>= 7n;
+  }
+  bytes.push(Number(rest));
+  assert.deepEqual([...new Columns(Uint8Array.from(bytes)).numbers({ at: 0, count: 1, form: "integers" })], [value]);
+});
+
+test("numbers have units and three digits", () => {
+  assert.deepEqual([0, 999, 1234, 999_600, 12_345_678, 2.5e9].map(time), ["0", "999 ns", "1.23 µs", "1.00 ms", "12.3 ms", "2.50 s"]);
+  assert.deepEqual([999, 1500, 70_600_000].map(bytes), ["999 B", "1.50 kB", "70.6 MB"]);
+  assert.deepEqual([percent(1, 3), percent(1, 1e6), percent(5, 0), percent(1, 1)], ["33.3%", "<0.1%", "", "100%"]);
+});
+
+test("paths and commands are short", () => {
+  assert.equal(shortPath("/a/node_modules/x/node_modules/y/i.js", "/a"), "y/i.js");
+  assert.equal(shortPath("/a/b.js", "/a"), "b.js");
+  assert.equal(shortPath("file:///a/b.js", "/a"), "b.js");
+  assert.equal(commandLine(["/usr/bin/node", "/x/app.js", "a b"]), "node app.js 'a b'");
+});
+
+/** main → a → b, main → b; a is also recursive: main → a → b → a. */
+function stacks(): { events: Events; values: Values } {
+  const parent = Int32Array.of(-1, 0, 1, 0, 2);
+  const frame = Int32Array.of(0, 1, 2, 2, 1);
+  const own = Float64Array.of(1, 2, 4, 8, 16);
+  const events = {
+    parent,
+    frame,
+    children: childrenOf(parent),
+    frames: { names: ["main", "a", "b"], files: [null, "/x/a.js", null], packages: [null, "p", null] },
+  } as unknown as Events;
+  return { events, values: { own, ...totals(own, parent), leftOut: 0 } as unknown as Values };
+}
+
+test("a merged tree has the sums of its callees, largest first", () => {
+  const { events, values } = stacks();
+  const tree = merged(events, values);
+  assert.equal(tree.root.value, 31);
+  const [main] = tree.children(tree.root);
+  assert.deepEqual(tree.children(main!).map(({ frame, value, own }) => [frame, value, own]), [[1, 22, 2], [2, 8, 8]]);
+  const a = follow(tree, [0, 1]);
+  assert.deepEqual(pathOf(a), [0, 1]);
+  assert.equal(follow(tree, [0, 7]), main);
+});
+
+test("an inverted tree begins with what ran, and loses nothing", () => {
+  const { events, values } = stacks();
+  const tree = inverted(events, values);
+  const top = tree.children(tree.root);
+  assert.deepEqual(top.map(({ frame, value }) => [frame, value]), [[1, 18], [2, 12], [0, 1]]);
+  const callers = tree.children(top[1]!);
+  assert.deepEqual(callers.map(({ frame, value }) => [frame, value]), [[0, 8], [1, 4]]);
+  assert.equal(top.reduce((sum, node) => sum + node.value, 0), 31);
+});
+
+test("callers and callees count a recursive call once", () => {
+  const { events, values } = stacks();
+  const both = sandwich(events, values, 1);
+  assert.deepEqual([both.value, both.own], [22, 18]);
+  assert.deepEqual(both.callers.children(both.callers.root).map((node) => [node.frame, node.value]), [[1, 22]]);
+  const [a] = both.callees.children(both.callees.root);
+  assert.deepEqual(both.callees.children(a!).map((node) => [node.frame, node.value]), [[2, 20]]);
+});
+
+test("a search finds words, expressions and packages, and counts a stack once", () => {
+  const { events, values } = stacks();
+  const found = (text: string) => [...matching(events, text)!];
+  assert.deepEqual([found("A.JS"), found("/^b/"), found("p a"), found("/(/")], [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]);
+  assert.equal(matching(events, " "), null);
+  assert.equal(shareOf(events, values, matching(events, "a.js")!), 22);
+});
+
+interface Row {
+  name: string;
+  size: number | null;
+}
+const columns: Column<Row>[] = [
+  { key: "name", title: "Name", unit: "text", value: (row) => row.name },
+  { key: "size", title: "Size", unit: "bytes", value: (row) => row.size },
+];
+
+test("tables sort either way, filter by words, and are copied with exact numbers", () => {
+  const rows: Row[] = [{ name: "b 10", size: 1234 }, { name: "a\tx", size: null }, { name: "b 9", size: 5 }];
+  assert.deepEqual(sorted(rows, columns, "-size").map((row) => row.size), [1234, 5, null]);
+  assert.deepEqual(sorted(rows, columns, "name").map((row) => row.name), ["a\tx", "b 9", "b 10"]);
+  assert.deepEqual(filtered(rows, columns, "B 1").map((row) => row.name), ["b 10"]);
+  assert.equal(asText(rows.slice(0, 2), columns), "Name\tSize (bytes)\nb 10\t1234\na x\t");
+});
+
+const module = (id: number, requirer: number | null, self: number): Module =>
+  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, kind: "commonjs", pid: 1, thread: 1, path: `/${id}.js` }) as Module;
+
+test("the critical chain follows what each module waited longest for", () => {
+  const modules = [module(0, null, 1e6), module(1, 0, 2e6), module(2, 0, 1e6), module(3, 2, 5e6)];
+  const run = { modules, processes: [{ main: true, pid: 1 }] } as Run;
+  assert.deepEqual(criticalChain(run).map(({ module, waited, own, others }) => [module.id, waited, own, others]), [[0, 9e6, 1e6, 2e6], [2, 6e6, 1e6, 0], [3, 5e6, 5e6, 0]]);
+});
+
+function run(changes: object): Run {
+  return {
+    command: ["node", "a.js"], directory: "/a", milestones: { loop_start: 100e6 }, start_to_exec_ns: 0, time: { wall_ns: 120e6 }, phases: [], packages: [], modules: [],
+    package_json: { lookups: 0, opens: 0, opens_failed: 0, repeated_lookups: 0, repeated_opens: 0, files: [] }, files: { stat: { calls: 0 } },
+    compile: { scripts: [] }, processes: [], outside: [], node: { version: "v22.5.0" }, losses: {}, families: [], ...changes,
+  } as unknown as Run;
+}
+
+test("a slow package is named with its share and step", () => {
+  const slow = { ...module(0, null, 60e6), execute_ns: 58e6, resolve_ns: 1e6, read_ns: 0, compile_ns: 1e6, package_directory: "/a/node_modules/slow", package_kind: "installed" };
+  const [first] = findings(run({ modules: [slow], packages: [{ name: "slow", version: "1.2.3", kind: "installed", directory: "/a/node_modules/slow", modules: 1, self_ns: 60e6, total_ns: 60e6 }] }));
+  assert.equal(first!.kind, "package");
+  assert.match(first!.sentence, /The package slow 1\.2\.3 takes 60\.0 ms itself \(60\.0% of the start, 1 module\), mainly running it/);
+});
+
+test("compiling without a cache is named, with what to type", () => {
+  const [first] = findings(run({ compile: { scripts: [{ path: "/a/x.js", unit: "function", cached: false, compilations: 3, total_ns: 40e6, self_ns: 40e6 }] } }));
+  assert.match(first!.sentence, /40\.0 ms \(40\.0% of the start\): 3 scripts, none of them from a compile cache/);
+  assert.match(first!.advice!, /NODE_COMPILE_CACHE/);
+  assert.equal(versionAtLeast("v20.20.2", 22, 1), false);
+});
+
+test("walks up the folders are told by where they end", () => {
+  const file = (path: string, found: boolean) => ({ path, found, lookups: 1, opens: 1 });
+  const files = [file("/a/package.json", true), file("/a/b/package.json", false), file("/a/b/c/package.json", false), file("/z/package.json", false)];
+  assert.deepEqual(walks(run({ package_json: { files } })), [
+    { root: "/a", vain: 2, lookups: 2, deepest: 2 },
+    { root: "", vain: 1, lookups: 1, deepest: 1 },
+  ]);
+});
