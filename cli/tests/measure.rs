@@ -19,7 +19,6 @@ use nodeprof_profile::{
     Recording,
     groups::Group,
     measured::{Measured, pairs},
-    sequential::{Answer, verdict_of},
 };
 use serde_json::Value;
 use support::{NODEPROF, Node, folder, has_tool, plain, write};
@@ -126,20 +125,24 @@ fn a_slow_side_is_found_and_the_order_is_tossed() {
         ],
     );
     assert!(out.contains("head is slower by "), "{out}");
-    assert!(out.contains("after 12 pairs"), "{out}");
+    assert!(out.contains("after 15 pairs"), "{out}");
     let order = fs::read_to_string(log).unwrap();
     let pairs_run: Vec<&str> = order.lines().collect();
-    assert_eq!(pairs_run.len(), 24);
+    assert_eq!(pairs_run.len(), 30);
     let base_first = pairs_run.chunks(2).filter(|p| p[0] == "base").count();
     assert!(pairs_run.chunks(2).all(|p| p[0] != p[1]));
-    assert!((1..12).contains(&base_first), "{pairs_run:?}");
+    assert!((1..15).contains(&base_first), "{pairs_run:?}");
     let recording = Recording::load(folder.path().join("c.nodeprof")).unwrap();
     let (base, head) = Group::sides(&recording).unwrap();
-    assert_eq!(pairs(&recording, &base, &head).len(), 12);
+    assert_eq!(pairs(&recording, &base, &head).len(), 15);
     // Other commands come to the same verdict from the recording alone.
-    let verdict = verdict_of(&recording, &base, &head).unwrap();
-    assert_eq!((verdict.answer, verdict.pairs), (Answer::Differ, 12));
-    assert!((1.5..4.0).contains(&verdict.ratio), "{verdict:?}");
+    let diff = ok(folder.path(), &["diff", "c.nodeprof", "--format", "json"]);
+    let verdict = &serde_json::from_str::<Value>(&diff).unwrap()["verdict"];
+    assert_eq!(verdict["answer"], "slower");
+    assert_eq!(verdict["pairs"]["pairs"], 15);
+    assert_eq!(verdict["pairs"]["chance"], 0.002);
+    let ratio = verdict["ratio"].as_f64().unwrap();
+    assert!((1.5..4.0).contains(&ratio), "{verdict}");
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn few_pairs_give_no_verdict_on_time() {
     let sides = ["--base", "sleep 0.01", "--head", "sleep 0.05"];
     let out = ok(folder.path(), &[&arguments[..], &sides].concat());
     assert!(
-        out.contains("after 5 pairs. So few cannot tell: 8 are the least."),
+        out.contains("after 5 pairs. So few cannot tell: 10 are the least."),
         "{out}"
     );
     assert!(out.contains("Welch"), "{out}");

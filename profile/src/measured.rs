@@ -8,6 +8,8 @@ use crate::recording::{Process, Run, RunId};
 pub const MOST_PAIRS: &str = "most-pairs";
 /// Label with the number of pairs after which `compare` looked once.
 pub const EXACT_PAIRS: &str = "exact-pairs";
+/// Label with the chance of a false alarm that this rule permits, such as `0.002`.
+pub const CHANCE: &str = "chance";
 /// Label with the relative difference that does not matter, such as `0.01`.
 pub const MARGIN: &str = "margin";
 
@@ -34,7 +36,15 @@ pub fn wall(run: &Run) -> f64 {
 }
 
 /// Labels that say what a run was for and where it was made, not what ran.
-pub const OF_COMPARISONS: [&str; 6] = [PAIR, MOST_PAIRS, EXACT_PAIRS, MARGIN, KERNEL, MACHINE];
+pub const OF_COMPARISONS: [&str; 7] = [
+    PAIR,
+    MOST_PAIRS,
+    EXACT_PAIRS,
+    CHANCE,
+    MARGIN,
+    KERNEL,
+    MACHINE,
+];
 
 impl Measured {
     /// Of the group's runs; the caller chooses bare or probed ones.

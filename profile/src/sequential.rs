@@ -7,16 +7,15 @@
 //! - *Test*: Wilcoxon's signed ranks on ln(head / base) of each pair. The order within a pair is tossed, so if both sides are
 //!   alike each sign is as likely as the other, whatever the distribution of times, and the probability is exact. Drift of the machine
 //!   meets both of a pair. Outliers count by their rank.
-//! - *Spending*: Kim and DeMets' power family, chance · (pairs / most)², "Design and analysis of group sequential tests based on the
+//! - *Spending*: Kim and DeMets' power family, chance · (pairs / most)³, "Design and analysis of group sequential tests based on the
 //!   type I error spending rate function", Biometrika 74 (1987). A look gets what has been added since the one before. Parts add up to the
-//!   whole by the union bound, which holds whatever the looks have in common.
-//! - *Looks*: after 12, 20, 30, 40, 60, 80, 120, 160 … pairs and after the last. One at which even pairs that all agree could not be
+//!   whole by the union bound, which holds whatever the looks have in common. With the third power early looks cost little: 40 pairs
+//!   find what one look after 40 finds, but for 3 % of the comparisons at most, and a large difference still ends after 15.
+//! - *Looks*: after 15, 25, 40, 60, 80, 120, 160 … pairs and after the last. One at which even pairs that all agree could not be
 //!   significant is left out; its part goes to the next.
 
 use serde::Serialize;
 
-use crate::Recording;
-use crate::groups::Group;
 use crate::measured;
 use crate::signed_ranks::{SignedRanks, outside, shift};
 
@@ -82,8 +81,9 @@ pub struct Verdict {
     pub p: f64,
 }
 
-/// Chance of a false alarm in all that `nodeprof compare` permits.
-pub const FALSE_ALARMS: f64 = 0.01;
+/// Chance of a false alarm that `nodeprof compare` permits, all looks together. One in 500, because a rule with one in 100 shows more than
+/// one in 100 as often as not; `tests/power.rs` has what it costs.
+pub const FALSE_ALARMS: f64 = 0.002;
 /// Most pairs, if nothing else is asked for.
 pub const MOST_PAIRS: usize = 40;
 /// A relative difference that does not matter, if nothing else is said.
@@ -92,7 +92,7 @@ pub const MARGIN: f64 = 0.01;
 impl Sequential {
     /// Looks now and then until `most` pairs; `chance` is that of a false alarm in all.
     pub fn new(most: usize, chance: f64) -> Sequential {
-        let mut at = vec![12, 20, 30];
+        let mut at = vec![15, 25];
         let mut next = 40;
         while next < most {
             at.extend([next, next / 2 * 3]);
@@ -103,7 +103,7 @@ impl Sequential {
         let mut looks: Vec<PlannedLook> = at
             .into_iter()
             .filter_map(|pairs| {
-                let part = chance * (pairs as f64 / most as f64).powi(2) - spent;
+                let part = chance * (pairs as f64 / most as f64).powi(3) - spent;
                 // If all pairs agree, p is this.
                 (0.5f64.powi(pairs as i32 - 1) <= part).then(|| {
                     spent += part;
@@ -126,6 +126,11 @@ impl Sequential {
             most: pairs,
             chance,
         }
+    }
+
+    /// Chance of a false alarm in all.
+    pub fn chance(&self) -> f64 {
+        self.chance
     }
 
     /// Most pairs.
@@ -190,19 +195,21 @@ impl Sequential {
     }
 }
 
-/// What the pairs of a recording say by the rule under which they were run; `None` if no rule was, or before its first look. The rule is in
-/// the labels of the runs: [`measured::MOST_PAIRS`] or [`measured::EXACT_PAIRS`], and [`measured::MARGIN`].
-pub fn verdict_of(recording: &Recording, base: &Group, head: &Group) -> Option<Verdict> {
-    let first = recording.runs.get(base.runs.first()?.0 as usize)?;
-    let number = |key| first.label(key)?.parse::<usize>().ok().filter(|n| *n > 0);
-    let rule = match (number(measured::MOST_PAIRS), number(measured::EXACT_PAIRS)) {
-        (Some(most), _) => Sequential::new(most, FALSE_ALARMS),
-        (None, Some(pairs)) => Sequential::fixed(pairs, FALSE_ALARMS),
-        (None, None) => return None,
+/// The rule under which pairs were run, and the relative difference that does not matter, as the labels of their runs say:
+/// [`measured::MOST_PAIRS`], else one look after `pairs`; [`measured::CHANCE`] and [`measured::MARGIN`], else those of today.
+pub fn rule_of(label: impl Fn(&str) -> Option<String>, pairs: usize) -> (Sequential, f64) {
+    let share = |key, otherwise| {
+        let said = label(key).and_then(|text| text.parse::<f64>().ok());
+        said.filter(|share| *share > 0.0 && *share < 1.0)
+            .unwrap_or(otherwise)
     };
-    let margin = first.label(measured::MARGIN).and_then(|m| m.parse().ok());
-    let pairs = measured::pairs(recording, base, head);
-    rule.verdict(&pairs, margin.unwrap_or(MARGIN))
+    let chance = share(measured::CHANCE, FALSE_ALARMS);
+    let most = label(measured::MOST_PAIRS).and_then(|most| most.parse().ok());
+    let rule = match most.filter(|most: &usize| *most > 0) {
+        Some(most) => Sequential::new(most, chance),
+        None => Sequential::fixed(pairs, chance),
+    };
+    (rule, share(measured::MARGIN, MARGIN))
 }
 
 #[cfg(test)]
@@ -224,8 +231,9 @@ mod tests {
             let rule = Sequential::new(most, 0.01);
             rule.looks().iter().map(|look| look.pairs).collect()
         };
-        assert_eq!(at(40), [12, 20, 30, 40]);
-        assert_eq!(at(100), [20, 30, 40, 60, 80, 100]);
+        assert_eq!(at(40), [15, 25, 40]);
+        assert_eq!(at(100), [25, 40, 60, 80, 100]);
+        assert_eq!(at(200), [25, 40, 60, 80, 120, 160, 200]);
     }
 
     #[test]
@@ -242,14 +250,30 @@ mod tests {
     #[test]
     fn what_is_equal_is_alike_and_what_is_no_time_has_no_verdict() {
         let rule = Sequential::new(40, 0.01);
-        let verdict = rule.verdict(&[(3.0, 3.0); 12], 0.01).unwrap();
-        assert_eq!((verdict.answer, verdict.pairs), (Answer::Alike, 12));
+        let verdict = rule.verdict(&[(3.0, 3.0); 15], 0.01).unwrap();
+        assert_eq!((verdict.answer, verdict.pairs), (Answer::Alike, 15));
         assert_eq!(verdict.ratio, 1.0);
         for bad in [0.0, f64::NAN, f64::INFINITY] {
-            let mut pairs = [(1.0, 2.0); 12];
+            let mut pairs = [(1.0, 2.0); 15];
             pairs[3].1 = bad;
             assert_eq!(rule.verdict(&pairs, 0.01), None);
         }
+    }
+
+    #[test]
+    fn a_recording_is_judged_by_the_rule_that_it_was_made_with() {
+        let labels = |list: &'static [(&str, &str)]| {
+            move |key: &str| {
+                let found = list.iter().find(|(k, _)| *k == key)?;
+                Some(found.1.to_owned())
+            }
+        };
+        let rule = labels(&[("most-pairs", "60"), ("chance", "0.05"), ("margin", "0.02")]);
+        assert_eq!(rule_of(rule, 12), (Sequential::new(60, 0.05), 0.02));
+        let today = (Sequential::fixed(12, FALSE_ALARMS), MARGIN);
+        assert_eq!(rule_of(labels(&[]), 12), today);
+        let wrong = labels(&[("most-pairs", "0"), ("chance", "2"), ("margin", "NaN")]);
+        assert_eq!(rule_of(wrong, 12), today);
     }
 
     /// Normally distributed, by the sum of twelve.
@@ -350,6 +374,6 @@ mod tests {
             .collect();
         assert!(verdicts.iter().all(|v| v.answer == Answer::Differ));
         let mean = verdicts.iter().map(|v| v.pairs).sum::<usize>() / verdicts.len();
-        assert!(mean <= 15, "{mean} pairs");
+        assert!(mean <= 20, "{mean} pairs");
     }
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use nodeprof_profile::budget::{BudgetError, Budgets, Checked, Outcome, Status, check, init};
+use nodeprof_profile::budget::{
+    BudgetError, Budgets, Checked, Drift, Outcome, Status, check, init,
+};
 use nodeprof_profile::diff::{Side, Sides};
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::recording::Nanoseconds;
@@ -12,8 +14,11 @@ const NOISE: [u64; 8] = [10, 250, 90, 400, 170, 320, 60, 230];
 
 fn runs(name: &str, micros: &[u64], change: impl Fn(&mut Recording)) -> Recording {
     let mut all = Recording::default();
-    for micros in micros {
+    for (index, micros) in (0..).zip(micros) {
         let mut one = Recording::synthetic(400);
+        // In turn with those of the other side.
+        one.runs[0].started_unix_ns +=
+            index * 2_000_000_000 + u64::from(name == "head") * 1_000_000_000;
         one.runs[0].ended = Nanoseconds(one.runs[0].started.0 + 100_000_000 + micros * 1000);
         one.runs[0].labels.push(("name".into(), name.into()));
         change(&mut one);
@@ -24,6 +29,15 @@ fn runs(name: &str, micros: &[u64], change: impl Fn(&mut Recording)) -> Recordin
 
 /// The budgets checked on head, with base unless that is empty.
 fn checked(base: Recording, head: Recording, budgets: &str) -> Result<Checked, BudgetError> {
+    checked_with(base, head, budgets, Drift::Forbidden)
+}
+
+fn checked_with(
+    base: Recording,
+    head: Recording,
+    budgets: &str,
+    drift: Drift,
+) -> Result<Checked, BudgetError> {
     let (base_profile, head_profile) = (
         Profile::from_recording(&base),
         Profile::from_recording(&head),
@@ -38,7 +52,7 @@ fn checked(base: Recording, head: Recording, budgets: &str) -> Result<Checked, B
         profile: &head_profile,
         group: Group::all(&head, "head"),
     };
-    check(&Sides::new(&base, &head), &Budgets::parse(budgets)?)
+    check(&Sides::new(&base, &head), &Budgets::parse(budgets)?, drift)
 }
 
 fn alone(head: Recording, budgets: &str) -> Result<Checked, BudgetError> {
@@ -121,12 +135,50 @@ fn an_increase_is_compared_with_base() {
         recording.crossings.push(again);
     };
     let text = "[[budget]]\nfigure = \"crossings.total\"\nmax-increase = 0";
-    let found = checked(
-        runs("base", &NOISE[..2], |_| {}),
-        runs("head", &NOISE[..2], one_more),
-        text,
+    for (count, outcome) in [
+        (1, Outcome::CannotTell),
+        (4, Outcome::CannotTell),
+        (5, Outcome::Over),
+    ] {
+        let found = checked(
+            runs("base", &NOISE[..count], |_| {}),
+            runs("head", &NOISE[..count], one_more),
+            text,
+        )
+        .unwrap();
+        assert_eq!(found.outcome, outcome, "{count}");
+        let says = match outcome {
+            Outcome::Over => "is more than 0 more",
+            _ => "too few to know that it does not vary; needed: 5 runs with probes a side",
+        };
+        assert!(found.rows[0].sentence.contains(says), "{:?}", found.rows);
+    }
+}
+
+#[test]
+fn times_of_sides_that_were_not_run_in_turn_cannot_be_told() {
+    let later = |recording: &mut Recording| recording.runs[0].started_unix_ns += 3_600_000_000_000;
+    let text = format!(
+        "{WALL}max-increase = \"5%\"\n[[budget]]\nfigure = \"packages[*].self_ns\"\nmax-increase = \"5%\"\n\
+         [[budget]]\nfigure = \"crossings.total\"\nmax-increase = 0\n{WALL}max = \"1s\""
     );
-    assert_eq!(found.unwrap().outcome, Outcome::Over);
+    let found = |drift| {
+        let (base, head) = (runs("base", &NOISE, |_| {}), runs("head", &NOISE, later));
+        checked_with(base, head, &text, drift).unwrap()
+    };
+    let strict = found(Drift::Forbidden);
+    assert_eq!(strict.outcome, Outcome::CannotTell);
+    for row in &strict.rows {
+        // Counts, and limits on head alone, are as good as ever.
+        let of_time = row.limit == "max-increase" && row.figure.ends_with("_ns");
+        let status = match of_time {
+            true => Status::CannotTell,
+            false => Status::Within,
+        };
+        assert_eq!(row.status, status, "{row:?}");
+        assert_eq!(row.sentence.contains("--allow-drift"), of_time, "{row:?}");
+    }
+    assert_eq!(found(Drift::Allowed).outcome, Outcome::Within);
 }
 
 #[test]

@@ -15,6 +15,9 @@ fn side(name: &str, micros: &[u64], change: impl Fn(&mut Recording, usize)) -> R
     let mut all = Recording::default();
     for (index, micros) in micros.iter().enumerate() {
         let mut one = Recording::synthetic(400);
+        // In turn with those of the other side.
+        one.runs[0].started_unix_ns +=
+            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
         one.runs[0].ended = Nanoseconds(one.runs[0].started.0 + 1_000_000_000 + micros * 1000);
         one.runs[0].labels.push(("name".into(), name.into()));
         change(&mut one, index);
@@ -131,6 +134,26 @@ fn a_slower_side_is_slower_with_stars() {
     assert_eq!((wall.figure.as_str(), wall.stars), ("time.wall_ns", "***"));
     let [half, wider, widest] = wall.plus_minus_percent.expect("a test");
     assert!(half < wider && wider < widest);
+}
+
+#[test]
+fn sides_that_were_not_run_in_turn_are_not_controlled_for_drift() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let later = |hours: u64| {
+        move |one: &mut Recording, _| one.runs[0].started_unix_ns += hours * 3_600_000_000_000
+    };
+    let diff = compare(side("base", &NOISE, same), side("head", &slower, later(1)));
+    assert!(!diff.verdict.in_turn);
+    assert_eq!(kinds(&diff), ["probed_times", "not_interleaved"]);
+    let says = "head was slower by 100 ms, 10.0 %";
+    assert!(diff.verdict.sentence.contains(says));
+    let says = "***, not controlled for drift: the sides were run at different times, and the machine can have changed.";
+    assert!(diff.verdict.sentence.ends_with(says));
+    // Three of eight at another time: they still change sides often enough.
+    let some = |one: &mut Recording, index: usize| later(u64::from(index > 4))(one, index);
+    let diff = compare(side("base", &NOISE, same), side("head", &slower, some));
+    assert!(diff.verdict.in_turn);
+    assert!(diff.verdict.sentence.contains("head is slower by 100 ms"));
 }
 
 #[test]
@@ -261,7 +284,8 @@ fn another_program_is_said() {
 fn times_are_of_bare_runs_and_counts_of_probed_ones() {
     let with_bare = |name: &str, more: u64| {
         let mut side = side(name, &NOISE, same);
-        for (index, micros) in NOISE.iter().enumerate() {
+        // The fewest pairs that can tell.
+        for (index, micros) in NOISE.iter().cycle().take(10).enumerate() {
             let mut one = Recording::synthetic(1);
             let only = Recording {
                 runs: one.runs.drain(..1).collect(),
@@ -281,7 +305,7 @@ fn times_are_of_bare_runs_and_counts_of_probed_ones() {
     };
     let diff = compare(with_bare("base", 0), with_bare("head", 50_000));
     assert!(diff.verdict.bare);
-    assert_eq!((diff.base.bare_runs, diff.base.probed_runs), (8, 8));
+    assert_eq!((diff.base.bare_runs, diff.base.probed_runs), (10, 8));
     assert_eq!(diff.verdict.rule, Rule::Pairs);
     assert_eq!(diff.verdict.answer, Answer::Slower);
     let wall = diff.times[0].base.expect("base");

@@ -61,10 +61,10 @@ fn two_percent_are_found_with_the_stated_power() {
     // docs/compare.md has this table: standard deviation of one run in percent, and the power.
     for (noise, stated) in [
         (1.0, 1.00),
-        (1.5, 1.00),
-        (2.0, 0.90),
-        (2.5, 0.69),
-        (3.0, 0.48),
+        (1.5, 0.99),
+        (2.0, 0.82),
+        (2.5, 0.54),
+        (3.0, 0.33),
     ] {
         let sigma = noise / 100.0;
         let ratio = |random: &mut Random| (sigma * (normal(random) - normal(random))).exp();
@@ -75,7 +75,7 @@ fn two_percent_are_found_with_the_stated_power() {
     }
     let (power, wrong) = slower(&verdicts(1.02, measured()));
     println!("measured noise: power {power:.3}, wrong {wrong:.4}");
-    assert!((power - 0.50).abs() < 0.02, "{power}");
+    assert!((power - 0.35).abs() < 0.02, "{power}");
     assert!(wrong < 0.01, "{wrong}");
     let (power, _) = slower(&verdicts(1.05, measured()));
     println!("measured noise, 5 %: power {power:.3}");
@@ -83,12 +83,37 @@ fn two_percent_are_found_with_the_stated_power() {
 }
 
 #[test]
-fn without_a_difference_there_is_at_most_one_false_alarm_in_a_hundred() {
+fn without_a_difference_false_alarms_are_well_below_one_in_a_hundred() {
     let alarms = verdicts(1.0, measured())
         .iter()
         .filter(|v| v.answer == Answer::Differ)
         .count();
     println!("{alarms} false alarms of {TIMES}");
-    // 1 % are 50; the chance of more than 75 by luck alone is below 1 in 2,000.
-    assert!(alarms <= 75, "{alarms}");
+    // 0.2 % are 10; the chance of more than 22 by luck alone is below 1 in 2,000.
+    assert!(alarms <= 22, "{alarms}");
+}
+
+#[test]
+fn pairs_in_their_order_of_time_are_no_worse() {
+    // Noise that comes and goes, as it did while the pairs were measured: 40 pairs from anywhere on. Only which side is which is tossed.
+    let noise = noise();
+    let (mut at, mut drawn) = (0, 0);
+    let in_order = move |random: &mut Random| {
+        if drawn % MOST_PAIRS == 0 {
+            at = random.below(noise.len());
+        }
+        drawn += 1;
+        at = (at + 1) % noise.len();
+        if random.coin() {
+            noise[at]
+        } else {
+            1.0 / noise[at]
+        }
+    };
+    let alarms = verdicts(1.0, in_order)
+        .iter()
+        .filter(|v| v.answer == Answer::Differ)
+        .count();
+    println!("{alarms} false alarms of {TIMES}");
+    assert!(alarms <= 22, "{alarms}");
 }

@@ -77,6 +77,9 @@ pub struct Check {
     /// What to compare with
     #[arg(long, value_name = "BASE", value_parser = selector())]
     pub against: Option<Selector>,
+    /// Judge how much times grew also where BASE and HEAD were not run in turn, as if the machine could not have changed
+    #[arg(long, requires = "against")]
+    pub allow_drift: bool,
     /// File of budgets
     #[arg(long, value_name = "FILE", default_value = "nodeprof.toml")]
     pub budget: PathBuf,

@@ -99,9 +99,9 @@ Examples:
   nodeprof compare --max-pairs 100 --margin 0.5 --base 'node a.js' --head 'node b.js'
 
 Commands are split into words as a shell does, and run without one. The order within each pair is tossed. After certain numbers of
-pairs the times are looked at, by a rule that keeps the chance of a false alarm at 1 % in all: docs/compare.md.")]
+pairs the times are looked at, by a rule that keeps the chance of a false alarm at 0.2 % in all: docs/compare.md.")]
 pub struct Compare {
-    /// Run exactly this many pairs, and look once; fewer than 8 give counts, but no verdict on time
+    /// Run exactly this many pairs, and look once; fewer than 10 give counts, but no verdict on time
     #[arg(short = 'n', long, value_name = "PAIRS", conflicts_with = "max_pairs", value_parser = clap::value_parser!(u32).range(1..))]
     pub pairs: Option<u32>,
     /// Stop as soon as the answer is certain, or after this many pairs

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use nodeprof_flamegraphs::text::{self, Style};
 use nodeprof_profile::{
     Profile, Recording,
-    budget::{self, Budgets, Outcome},
+    budget::{self, Budgets, Drift, Outcome},
     diff::{Side, Sides},
     groups::{Group, Selector},
 };
@@ -39,13 +39,17 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
         );
     }
     let shown = args.budget.display();
+    let drift = match args.allow_drift {
+        true => Drift::Allowed,
+        false => Drift::Forbidden,
+    };
     let checked = match &args.against {
         Some(base) => {
             let loaded = Loaded::load(base, Some(&args.head))?;
             let sides = Sides::new(&loaded.base_side(), &loaded.head_side());
-            budget::check(&sides, &budgets)
+            budget::check(&sides, &budgets, drift)
         }
-        None => with_one(&args.head, |sides| budget::check(sides, &budgets))?,
+        None => with_one(&args.head, |sides| budget::check(sides, &budgets, drift))?,
     };
     let checked = checked.with_context(|| format!("{shown}"))?;
     let text = match args.format {

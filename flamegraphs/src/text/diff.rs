@@ -66,6 +66,7 @@ impl View<'_> {
     fn verdict(&mut self) {
         let verdict = &self.diff.verdict;
         let paint = match verdict.answer {
+            Answer::Slower | Answer::Faster if !verdict.in_turn => Paint::Warning,
             Answer::Slower => Paint::Error,
             Answer::Faster => Paint::Good,
             Answer::CannotTell => Paint::Warning,
@@ -75,7 +76,7 @@ impl View<'_> {
         self.page.sentence(&printable(&verdict.sentence), paint);
         for statement in &self.diff.statements {
             let paint = match statement.kind {
-                "probed_times" | "not_interleaved" => Paint::Faint,
+                "probed_times" => Paint::Faint,
                 _ => Paint::Warning,
             };
             self.page.sentence(&printable(&statement.text), paint);

@@ -14,6 +14,7 @@ const CAUSES: usize = 5;
 pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
     let mut out = String::new();
     let mark = match diff.verdict.answer {
+        Answer::Slower | Answer::Faster if !diff.verdict.in_turn => "⚠️ ",
         Answer::Slower => "🔴 ",
         Answer::Faster => "🟢 ",
         Answer::NoDifference | Answer::Alike => "⚪ ",

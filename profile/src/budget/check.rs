@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Budget, BudgetError, Budgets, Increase, matches};
-use crate::diff::compare::Spread;
+use crate::diff::compare::{self, Spread};
 use crate::diff::figures::{List, Unit};
 use crate::diff::statements::Statements;
 use crate::diff::verdict::{self, Rule, Verdict};
@@ -81,10 +81,22 @@ struct Figure {
     unit: Unit,
     base: Vec<f64>,
     head: Vec<f64>,
+    /// It is of runs with probes.
+    probed: bool,
+}
+
+/// What to do with times of sides that were not run in turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drift {
+    /// How much they grew cannot be told: the machine can have changed.
+    #[default]
+    Forbidden,
+    /// Judge them as if nothing but the program had changed.
+    Allowed,
 }
 
 /// Checks the budgets; base may be empty if none of them compares with it.
-pub fn check(sides: &Sides<'_>, budgets: &Budgets) -> Result<Checked, BudgetError> {
+pub fn check(sides: &Sides<'_>, budgets: &Budgets, drift: Drift) -> Result<Checked, BudgetError> {
     let has_base = !sides.base.all().is_empty();
     let times = verdict::times(sides);
     let wall = times.iter().find(|time| time.figure == "time.wall_ns");
@@ -96,6 +108,12 @@ pub fn check(sides: &Sides<'_>, budgets: &Budgets) -> Result<Checked, BudgetErro
         }
         false => (Statements::of_one(sides), None),
     };
+    let increases = budgets.list.iter().any(|b| b.max_increase.is_some());
+    let varying = match has_base && increases {
+        true => crate::diff::tests(sides).varying_events,
+        false => 0,
+    };
+    let in_turn = [sides.in_turn(false), sides.in_turn(true)];
     let mut rows = Vec::new();
     for budget in &budgets.list {
         let figures = named(sides, budget)?;
@@ -106,12 +124,15 @@ pub fn check(sides: &Sides<'_>, budgets: &Budgets) -> Result<Checked, BudgetErro
             }
             if let Some(increase) = budget.max_increase {
                 let verdict = verdict.as_ref().filter(|_| figure.name == "time.wall_ns");
+                let controlled = drift == Drift::Allowed || in_turn[usize::from(figure.probed)];
+                let obstacle = (obstacle(figure, &statements, controlled))
+                    .or_else(|| too_few(figure, increase, varying));
                 rows.push(of_increase(
                     budget,
                     figure,
                     increase,
                     level,
-                    &statements,
+                    obstacle.as_deref(),
                     verdict,
                     has_base,
                 ));
@@ -151,6 +172,7 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
                 }
                 let (base, head) = sides.values(table.list, row, field);
                 found.push(Figure {
+                    probed: !sides.is_of_timed(table.list, row),
                     unit: table.unit(row, field),
                     name,
                     base,
@@ -260,12 +282,47 @@ fn of_max(budget: &Budget, figure: &Figure, most: f64, level: f64, statements: &
     row
 }
 
+/// Why it cannot be told how much a figure grew.
+fn obstacle(figure: &Figure, statements: &Statements, controlled: bool) -> Option<String> {
+    let is_of_machine = figure.unit == Unit::Ns || figure.name.starts_with("time.");
+    let of_machine = statements.obstacle.as_ref().filter(|_| is_of_machine);
+    let reason = statements.unusable.as_ref().or(of_machine).cloned();
+    let drift = || {
+        (figure.unit == Unit::Ns && !controlled).then(|| {
+            "base and head were not run in turn, and the machine can have changed; needed: runs of nodeprof compare; to judge times all the same, type: --allow-drift".to_owned()
+        })
+    };
+    reason.or_else(drift)
+}
+
+/// Why a count that is larger on head may be so by luck: one that varies can show one value in all runs of base and another in all of head.
+fn too_few(figure: &Figure, increase: Increase, varying: usize) -> Option<String> {
+    let (base, head) = (Spread::of(&figure.base)?, Spread::of(&figure.head)?);
+    let permitted = match increase {
+        Increase::By(by) => by,
+        Increase::Share(share) => base.median * share,
+    };
+    let larger = head.median - base.median > permitted;
+    let same = constant(figure.unit, &figure.base) && constant(figure.unit, &figure.head);
+    let by_luck = compare::luck(varying, base.runs, head.runs) >= compare::EXACT_LEVEL;
+    (larger && same && by_luck).then(|| {
+        format!(
+            "{} → {}, in {} and {} runs: too few to know that it does not vary; needed: {} runs with probes a side",
+            words::figure(base.median, figure.unit),
+            words::figure(head.median, figure.unit),
+            base.runs,
+            head.runs,
+            compare::runs_needed(varying)
+        )
+    })
+}
+
 fn of_increase(
     budget: &Budget,
     figure: &Figure,
     increase: Increase,
     level: f64,
-    statements: &Statements,
+    obstacle: Option<&str>,
     verdict: Option<&Verdict>,
     has_base: bool,
 ) -> Row {
@@ -294,10 +351,6 @@ fn of_increase(
         words::figure(head, unit),
         words::signed(head - base, unit)
     );
-    let obstacle = statements.unusable.as_ref().or(match unit {
-        Unit::Ns | Unit::Bytes if figure.name.starts_with("time.") => statements.obstacle.as_ref(),
-        _ => None,
-    });
     let (of_base, of_head) = (moments(&figure.base), moments(&figure.head));
     let shifted = Moments {
         mean: of_base.mean + permitted,
@@ -324,7 +377,7 @@ fn of_increase(
         Status::Over => format!("{shown} is more than {allowed} more"),
         Status::Unsure => format!("{shown} is more than {allowed} more, but chance explains that"),
         Status::CannotTell => match obstacle {
-            Some(reason) => reason.clone(),
+            Some(reason) => reason.to_owned(),
             None => format!(
                 "{shown} is more than {allowed} more, and how much it varies is not known; needed: more runs"
             ),

@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use crate::diff::figures::Unit;
 
-pub use check::{Checked, Outcome, Row, Status, check};
+pub use check::{Checked, Drift, Outcome, Row, Status, check};
 pub use init::init;
 
 /// A file of budgets.

@@ -177,8 +177,10 @@ fn chance(unit: Unit, base: &[f64], head: &[f64]) -> Option<f64> {
 /// Significance of a figure that varies, all tests considered.
 pub const LEVEL: f64 = 0.05;
 
-/// Chance that a figure which varies shows one value in all runs of base and another in all of head, that is still counted as exact.
-pub const EXACT_LEVEL: f64 = 0.01;
+/// Chance that a figure which varies shows one value in all runs of base and another in all of head, that is still counted as exact. In 50
+/// comparisons of the express example with itself, 1 % with five runs a side made one false alarm: glibc's allocator reads
+/// `/proc/sys/vm/overcommit_memory` once more in about half of the runs.
+pub const EXACT_LEVEL: f64 = 0.001;
 
 /// What was tested, for the reader to judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -360,7 +362,7 @@ mod tests {
         let tests = settle(&mut changes);
         assert_eq!((tests.varying_counts, tests.constant_counts), (40, 1));
         assert_eq!(changes[40].certainty, Certainty::TooFewRuns);
-        assert_eq!(runs_needed(0), 4);
+        assert_eq!(runs_needed(0), 5);
         assert!(runs_needed(40) > 5 && runs_needed(40) < 10);
     }
 

@@ -227,6 +227,11 @@ impl Key {
     }
 }
 
+/// What was tested, and how many counts vary: for who judges figures one by one.
+pub fn tests(sides: &Sides<'_>) -> Tests {
+    compare::settle(&mut changes(sides).0)
+}
+
 /// All figures of both sides that are counts, or times worth a test of their own.
 fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Key>) {
     let mut changes = Vec::new();

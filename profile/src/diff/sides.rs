@@ -117,6 +117,27 @@ impl<'a> Sides<'a> {
         has(&self.base) && has(&self.head) && !self.head.bare.is_empty()
     }
 
+    /// Whether the times of a figure of runs without or with probes are of runs that were made in turn, so that what the machine did at the
+    /// time is in both sides: pairs, or, sorted by their start, the side changes at least half as often as the smaller side has runs, and
+    /// twice. (Rounds change sides at least once each; one side after the other does once in all.)
+    pub fn in_turn(&self, probed: bool) -> bool {
+        if !probed && !self.pairs.is_empty() {
+            return true;
+        }
+        let (base, head) = match probed {
+            true => (self.base.probed.as_slice(), self.head.probed.as_slice()),
+            false => self.timed(),
+        };
+        let side = |runs: &[usize], side| {
+            let starts = runs.iter().map(|run| self.runs[*run].started_unix_ns);
+            starts.map(|start| (start, side)).collect::<Vec<_>>()
+        };
+        let mut starts = [side(base, false), side(head, true)].concat();
+        starts.sort_unstable();
+        let changes = starts.windows(2).filter(|two| two[0].1 != two[1].1).count();
+        changes >= base.len().min(head.len()).div_ceil(2).max(2)
+    }
+
     /// The runs whose times are compared.
     pub fn timed(&self) -> (&[usize], &[usize]) {
         match self.bare() {
@@ -125,12 +146,17 @@ impl<'a> Sides<'a> {
         }
     }
 
+    /// Whether a figure is one of [`Sides::timed`], not of runs with probes.
+    pub fn is_of_timed(&self, list: List, row: usize) -> bool {
+        let names = &self.figures.table(list).names;
+        let name = names.get(row).map_or("", String::as_str);
+        list == List::Run && name.starts_with("time.") && !name.contains("uss_loop")
+    }
+
     /// Values of a figure on both sides: of the runs that tell it best.
     pub fn values(&self, list: List, row: usize, field: usize) -> (Vec<f64>, Vec<f64>) {
         let table = self.figures.table(list);
-        let name = table.names.get(row).map_or("", String::as_str);
-        let of_time = list == List::Run && name.starts_with("time.") && !name.contains("uss_loop");
-        let (base, head) = match of_time {
+        let (base, head) = match self.is_of_timed(list, row) {
             true => self.timed(),
             false => (self.base.probed.as_slice(), self.head.probed.as_slice()),
         };

@@ -278,17 +278,10 @@ impl Statements {
 
     /// Whether the machine had time to change between the sides.
     fn order(&mut self, sides: &Sides<'_>) {
-        let span = |runs: &[usize]| {
-            let started = runs.iter().map(|run| sides.runs[*run].started_unix_ns);
-            Some((started.clone().min()?, started.max()?))
-        };
-        let (base, head) = sides.timed();
-        if let (Some(base), Some(head)) = (span(base), span(head))
-            && (base.1 < head.0 || head.1 < base.0)
-        {
+        if !sides.in_turn(false) {
             self.say(
                 "not_interleaved",
-                "The sides were run one after the other: if the machine was busier with one, that is in the times, too. nodeprof compare alternates.".into(),
+                "The sides were not run in turn: if the machine was busier with one, that is in the times, too. nodeprof compare alternates.".into(),
             );
         }
     }

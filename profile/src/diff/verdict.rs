@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::figures::{List, Unit};
 use super::sides::Sides;
 use super::words;
-use crate::measured;
 use crate::sequential::{self, Sequential};
 use crate::statistics::{MedianRatio, RankTest, Summary, Welch, stars};
 
@@ -107,6 +106,8 @@ pub struct Verdict {
     pub rule: Rule,
     /// Times are of runs without probes.
     pub bare: bool,
+    /// The sides were run in turn. If not, the answer is not controlled for drift: what changed on the machine between them is in it, too.
+    pub in_turn: bool,
     /// Head's time divided by base's: the middle of the pairs, or the ratio of the medians.
     pub ratio: Option<f64>,
     /// Interval of that ratio.
@@ -151,6 +152,7 @@ impl Verdict {
             sentence: String::new(),
             rule: Rule::None,
             bare: sides.bare(),
+            in_turn: sides.in_turn(false),
             ratio: None,
             interval: None,
             confidence: None,
@@ -201,8 +203,18 @@ impl Verdict {
         let plus_minus = wall.plus_minus_percent.map_or(0.0, |of| of[0]);
         if welch.p < CLAIM && rank < AGREES && same_direction {
             verdict.answer = direction(welch.difference);
+            let is = match verdict.in_turn {
+                true => "is",
+                false => "was",
+            };
+            let at_another_time = match verdict.in_turn {
+                true => "",
+                false => {
+                    ", not controlled for drift: the sides were run at different times, and the machine can have changed"
+                }
+            };
             verdict.sentence = format!(
-                "{name} is {} by {}, {:.1} % ± {plus_minus:.1} {}.",
+                "{name} {is} {} by {}, {:.1} % ± {plus_minus:.1} {}{at_another_time}.",
                 word(verdict.answer),
                 words::time(welch.difference.abs()),
                 percent.abs(),
@@ -229,19 +241,10 @@ impl Verdict {
             let first = sides.timed().0.first().and_then(|run| sides.runs.get(*run));
             first.and_then(|run| run.labels.get(key).cloned())
         };
-        let most = label(measured::MOST_PAIRS).and_then(|most| most.parse::<usize>().ok());
-        let margin = label(measured::MARGIN).and_then(|margin| margin.parse::<f64>().ok());
-        let margin = margin
-            .filter(|m| m.is_finite())
-            .unwrap_or(sequential::MARGIN);
-        let rule = match most {
-            Some(most) if most > 0 => Sequential::new(most, sequential::FALSE_ALARMS),
-            _ => Sequential::fixed(sides.pairs.len(), sequential::FALSE_ALARMS),
-        };
+        let (rule, margin) = sequential::rule_of(label, sides.pairs.len());
         // Interrupted before its first look: what there is counts as one look.
         let found = rule.verdict(&sides.pairs, margin).or_else(|| {
-            Sequential::fixed(sides.pairs.len(), sequential::FALSE_ALARMS)
-                .verdict(&sides.pairs, margin)
+            Sequential::fixed(sides.pairs.len(), rule.chance()).verdict(&sides.pairs, margin)
         });
         let Some(found) = found else {
             return false;

@@ -7,7 +7,7 @@ use nodeprof_profile::{
     Profile, Recording,
     diff::{Diff, Side},
     groups::{BASE, Group, HEAD, NAME, PAIR},
-    measured::{EXACT_PAIRS, MARGIN, MOST_PAIRS},
+    measured::{CHANCE, EXACT_PAIRS, MARGIN, MOST_PAIRS},
     sequential::{Answer, FALSE_ALARMS, Sequential, Verdict},
     statistics::Summary,
 };
@@ -54,6 +54,7 @@ pub fn run(args: Compare, color: Color) -> anyhow::Result<ExitCode> {
                 Some(pairs) => label(EXACT_PAIRS, pairs),
                 None => label(MOST_PAIRS, args.max_pairs),
             },
+            label(CHANCE, FALSE_ALARMS),
             label(MARGIN, rule.margin),
         ];
         labels.extend(args.measuring.labels.iter().cloned());
