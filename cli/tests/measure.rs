@@ -121,7 +121,8 @@ fn a_slow_side_is_found_and_the_order_is_tossed() {
             "--base",
             &command("base", "0.02"),
             "--head",
-            &command("head", "0.06"),
+            // So much longer that the machine cannot turn a single pair round: the first look asks for 15 that agree.
+            &command("head", "0.6"),
         ],
     );
     assert!(out.contains("head is slower by "), "{out}");
@@ -142,7 +143,7 @@ fn a_slow_side_is_found_and_the_order_is_tossed() {
     assert_eq!(verdict["pairs"]["pairs"], 15);
     assert_eq!(verdict["pairs"]["chance"], 0.002);
     let ratio = verdict["ratio"].as_f64().unwrap();
-    assert!((1.5..4.0).contains(&ratio), "{verdict}");
+    assert!((2.0..40.0).contains(&ratio), "{verdict}");
 }
 
 #[test]

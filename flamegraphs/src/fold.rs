@@ -38,6 +38,7 @@ use std::str::FromStr;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
+use nodeprof_profile::diff::names::Roots;
 use nodeprof_profile::recording::{Process, RunId};
 
 pub use folded::{About, Folded, Frame, FrameKind, Source};
@@ -186,10 +187,20 @@ pub fn fold_with_timeline(
     timeline: &Timeline,
     request: &Request,
 ) -> Result<Folded, FoldError> {
+    fold_rooted(recording, timeline, request, None)
+}
+
+/// The same with folders as seen from a root, not from the working directory: those of two programs that lie elsewhere are then alike.
+pub(crate) fn fold_rooted(
+    recording: &Recording,
+    timeline: &Timeline,
+    request: &Request,
+    roots: Option<&Roots>,
+) -> Result<Folded, FoldError> {
     let selected = select(recording, timeline, request)?;
     let folded = match form(recording, request)? {
         By::Phase if request.order == Order::Time => return Err(FoldError::NoOrder),
-        By::Phase => by_phase(recording, timeline, &selected, request.metric),
+        By::Phase => by_phase(recording, timeline, &selected, request.metric, roots),
         by => {
             let stacks = stacks::collect(recording, timeline, &selected, request, by);
             stacks.fold(recording, timeline, &selected, request.order)
@@ -207,7 +218,7 @@ pub fn stacks(recording: &Recording, request: &Request) -> Result<Stacks, FoldEr
     let selected = select(recording, &timeline, request)?;
     let stacks = match form(recording, request)? {
         By::Phase => Stacks::from_folded(
-            by_phase(recording, &timeline, &selected, request.metric),
+            by_phase(recording, &timeline, &selected, request.metric, None),
             recording,
             &selected,
         ),
@@ -249,8 +260,10 @@ fn by_phase(
     timeline: &Timeline,
     selected: &Selected,
     metric: Metric,
+    roots: Option<&Roots>,
 ) -> Folded {
     let mut folder = Folder::new(recording, timeline, selected);
+    folder.roots = roots;
     match metric {
         Metric::Cpu => folder.samples(),
         Metric::OffCpu => folder.waits(),

@@ -141,6 +141,60 @@ fn frames_are_the_same_in_another_folder_with_other_versions_and_hashes() {
     }
 }
 
+/// The program in `folder`, run from the folder above.
+fn inside(mut recording: Recording, folder: &str) -> Recording {
+    for name in &mut recording.names {
+        let text = String::from_utf8(name.clone()).unwrap();
+        *name = text.replace("/home/user/project", folder).into_bytes();
+    }
+    let command: Vec<Vec<u8>> = ["node".to_owned(), format!("{folder}/app.js")]
+        .map(String::into_bytes)
+        .into();
+    for exec in recording.processes.iter_mut().flat_map(|p| &mut p.execs) {
+        exec.arguments.clone_from(&command);
+    }
+    for run in &mut recording.runs {
+        run.directory = b"/builds".to_vec();
+        run.command.clone_from(&command);
+    }
+    recording
+}
+
+#[test]
+fn folders_by_phase_are_the_same_where_programs_lie_side_by_side() {
+    let recording = Recording::synthetic(3000);
+    let (base, head) = (
+        inside(recording.clone(), "/builds/base"),
+        inside(recording, "/builds/head"),
+    );
+    for metric in [
+        Metric::Files,
+        Metric::FileTime,
+        Metric::PackageJson,
+        Metric::Compile,
+    ] {
+        let request = Request {
+            by: Some(By::Phase),
+            ..Request::new(metric)
+        };
+        let of = difference(&base, &head, &request);
+        let names: BTreeSet<&str> = of
+            .nodes()
+            .iter()
+            .map(|n| of.frame(n).name.as_str())
+            .collect();
+        assert!(names.contains("./"), "{metric}: {names:?}");
+        for name in ["base/", "head/", "/builds/"] {
+            assert!(!names.contains(name), "{metric}: {names:?}");
+        }
+        let alone = of
+            .nodes()
+            .iter()
+            .filter(|node| node.is_new() || node.is_elided());
+        assert_eq!(alone.count(), 0, "{metric}");
+    }
+}
+
 fn runs(count: usize, change: impl Fn(&mut Recording, usize)) -> Recording {
     let mut all = Recording::default();
     for index in 0..count {

@@ -9,6 +9,7 @@ mod unify;
 
 use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::diff::compare::{EXACT_LEVEL, LEVEL, adjust, luck};
+use nodeprof_profile::diff::names::Roots;
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::recording::RunId;
 use nodeprof_profile::statistics::{Moments, Welch};
@@ -156,12 +157,13 @@ impl Differential {
             let runs = side.group.runs.iter();
             origins.extend(runs.map(|run| sides::origin(side.recording, timeline, *run)));
         }
-        let fold = |side: &Side<'_>, timeline: &Timeline, run: RunId| {
+        let roots = Roots::of(&origins);
+        let fold = |side: &Side<'_>, timeline: &Timeline, run: RunId, roots: &Roots| {
             let request = Request {
                 run,
                 ..request.clone()
             };
-            match fold::fold_with_timeline(side.recording, timeline, &request) {
+            match fold::fold_rooted(side.recording, timeline, &request, Some(roots)) {
                 // A run in which there was nothing is one with nothing.
                 Err(FoldError::NothingToShow { .. }) => Ok(None),
                 Err(error) => Err(DifferentialError::Fold {
@@ -172,9 +174,10 @@ impl Differential {
             }
         };
         let mut folded: [Vec<Option<Folded>>; 2] = Default::default();
+        let mut of_runs = roots.iter();
         for (index, (side, timeline)) in [base, head].into_iter().zip(&timelines).enumerate() {
-            for run in &side.group.runs {
-                folded[index].push(fold(side, timeline, *run)?);
+            for (run, roots) in side.group.runs.iter().zip(&mut of_runs) {
+                folded[index].push(fold(side, timeline, *run, roots)?);
             }
         }
         let first = folded[1].iter().chain(&folded[0]).flatten().next();
@@ -191,7 +194,7 @@ impl Differential {
             });
         };
         about.notes.clear();
-        let unifier = Unifier::new(&folded, &origins);
+        let unifier = Unifier::new(&folded, &origins, &roots);
         let mut tree = Merged::new();
         let mut run = 0;
         for (side, folded) in folded.iter().enumerate() {

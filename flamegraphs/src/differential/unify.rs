@@ -29,9 +29,12 @@ type Places = BTreeSet<(u32, u32)>;
 type Partners = BTreeMap<(u32, u32), (u32, u32)>;
 
 impl Unifier {
-    /// Of the runs of base and head; an origin for each run.
-    pub(super) fn new(folded: &[Vec<Option<Folded>>; 2], origins: &[Origin]) -> Unifier {
-        let roots = Roots::of(origins);
+    /// Of the runs of base and head; an origin for each run, and what its paths are seen from.
+    pub(super) fn new(
+        folded: &[Vec<Option<Folded>>; 2],
+        origins: &[Origin],
+        roots: &[Roots],
+    ) -> Unifier {
         let runs = || {
             folded
                 .iter()

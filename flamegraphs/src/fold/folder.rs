@@ -2,6 +2,7 @@
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::{PhaseId, Timeline};
+use nodeprof_profile::diff::names::Roots;
 use nodeprof_profile::recording::{
     CallbackId, CrossingKind, FileOperation, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Folder<'a> {
     pub(super) recording: &'a Recording,
     /// The run's working directory.
     directory: String,
+    /// What paths are seen from instead.
+    pub(super) roots: Option<&'a Roots>,
     pub(super) timeline: &'a Timeline,
     pub(super) selected: &'a Selected,
     pub(crate) tree: Tree,
@@ -63,6 +66,7 @@ impl<'a> Folder<'a> {
             directory: String::from_utf8_lossy(directory)
                 .trim_end_matches('/')
                 .to_owned(),
+            roots: None,
             timeline,
             selected,
             tree: Tree::new(),
@@ -348,7 +352,11 @@ impl<'a> Folder<'a> {
         }
         let text = String::from_utf8_lossy(self.recording.name(path));
         let mut node = base;
-        for (kind, name) in components(&text, &self.directory) {
+        let parts = match self.roots {
+            Some(roots) => components(&roots.rooted(&text), ""),
+            None => components(&text, &self.directory),
+        };
+        for (kind, name) in parts {
             node = self.tree.named(node, kind, &name, 0);
         }
         self.files.insert((base, path.0), node);

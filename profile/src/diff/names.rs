@@ -74,7 +74,7 @@ impl Roots {
             .collect()
     }
 
-    /// A path as seen from the root: `./lib/a.js`, `../node_modules/b/c.js`; unchanged where it lies elsewhere.
+    /// A path as seen from the root: `./lib/a.js`, `../node_modules/b/c.js`, `.` for the root itself; unchanged where it lies elsewhere.
     pub fn rooted(&self, path: &str) -> String {
         let path = path
             .strip_prefix("file://")
@@ -85,7 +85,7 @@ impl Roots {
         }
         for (folder, mark) in &self.folders {
             if let Some(rest) = path.strip_prefix(folder.as_str())
-                && rest.starts_with('/')
+                && (rest.is_empty() || rest.starts_with('/'))
             {
                 return format!("{mark}{rest}");
             }
