@@ -435,6 +435,8 @@ impl Search<'_> {
         let chosen = &self.candidates[index];
         let searched = match chosen.kind {
             CauseKind::Resolution => change,
+            // Node's own main module does nothing but look for the program's; what it reads of package.json files it also parses.
+            CauseKind::Module if chosen.name.starts_with("node:internal/main/") => change,
             CauseKind::Package | CauseKind::Module if chosen.presence.is_none() => {
                 self.left_in(chosen, RESOLVE)
             }
