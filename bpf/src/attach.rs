@@ -289,15 +289,8 @@ pub(crate) fn compile_unit(unit: CompileUnit) -> u8 {
 }
 
 /// An attached set of probes; dropping it detaches, which takes the kernel some 40 ms.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Link(Vec<OwnedFd>);
-
-impl Link {
-    /// Takes another set's probes over.
-    pub(crate) fn add(&mut self, other: Link) {
-        self.0.extend(other.0);
-    }
-}
 
 /// Threads that close links: the kernel makes each closer wait for a grace period, which all can share.
 const CLOSERS: usize = 32;
