@@ -51,6 +51,7 @@ bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tool
 	@scripts/as-root bench/run --node "$$(command -v node)" --write docs/benchmarks.md
 	@scripts/as-root bench/walk --node "$$(command -v node)" --write docs/benchmarks.md
 	@bench/report --write docs/benchmarks.md
+	@bench/page --write docs/benchmarks.md
 
 lint: ## check form: rustfmt, clippy, clang-format, lock files
 	@scripts/setup build lint

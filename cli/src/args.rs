@@ -7,7 +7,7 @@ pub mod modules;
 use std::{ffi::OsString, path::PathBuf, str::FromStr as _, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nodeprof_flamegraphs::tables::View;
+use nodeprof_flamegraphs::tables;
 use nodeprof_flamegraphs::{
     fold::{By, Metric, Order},
     select::{Point, Threads},
@@ -66,6 +66,8 @@ pub enum Command {
     Budget(diff::Budget),
     /// Draw a flame graph of a recording
     Flame(Flame),
+    /// Serve recordings as pages on this machine, and open a browser
+    View(View),
     /// Run a program many times: times and memory without probes, counts with them
     Bench(measure::Bench),
     /// Run two commands or two node binaries in turn until it is certain whether one is faster
@@ -262,6 +264,28 @@ pub enum FlameDirection {
     Base,
 }
 
+/// `nodeprof view`.
+#[derive(Args)]
+#[command(after_long_help = "\
+Only this machine can reach it (127.0.0.1), and only who has the address that is printed: it has a token, and other sites and host names are
+refused. New recordings in the folder appear by themselves.
+
+Examples:
+  nodeprof view
+  nodeprof view app.nodeprof
+  nodeprof view recordings/ --port 8080 --no-open")]
+pub struct View {
+    /// Recordings, and a folder to watch for new ones [default: this folder]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Port; 0 is any free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub port: u16,
+    /// Open no browser
+    #[arg(long)]
+    pub no_open: bool,
+}
+
 /// Formats of a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FlameFormat {
@@ -302,7 +326,7 @@ pub struct Export {
     pub file: PathBuf,
     /// What a row is: see below
     #[arg(long, value_name = "VIEW", hide_possible_values = true,
-          value_parser = clap::builder::PossibleValuesParser::new(View::ALL.iter().map(|(name, _)| *name).chain([TIMES])))]
+          value_parser = clap::builder::PossibleValuesParser::new(tables::View::ALL.iter().map(|(name, _)| *name).chain([TIMES])))]
     pub of: String,
     /// Format
     #[arg(long, default_value = "csv")]

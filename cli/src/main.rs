@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod terminal;
+mod view;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         args::Command::Check(a) => commands::check::run(&a, color),
         args::Command::Budget(a) => commands::check::budget(&a),
         args::Command::Flame(a) => commands::flame::run(&a),
+        args::Command::View(a) => commands::view::run(&a),
         args::Command::Bench(a) => commands::measure::bench::run(a, color),
         args::Command::Compare(a) => commands::measure::compare::run(a, color),
         args::Command::Export(a) => commands::export::run(&a),

@@ -139,7 +139,66 @@ fn every_view_of_a_program_has_the_figures_of_the_json() {
     look_at(
         folder.path(),
         "a.nodeprof",
-        &["--axe", "--first", "The package slow 1.2.3"],
+        &[
+            "--axe",
+            "--first",
+            "The package slow 1.2.3",
+            "--leads",
+            "The package slow",
+        ],
+    );
+}
+
+/// The overview names a planted cause before anything is scrolled, and first.
+fn first_screen_says(recording: &Recording, expected: &str) {
+    let folder = support::folder();
+    save(folder.path(), "a.nodeprof", recording);
+    look_at(
+        folder.path(),
+        "a.nodeprof",
+        &["--first", expected, "--leads", expected],
+    );
+}
+
+#[test]
+fn the_first_screen_names_thousands_of_lookups_in_a_deep_tree() {
+    if !has_page() {
+        return;
+    }
+    let mut program = Program::new("/app/main.js", true);
+    program.require("/app/main.js", &[], 50_000, |p| {
+        for index in 0..60 {
+            let folder = format!("/app/src/a/b/c/d/e/f/g/h{index}");
+            let asked: Vec<String> = (0..40).map(|n| format!("{folder}/{n}.js")).collect();
+            let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+            p.require(&format!("{folder}/index.js"), &asked, 20_000, |p| {
+                for depth in 1..=50 {
+                    p.lookup(&format!("{folder}/{}/package.json", depth % 9));
+                }
+            });
+        }
+    });
+    program.package("/app", Some("app"), None);
+    first_screen_says(
+        &program.end().0,
+        r"Finding the files of modules takes .* 3,\d\d\d lookups of package.json",
+    );
+}
+
+#[test]
+fn the_first_screen_names_a_compile_cache_that_is_not_used() {
+    if !has_page() {
+        return;
+    }
+    let mut program = Program::new("/app/main.js", true);
+    program.require("/app/main.js", &[], 40_000_000, |p| {
+        for index in 0..10 {
+            p.require(&format!("/app/lib/{index}.js"), &[], 9_000_000, |_| {});
+        }
+    });
+    first_screen_says(
+        &program.end().0,
+        "Compiling JavaScript takes .* none of them from a compile cache",
     );
 }
 
@@ -191,7 +250,7 @@ fn what_is_missing_is_said_on_the_first_screen() {
         reason: Some("no such functions".into()),
     });
     save(folder.path(), "lossy.nodeprof", &recording);
-    let expected = "12,345 records were lost because a buffer was full";
+    let expected = "12,345 records were dropped because the buffer was full";
     look_at(folder.path(), "lossy.nodeprof", &["--contains", expected]);
 }
 

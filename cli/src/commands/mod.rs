@@ -22,6 +22,7 @@ pub mod probes;
 pub mod report;
 pub mod target;
 pub mod trace;
+pub mod view;
 
 /// The node binary to look at: the given one, or that of PATH.
 fn node_binary(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {

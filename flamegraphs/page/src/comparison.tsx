@@ -25,6 +25,11 @@ export function Comparison({ shown }: { shown: Shown }) {
   const { data, columns } = shown;
   const diff = data.diff!;
   const sides = data.sides!;
+  // Both to one scale: the shorter bar is the shorter run.
+  const longest = Math.max(0, ...sides.map((side) => {
+    const phases = side.profile.runs[side.shown]?.phases ?? [];
+    return phases.length > 0 ? phases.at(-1)!.end_ns - Math.min(0, phases[0]!.start_ns) : 0;
+  }));
   return (
     <>
       <section class="verdict">
@@ -48,7 +53,7 @@ export function Comparison({ shown }: { shown: Shown }) {
       <section class="pair">
         {sides.map((side, index) => {
           const run = side.profile.runs[side.shown];
-          return run ? <Phases key={index} run={run} of={side.name} /> : null;
+          return run ? <Phases key={index} run={run} of={side.name} scale={longest} /> : null;
         })}
       </section>
       <Differential list={data.differentials ?? []} columns={columns} missing={data.missing ?? []} names={[diff.base.name, diff.head.name]} />

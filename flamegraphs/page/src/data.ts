@@ -283,6 +283,8 @@ export interface Side {
   shown: number;
   number: number;
   runs: number;
+  /** What the shown run lacks, in whole sentences. */
+  losses: string[];
   measured: Measured[];
   events?: RawEvents;
 }

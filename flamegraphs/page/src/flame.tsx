@@ -6,6 +6,8 @@ import type { Shown } from "./context";
 import { FlameCanvas, ROW, Tooltip, type Look } from "./flamecanvas";
 import { count, inUnit, percent, shortPath } from "./format";
 import { forEach, METRICS, metricOf, offers, valuesOf, type Events, type Metric, type Values } from "./model";
+import { STEP, useSliced } from "./slices";
+import { moved, regroup, type Stacks } from "./regroup";
 import { dark, get, link, number, set, span } from "./state";
 import { Table, type Column } from "./table";
 import { Tabs } from "./tabs";
@@ -24,12 +26,12 @@ const COLOURS = [
   ["module", "module"],
 ] as const;
 
-export function colourOf(events: Events, by: string): (frame: number) => string {
+export function colourOf(events: Stacks, by: string): (frame: number) => string {
   const { kinds, packages, files, names } = events.frames;
   const cache: (string | undefined)[] = [];
   return (frame) =>
     (cache[frame] ??= (() => {
-      const script = kinds[frame] === "javascript" || kinds[frame] === "node";
+      const script = kinds[frame] === "javascript" || kinds[frame] === "node" || kinds[frame] === "package";
       if (by === "package" && script) return kinds[frame] === "node" ? KIND["node"]! : byName(packages[frame] ?? "(program)");
       if (by === "module" && script) return byName(files[frame] ?? names[frame]!);
       if (by !== "kind") return "#d8d8da";
@@ -46,7 +48,7 @@ export function pathText(path: number[]): string {
 }
 
 /** Where a function is, for people. */
-export function place(events: Events, frame: number, directory: string): string {
+export function place(events: Stacks, frame: number, directory: string): string {
   const { files, lines, columns } = events.frames;
   const file = files[frame];
   if (!file) return "";
@@ -65,12 +67,26 @@ export function Flame({ shown }: { shown: Shown }) {
   return <Graph key={metric.name} shown={shown} events={events} metric={metric} offered={offered} directory={run.directory} />;
 }
 
-function Graph({ events, metric, offered, directory }: { shown: Shown; events: Events; metric: Metric; offered: Metric[]; directory: string }) {
+const BY = [
+  ["function", "function"],
+  ["module", "module"],
+  ["package", "package"],
+] as const;
+
+function Graph({ events: recorded, metric, offered, directory }: { shown: Shown; events: Events; metric: Metric; offered: Metric[]; directory: string }) {
   const layout = get("layout", "merged");
   const by = get("colour", "kind");
   const query = get("q");
   const during = span.value;
-  const values = useMemo(() => valuesOf(events, metric, during), [events, metric, during]);
+  const frames = get("by", "function");
+  const byGroup = frames === "module" || frames === "package" ? frames : null;
+  const grouped = useSliced(byGroup ? () => regroup(recorded, byGroup) : null, [recorded, byGroup]);
+  const waiting = byGroup !== null && grouped === null;
+  const events: Stacks = grouped?.stacks ?? recorded;
+  const values = useMemo(() => {
+    const values = valuesOf(recorded, metric, during);
+    return grouped ? moved(values, grouped) : values;
+  }, [recorded, grouped, metric, during]);
   const found = useMemo(() => matching(events, query), [events, query]);
   const share = useMemo(() => (found ? shareOf(events, values, found) : null), [events, values, found]);
   const colour = useMemo(() => colourOf(events, by), [events, by]);
@@ -106,6 +122,12 @@ function Graph({ events, metric, offered, directory }: { shown: Shown; events: E
         </label>
         <Tabs label="Order of frames" name="layout" tabs={LAYOUTS} chosen={layout} reset={reset} />
         <label class="choice">
+          By
+          <select value={frames} onChange={(event) => set({ by: event.currentTarget.value === "function" ? null : event.currentTarget.value, frame: null, ...reset })}>
+            {BY.map(([key, title]) => <option key={key} value={key}>{title}</option>)}
+          </select>
+        </label>
+        <label class="choice">
           Colour by
           <select value={by} onChange={(event) => set({ colour: event.currentTarget.value }, false)}>
             {COLOURS.map(([key, title]) => <option key={key} value={key}>{title}</option>)}
@@ -114,7 +136,7 @@ function Graph({ events, metric, offered, directory }: { shown: Shown; events: E
         <input type="search" placeholder="Search, or /regex/" aria-label="Search frames" value={query} onInput={(event) => set({ q: event.currentTarget.value }, false)} />
         {share !== null && <output class="found" data-value={share}>{percent(share, values.sum) || "0%"} found · {inUnit(share, metric.unit)}</output>}
       </div>
-      {values.sum === 0 ? <p class="empty">Nothing of this metric {during ? "in the selected span" : "was recorded"}.</p> : (
+      {waiting ? <p class="empty" aria-live="polite">Adding up …</p> : values.sum === 0 ? <p class="empty">Nothing of this metric {during ? "in the selected span" : "was recorded"}.</p> : (
         <section class="card tight">
           <p class="note">
             {metric.title}{metric.javascript ? " of main threads" : ""}: <b data-figure="total" data-value={values.sum}>{inUnit(values.sum, metric.unit)}{metric.things ? ` ${metric.things}` : ""}</b>
@@ -123,25 +145,31 @@ function Graph({ events, metric, offered, directory }: { shown: Shown; events: E
           </p>
           {by === "kind" && <Legend events={events} values={values} />}
           {tree && <FlameCanvas tree={tree} look={look} label={`${metric.title}, ${layout}`} found={found} focus={focus} selected={chosen} onFocus={onFocus} onSelect={onSelect} tooltip={tooltip} />}
-          {layout === "time" && <TimeOrdered events={events} metric={metric} during={during} colour={colour} found={found} directory={directory} values={values} />}
+          {layout === "time" && <TimeOrdered recorded={recorded} places={grouped?.place ?? null} events={events} metric={metric} during={during} colour={colour} found={found} directory={directory} values={values} />}
           {layout === "sandwich" && (frame === null ? <p class="empty">Choose a function in the table below.</p> : <Sandwich events={events} values={values} frame={frame} look={look} tooltip={tooltip} metric={metric} found={found} />)}
           {current && current.frame >= 0 && <Details node={current} events={events} metric={metric} values={values} directory={directory} onFocus={() => onFocus(chosen!)} />}
         </section>
       )}
-      {values.sum > 0 && <Functions events={events} metric={metric} values={values} directory={directory} found={found} />}
+      {!waiting && values.sum > 0 && <Functions events={events} metric={metric} values={values} directory={directory} found={found} />}
     </>
   );
 }
 
-function Legend({ events, values }: { events: Events; values: Values }) {
+function Legend({ events, values }: { events: Stacks; values: Values }) {
   const kinds = useMemo(() => {
-    const sums = new Map<string, number>();
+    const own = new Float64Array(events.frames.names.length);
+    const there = new Uint8Array(own.length);
     for (let node = 0; node < values.own.length; node++) {
       if (values.total[node]! > 0) {
-        const kind = events.frames.kinds[events.frame[node]!]!;
-        sums.set(kind, (sums.get(kind) ?? 0) + values.own[node]!);
+        own[events.frame[node]!]! += values.own[node]!;
+        there[events.frame[node]!] = 1;
       }
     }
+    const sums = new Map<string, number>();
+    there.forEach((is, frame) => {
+      const kind = events.frames.kinds[frame]!;
+      if (is === 1) sums.set(kind, (sums.get(kind) ?? 0) + own[frame]!);
+    });
     return [...sums].sort((a, b) => b[1] - a[1]).map(([kind]) => kind);
   }, [events, values]);
   return (
@@ -151,7 +179,7 @@ function Legend({ events, values }: { events: Events; values: Values }) {
   );
 }
 
-function Details({ node, events, metric, values, directory, onFocus }: { node: TreeNode; events: Events; metric: Metric; values: Values; directory: string; onFocus: () => void }) {
+function Details({ node, events, metric, values, directory, onFocus }: { node: TreeNode; events: Stacks; metric: Metric; values: Values; directory: string; onFocus: () => void }) {
   const { names, kinds, kindNames, packages, files, lines } = events.frames;
   const frame = node.frame;
   const file = files[frame];
@@ -181,7 +209,7 @@ interface FunctionRow {
 }
 
 /** By frame, each stack counting once, however often the function is on it. */
-export function functionsOf(events: Events, values: Values): FunctionRow[] {
+export function* functionsOf(events: Stacks, values: Values): Generator<void, FunctionRow[]> {
   const size = events.frames.names.length;
   const own = new Float64Array(size);
   const total = new Float64Array(size);
@@ -192,7 +220,9 @@ export function functionsOf(events: Events, values: Values): FunctionRow[] {
   const top = parent.length;
   const stack: number[] = [];
   for (let at = first[top]!; at < first[top + 1]!; at++) stack.push(list[at]!);
+  let steps = 0;
   while (stack.length > 0) {
+    if (++steps % STEP === 0) yield;
     const node = stack.pop()!;
     if (node < 0) {
       on[frame[~node]!]!--;
@@ -214,9 +244,9 @@ export function functionsOf(events: Events, values: Values): FunctionRow[] {
   return rows;
 }
 
-function Functions({ events, metric, values, directory, found }: { events: Events; metric: Metric; values: Values; directory: string; found: Uint8Array | null }) {
-  const all = useMemo(() => functionsOf(events, values), [events, values]);
-  const rows = useMemo(() => (found ? all.filter((row) => found[row.frame] === 1) : all), [all, found]);
+function Functions({ events, metric, values, directory, found }: { events: Stacks; metric: Metric; values: Values; directory: string; found: Uint8Array | null }) {
+  const all = useSliced(() => functionsOf(events, values), [events, values]);
+  const rows = useMemo(() => (found ? (all ?? []).filter((row) => found[row.frame] === 1) : (all ?? [])), [all, found]);
   const columns: Column<FunctionRow>[] = [
     {
       key: "name", title: "Function", unit: "text", value: (row) => row.name,
@@ -229,10 +259,11 @@ function Functions({ events, metric, values, directory, found }: { events: Event
     { key: "share", title: "Share", unit: "percent", value: (row) => (row.total / values.sum) * 100 },
     { key: "place", title: "Where", unit: "text", value: (row) => place(events, row.frame, directory) },
   ];
+  if (!all) return <p class="empty">Adding up functions …</p>;
   return <Table name="functions" caption="The same as a table" rows={rows} columns={columns} sort="-own" first={20} empty="The search finds none." />;
 }
 
-function Sandwich({ events, values, frame, look, tooltip, metric, found }: { events: Events; values: Values; frame: number; look: Look; tooltip: (node: TreeNode) => string[]; metric: Metric; found: Uint8Array | null }) {
+function Sandwich({ events, values, frame, look, tooltip, metric, found }: { events: Stacks; values: Values; frame: number; look: Look; tooltip: (node: TreeNode) => string[]; metric: Metric; found: Uint8Array | null }) {
   const both = useMemo(() => sandwich(events, values, frame), [events, values, frame]);
   const [focus, setFocus] = useState<{ callers: number[]; callees: number[] }>({ callers: [], callees: [] });
   const [selected, setSelected] = useState<{ side: string; path: number[] } | null>(null);
@@ -287,8 +318,8 @@ function ordered(events: Events, metric: Metric, during: [number, number] | null
 }
 
 /** Of all events that fall into a pixel the one in its middle is drawn: as quick for a million as for a hundred. */
-function TimeOrdered({ events, metric, during, colour, found, directory, values }: { events: Events; metric: Metric; during: [number, number] | null; colour: (frame: number) => string; found: Uint8Array | null; directory: string; values: Values }) {
-  const order = useMemo(() => ordered(events, metric, during), [events, metric, during]);
+function TimeOrdered({ recorded, places, events, metric, during, colour, found, directory, values }: { recorded: Events; places: Int32Array | null; events: Stacks; metric: Metric; during: [number, number] | null; colour: (frame: number) => string; found: Uint8Array | null; directory: string; values: Values }) {
+  const order = useMemo(() => ordered(recorded, metric, during), [recorded, metric, during]);
   const [holder, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const range = useMemo((): [number, number] => {
@@ -315,7 +346,9 @@ function TimeOrdered({ events, metric, during, colour, found, directory, values 
           else high = middle - 1;
         }
         index = low;
-        path = events.path(order.nodes[low]!);
+        const node = order.nodes[low] ?? -1;
+        for (let at = node >= 0 && places ? places[node]! : node; at >= 0; at = events.parent[at]!) path.push(at);
+        path.reverse();
       }
       let same = 0;
       while (same < open.length && same < path.length && open[same]!.node === path[same]) same++;
@@ -341,7 +374,7 @@ function TimeOrdered({ events, metric, during, colour, found, directory, values 
       }
     }
     context.globalAlpha = 1;
-  }, [order, range, width, colour, found, isDark, events]);
+  }, [order, range, width, colour, found, isDark, events, places]);
   const hit = (event: MouseEvent) => {
     const frame = canvas.current!.getBoundingClientRect();
     const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];

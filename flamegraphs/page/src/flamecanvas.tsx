@@ -38,21 +38,31 @@ interface Properties {
   minimap?: boolean;
 }
 
-function boxes(tree: FlameTree, focus: TreeNode, width: number): Box[] {
+/** What making children may take in a frame, ms; the rest is made in the next ones. */
+const BUDGET = 12;
+
+function boxes(tree: FlameTree, focus: TreeNode, width: number): { list: Box[]; complete: boolean } {
   const list: Box[] = [];
+  const end = performance.now() + BUDGET;
+  let complete = true;
   const above: TreeNode[] = [];
   for (let at: TreeNode | null = focus.parent; at && at.frame >= 0; at = at.parent) above.push(at);
   above.reverse().forEach((node, row) => list.push({ x: 0, width, row, node, above: true }));
   const whole = focus.value;
-  if (!(whole > 0)) return list;
+  if (!(whole > 0)) return { list, complete };
   const scale = width / whole;
   const first = above.length - (focus.frame < 0 ? 1 : 0);
   const open: { node: TreeNode; x: number; row: number }[] = [{ node: focus, x: 0, row: first }];
-  while (open.length > 0) {
-    const { node, x, row } = open.pop()!;
+  // Row after row, so that what is there first is the top.
+  for (let next = 0; next < open.length; next++) {
+    const { node, x, row } = open[next]!;
     const size = node.value * scale;
     if (node.frame >= 0) list.push({ x, width: size, row, node, above: false });
     if (row >= MOST_ROWS) continue;
+    if (node.children === null && performance.now() > end) {
+      complete = false;
+      continue;
+    }
     let at = x;
     for (const child of tree.children(node)) {
       const size = child.value * scale;
@@ -62,7 +72,7 @@ function boxes(tree: FlameTree, focus: TreeNode, width: number): Box[] {
       at += size;
     }
   }
-  return list;
+  return { list, complete };
 }
 
 function same(a: number[] | null, b: number[]): boolean {
@@ -77,7 +87,13 @@ export function FlameCanvas(properties: Properties) {
   const [hover, setHover] = useState<{ box: Box; x: number; y: number } | null>(null);
   const isDark = dark.value;
   const at = useMemo(() => follow(tree, focus), [tree, focus.join(".")]);
-  const list = useMemo(() => (width > 0 ? boxes(tree, at, width) : []), [tree, at, width]);
+  const [turn, setTurn] = useState(0);
+  const { list, complete } = useMemo(() => (width > 0 ? boxes(tree, at, width) : { list: [], complete: true }), [tree, at, width, turn]);
+  useEffect(() => {
+    if (complete) return;
+    const next = requestAnimationFrame(() => setTurn((turn) => turn + 1));
+    return () => cancelAnimationFrame(next);
+  }, [complete, turn, tree, at]);
   const rows = useMemo(() => list.reduce((most, box) => Math.max(most, box.row + 1), 1), [list]);
   const index = useMemo(() => {
     const byRow: Box[][] = [];
@@ -130,7 +146,7 @@ export function FlameCanvas(properties: Properties) {
   const zoomed = at.frame >= 0;
   useEffect(() => {
     if (!zoomed || !map.current || width === 0) return;
-    const all = boxes(tree, tree.root, width);
+    const all = boxes(tree, tree.root, width).list;
     const deepest = all.reduce((most, box) => Math.max(most, box.row + 1), 1);
     const height = 46;
     const row = Math.min(4, height / deepest);

@@ -60,11 +60,16 @@ export function inUnit(value: number, unit: string): string {
   }
 }
 
-/** A path from the innermost node_modules on, or from the working directory. */
+/** A path from the innermost node_modules on, with the outermost package around it, or from the working directory. */
 export function shortPath(path: string, directory: string): string {
   const plain = path.startsWith("file://") ? path.slice(7) : path;
-  const at = plain.lastIndexOf("/node_modules/");
-  if (at >= 0) return plain.slice(at + "/node_modules/".length);
+  const parts = plain.split("/node_modules/");
+  if (parts.length > 1) {
+    const last = parts.at(-1)!;
+    // Another copy of a package, inside of one: or two would look the same. Package managers' own stores say nothing.
+    const outer = parts.length > 2 ? /^(@[^/]+\/)?[^/.][^/]*/.exec(parts[1]!)?.[0] : undefined;
+    return outer ? `${outer}/…/${last}` : last;
+  }
   if (directory !== "" && plain.startsWith(`${directory}/`)) return plain.slice(directory.length + 1);
   return path;
 }

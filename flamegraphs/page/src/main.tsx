@@ -2,7 +2,7 @@
 import { render, type ComponentChildren } from "preact";
 import { useErrorBoundary } from "preact/hooks";
 import type { Shown } from "./context";
-import { read, type Columns, type Data } from "./data";
+import { FAMILIES, read, type Columns, type Data, type Side } from "./data";
 import { Comparison } from "./comparison";
 import { Flame } from "./flame";
 import { commandLine, time } from "./format";
@@ -10,6 +10,7 @@ import { Listing } from "./listing";
 import { eventsOf } from "./model";
 import { Modules } from "./modules";
 import { Overview } from "./overview";
+import { whenIdle } from "./slices";
 import { dark, get, link, number, OF_A_VIEW, set, span, toggleTheme } from "./state";
 import { Tables } from "./tables";
 import { Timeline } from "./timeline";
@@ -93,6 +94,7 @@ function Frame({ title, subtitle, head, children, data }: { title: ComponentChil
       <header>
         <h1><Logo />{title}{subtitle && <small>{subtitle}</small>}</h1>
         {head}
+        {data.kind !== "list" && <Served side={data.sides?.[0]} />}
         <button type="button" class="theme" onClick={toggleTheme} aria-label={dark.value ? "Light colours" : "Dark colours"}>{dark.value ? "☀" : "☾"}</button>
       </header>
       <main id="content" tabIndex={-1}>{children}</main>
@@ -108,6 +110,30 @@ function Frame({ title, subtitle, head, children, data }: { title: ComponentChil
           ))}
         </details>
       </footer>
+    </>
+  );
+}
+
+/** Where nodeprof view serves the page: the way back to its list, and to other runs. */
+function Served({ side }: { side: Side | undefined }) {
+  if (!location.protocol.startsWith("http")) return null;
+  const query = new URLSearchParams(location.search);
+  const home = new URLSearchParams({ token: query.get("token") ?? "" });
+  const runs = side && location.pathname === "/report" ? side.runs : 1;
+  return (
+    <>
+      <a href={`./?${home}`}>All recordings</a>
+      {runs > 1 && (
+        <label class="choice">
+          Run
+          <select value={String(side!.number)} onChange={(event) => {
+            query.set("run", event.currentTarget.value);
+            location.search = String(query);
+          }}>
+            {Array.from({ length: Math.min(runs, 500) }, (_, index) => <option key={index} value={String(index + 1)}>{index + 1}</option>)}
+          </select>
+        </label>
+      )}
     </>
   );
 }
@@ -134,6 +160,11 @@ async function start(): Promise<void> {
     requestAnimationFrame(() => {
       performance.mark("nodeprof-shown");
       document.documentElement.dataset.ready = "yes";
+      // What other views need, so that changing to them is quick.
+      for (const side of data.sides ?? []) {
+        const events = eventsOf(side, columns);
+        if (events) whenIdle([() => void events.children, ...FAMILIES.map((name) => () => void events.family(name))]);
+      }
     });
   } catch (error) {
     place.replaceChildren(Object.assign(document.createElement("p"), {

@@ -10,7 +10,7 @@ import { CopyButton, Table } from "./table";
 
 export function Overview({ shown }: { shown: Shown }) {
   const { run, side } = shown;
-  const missing = gaps(run);
+  const missing = gaps(run, side.losses);
   return (
     <>
       <section class="verdict">
@@ -26,7 +26,7 @@ export function Overview({ shown }: { shown: Shown }) {
         )}
       </section>
       <Phases run={run} />
-      <Figures run={run} />
+      <Figures run={run} other={otherSide(shown)} />
       <div class="columns">
         <TopPackages run={run} />
         <BoxPlots measured={side.measured} />
@@ -61,19 +61,20 @@ function Findings({ run }: { run: Run }) {
 }
 
 /** From exec to the end, to scale. */
-export function Phases({ run, of = "" }: { run: Run; of?: string }) {
+export function Phases({ run, of = "", scale = 0 }: { run: Run; of?: string; scale?: number }) {
   const id = `phases-${of}`;
   const phases = run.phases;
   if (phases.length === 0) return null;
   const from = Math.min(0, phases[0]!.start_ns);
   const until = Math.max(phases.at(-1)!.end_ns, from + 1);
+  const end = Math.max(until, from + scale);
   const width = 1000;
-  const x = scaleLinear([from, until], [0, width]);
+  const x = scaleLinear([from, end], [0, width]);
   const loop = run.milestones.loop_start;
   return (
     <section class="card" aria-labelledby={id}>
       <h3 id={id}>{of === "" ? "From exec to exit" : `${of}, from exec to exit`}</h3>
-      <nav class="phasebar" aria-label={`Phases ${of} to scale: each selects its span on the timeline`}>
+      <nav class="phasebar" aria-label={`Phases ${of} to scale: each selects its span on the timeline`} style={{ width: `${((until - from) / (end - from)) * 100}%` }}>
         {phases.map((phase) => {
           const share = (phase.end_ns - phase.start_ns) / (until - from);
           return (
@@ -132,11 +133,20 @@ function PhaseTable({ run, of }: { run: Run; of: string }) {
   );
 }
 
-function Figures({ run }: { run: Run }) {
+/** The shown run of the other side of a diff. */
+function otherSide({ data, side }: Shown): { name: string; run: Run } | null {
+  const other = data.kind === "diff" ? data.sides?.find((one) => one !== side) : undefined;
+  const run = other?.profile.runs[other.shown];
+  return other && run ? { name: other.name, run } : null;
+}
+
+type Tile = [key: string, name: string, value: number | null, unit: string, view: string];
+
+function tilesOf(run: Run): Tile[] {
   const { ns, reached } = startup(run);
   const cpu = run.time.user_ns !== null && run.time.system_ns !== null ? run.time.user_ns + run.time.system_ns : null;
   const modules = run.modules.filter((module) => module.kind !== "builtin").length;
-  const tiles: [string, string, number | null, string, string][] = [
+  return [
     ["startup", reached ? "to the event loop" : "to the end", ns, "ns", "timeline"],
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
     ["cpu", "CPU time", cpu, "ns", "flame"],
@@ -147,12 +157,17 @@ function Figures({ run }: { run: Run }) {
     ["compile", "compiling", run.compile.total_ns, "ns", "tables"],
     ["memory", "peak memory", run.time.max_rss_bytes, "bytes", "overview"],
   ];
+}
+
+function Figures({ run, other }: { run: Run; other: { name: string; run: Run } | null }) {
+  const others = other ? tilesOf(other.run) : [];
   return (
-    <section class="tiles" aria-label="Figures">
-      {tiles.map(([key, name, value, unit, view]) => (
+    <section class="tiles" aria-label={other ? `Figures of this run, and of one of ${other.name}` : "Figures"}>
+      {tilesOf(run).map(([key, name, value, unit, view], index) => (
         <a key={key} href={link({ ...OF_A_VIEW, view })} data-figure={key} {...(value === null ? {} : { "data-value": String(value) })}>
           <b>{value === null ? "–" : inUnit(value, unit)}</b>
           <span>{name}</span>
+          {other && others[index]?.[2] != null && <small>{other.name}: {inUnit(others[index]![2]!, unit)}</small>}
         </a>
       ))}
     </section>

@@ -5,6 +5,8 @@ import { Columns, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
 import { bytes, commandLine, percent, shortPath, time } from "../src/format";
 import { childrenOf, totals, type Events, type Values } from "../src/model";
+import { moved, regroup } from "../src/regroup";
+import { whole } from "../src/slices";
 import { asText, filtered, sorted, type Column } from "../src/table";
 import { follow, inverted, matching, merged, pathOf, sandwich, shareOf } from "../src/tree";
 
@@ -36,7 +38,9 @@ test("numbers have units and three digits", () => {
 });
 
 test("paths and commands are short", () => {
-  assert.equal(shortPath("/a/node_modules/x/node_modules/y/i.js", "/a"), "y/i.js");
+  assert.equal(shortPath("/a/node_modules/y/i.js", "/a"), "y/i.js");
+  assert.equal(shortPath("/a/node_modules/x/lib/node_modules/y/i.js", "/a"), "x/…/y/i.js");
+  assert.equal(shortPath("/a/node_modules/.pnpm/y@1/node_modules/y/i.js", "/a"), "y/i.js");
   assert.equal(shortPath("/a/b.js", "/a"), "b.js");
   assert.equal(shortPath("file:///a/b.js", "/a"), "b.js");
   assert.equal(commandLine(["/usr/bin/node", "/x/app.js", "a b"]), "node app.js 'a b'");
@@ -84,6 +88,24 @@ test("callers and callees count a recursive call once", () => {
   assert.deepEqual(both.callers.children(both.callers.root).map((node) => [node.frame, node.value]), [[1, 22]]);
   const [a] = both.callees.children(both.callees.root);
   assert.deepEqual(both.callees.children(a!).map((node) => [node.frame, node.value]), [[2, 20]]);
+});
+
+test("by package, Node's own frames show only where they run, and nothing is lost", () => {
+  // native → node → p → native → node → callback; native alone.
+  const parent = Int32Array.of(-1, 0, 1, 2, 3, 4, -1);
+  const frame = Int32Array.of(0, 1, 2, 0, 1, 3, 0);
+  const own = Float64Array.of(0, 1, 2, 4, 8, 16, 32);
+  const events = {
+    parent, frame,
+    frames: { names: ["C++", "load", "f", "fs.stat"], kinds: ["native", "node", "javascript", "callback"], files: [null, "node:x", "/p.js", null], packages: [null, "node", "p", null], kindNames: new Map() },
+  } as unknown as Events;
+  const grouped = whole(regroup(events, "package"));
+  const values = moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped);
+  const { stacks } = grouped;
+  const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)}/${stacks.frames.names[stacks.frame[node]!]}`);
+  const found = Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
+  assert.deepEqual(found, { "/node": 1, "/p": 6, "/p/node": 8, "/p/node/fs.stat": 16, "/(no JavaScript)": 32 });
+  assert.equal(values.sum, 63);
 });
 
 test("a search finds words, expressions and packages, and counts a stack once", () => {

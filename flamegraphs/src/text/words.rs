@@ -97,7 +97,7 @@ pub(super) fn signal_name(signal: i32) -> String {
 }
 
 /// What a loss means for the figures.
-pub(super) fn loss(kind: &str, count: u64) -> String {
+pub(crate) fn loss(kind: &str, count: u64) -> String {
     let n = number(count);
     match kind {
         "records" => format!(

@@ -10,6 +10,7 @@ mod columns;
 mod differentials;
 mod events;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
@@ -140,6 +141,8 @@ struct SideData {
     number: u32,
     /// How many runs there are in the recording.
     runs: usize,
+    /// What the shown run lacks, in whole sentences.
+    losses: Vec<String>,
     measured: Vec<MeasuredRuns>,
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<events::Events>,
@@ -290,9 +293,18 @@ fn side_data(side: &Side<'_>, all_runs: bool, columns: &mut Columns) -> SideData
         shown: index,
         number: shown.0 + 1,
         runs: recording.runs.len(),
+        losses: of(shown)
+            .map(|run| sentences(&run.losses))
+            .unwrap_or_default(),
         measured,
         events: there.then(|| events::collect(recording, &timeline, shown, columns)),
     }
+}
+
+fn sentences(losses: &BTreeMap<String, u64>) -> Vec<String> {
+    let lost = losses.iter().filter(|(_, count)| **count > 0);
+    lost.map(|(kind, count)| crate::text::loss(kind, *count) + ".")
+        .collect()
 }
 
 fn page(data: &Data<'_>, columns: &Columns, place: Place) -> Result<String, PageError> {

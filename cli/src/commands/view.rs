@@ -1,0 +1,122 @@
+//! `nodeprof view`.
+
+use std::{
+    env, io,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use anyhow::Context as _;
+use nodeprof_flamegraphs::web::{self, PageError};
+use nodeprof_profile::Recording;
+
+use crate::{
+    args::View,
+    terminal,
+    view::{Folder, serve},
+};
+
+/// Serves recordings until it is interrupted.
+pub fn run(args: &View) -> anyhow::Result<ExitCode> {
+    if !web::is_built() {
+        return Err(PageError::NotBuilt.into());
+    }
+    let (folder, page) = what(&args.files)?;
+    serve(folder, args.port, |url| {
+        let url = match &page {
+            Some(page) => url.replace("/?", &format!("/{page}&")),
+            None => url.to_owned(),
+        };
+        terminal::print(&format!("{url}\n"))?;
+        eprintln!("on this machine only, for who has this address; Ctrl-C ends it");
+        if !args.no_open && has_display() {
+            open(&url);
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to serve, and which page to begin with: that of the only recording.
+fn what(files: &[PathBuf]) -> anyhow::Result<(Folder, Option<String>)> {
+    let (folders, recordings): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        files.iter().partition(|path| path.is_dir());
+    let folder = match folders.as_slice() {
+        [] => recordings
+            .first()
+            .and_then(|path| path.parent())
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
+            .to_owned(),
+        [folder] => folder.to_path_buf(),
+        _ => anyhow::bail!(
+            "found: {} folders; needed: one to watch at most, and any number of recordings",
+            folders.len()
+        ),
+    };
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("reading the folder {}", folder.display()))?;
+    for path in &recordings {
+        // Refused here, where the reason is seen, and not in a page.
+        Recording::load(path)?;
+    }
+    let page = match recordings.as_slice() {
+        [only] => {
+            let name = only.file_name().unwrap_or(only.as_os_str());
+            Some(format!("report?file={}", encoded(&name.to_string_lossy())))
+        }
+        _ => None,
+    };
+    let recordings = recordings.into_iter().cloned().collect();
+    Ok((Folder::new(folder, recordings), page))
+}
+
+/// A value of a query.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+fn has_display() -> bool {
+    ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"]
+        .iter()
+        .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+/// Opens a browser as the user who typed the command, also under sudo: a browser refuses root, or leaves files of root's.
+fn open(url: &str) {
+    let number = |name| env::var(name).ok()?.parse::<u32>().ok();
+    // SAFETY: it only asks.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let user = number("SUDO_UID")
+        .zip(number("SUDO_GID"))
+        .filter(|_| is_root);
+    let mut last = io::Error::other("no program for it");
+    for mut command in open::commands(url) {
+        if let Some((uid, gid)) = user {
+            command.gid(gid).uid(uid);
+        }
+        match started(&mut command) {
+            Ok(()) => return,
+            Err(error) => last = error,
+        }
+    }
+    eprintln!("no browser could be opened ({last}); open the address above in one");
+}
+
+fn started(command: &mut Command) -> io::Result<()> {
+    let quiet = || Stdio::null();
+    command.stdin(quiet()).stdout(quiet()).stderr(quiet());
+    let mut child = command.spawn()?;
+    // It is ours to wait for, but not to hold anything up.
+    std::thread::spawn(move || child.wait());
+    Ok(())
+}

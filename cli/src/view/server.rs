@@ -1,0 +1,312 @@
+//! Requests and answers.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use axum::{
+    Router,
+    extract::{Query, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{
+        Html, IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+    routing::get,
+};
+use nodeprof_flamegraphs::web::{self, Place};
+use nodeprof_profile::{diff::Diff, groups::Selector, recording::RunId};
+use notify::Watcher as _;
+use serde_json::json;
+use tokio::{net::TcpListener, sync::watch};
+use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
+
+use super::Folder;
+use crate::commands::{diff::Loaded, diff::derived, report};
+
+/// Files change several times while they are written: the list is made anew when they are quiet.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// What every request needs.
+#[derive(Debug)]
+struct Shared {
+    folder: Folder,
+    token: String,
+    /// The values of `Host` that are ours.
+    hosts: [String; 2],
+    changes: watch::Receiver<u64>,
+}
+
+/// Listens, tells `ready` the address, and serves until the process ends.
+pub fn serve(
+    folder: Folder,
+    port: u16,
+    ready: impl FnOnce(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the server")?;
+    runtime.block_on(async {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => anyhow::anyhow!(
+                "port {port} is in use by another program; needed: a free one; type: --port 0 for any"
+            ),
+            io::ErrorKind::PermissionDenied => anyhow::anyhow!(
+                "port {port} is not open to this user; needed: one above 1023; type: --port 0 for any free one"
+            ),
+            _ => anyhow::Error::new(error).context(format!("listening on {address}")),
+        })?;
+        let port = listener.local_addr()?.port();
+        let (_watcher, changes) = watched(&folder)?;
+        let token = token()?;
+        let url = format!("http://127.0.0.1:{port}/?token={token}");
+        let shared = Arc::new(Shared {
+            folder,
+            token,
+            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
+            changes,
+        });
+        ready(&url)?;
+        axum::serve(listener, router(shared)).await?;
+        Ok(())
+    })
+}
+
+/// 128 random bits.
+fn token() -> anyhow::Result<String> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Counts changes of the folder for as long as the watcher lives.
+fn watched(folder: &Folder) -> anyhow::Result<(notify::RecommendedWatcher, watch::Receiver<u64>)> {
+    let (sender, changes) = watch::channel(0u64);
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let relevant = event.is_ok_and(|event| !event.kind.is_access());
+        if relevant {
+            sender.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    });
+    let mut watcher = watcher.context("watching for new recordings")?;
+    let path = folder.path();
+    watcher
+        .watch(path, notify::RecursiveMode::NonRecursive)
+        .with_context(|| format!("watching {} for new recordings", path.display()))?;
+    Ok((watcher, changes))
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/", get(list))
+        .route("/report", get(recording))
+        .route("/diff", get(comparison))
+        .route("/events", get(events))
+        .layer(middleware::from_fn_with_state(shared.clone(), guard))
+        .with_state(shared)
+}
+
+/// Lets only pages of our own in, and lets nothing but these use the answer.
+async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&shared, request.headers(), request.uri().query()) {
+        Some(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
+        None => next.run(request).await,
+    };
+    let headers = [
+        // The page's own policy is stricter: it names the hash of its script.
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "frame-ancestors 'none'; object-src 'none'; base-uri 'none'; form-action 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ];
+    for (name, value) in headers {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Why a request is refused.
+fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<&'static str> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let is_ours = |host: &str| shared.hosts.iter().any(|ours| ours == host);
+    if !text(header::HOST).is_some_and(is_ours) {
+        return Some(
+            "found: a request for another host; needed: the address that nodeprof view printed\n",
+        );
+    }
+    let origin = text(header::ORIGIN);
+    if origin.is_some_and(|origin| !origin.strip_prefix("http://").is_some_and(is_ours)) {
+        return Some(
+            "found: a request of another site; needed: one of nodeprof view's own pages\n",
+        );
+    }
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        return Some(
+            "found: a request of another site; needed: one of nodeprof view's own pages\n",
+        );
+    }
+    let pairs = query.unwrap_or_default().split('&');
+    let token = { pairs }.find_map(|pair| pair.strip_prefix("token="));
+    if !token.is_some_and(|token| same(token.as_bytes(), shared.token.as_bytes())) {
+        return Some(
+            "found: no token, or another one; needed: the address that nodeprof view printed, with its token\n",
+        );
+    }
+    None
+}
+
+/// Compares in a time that does not tell where two differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
+    a.len() == b.len() && differences == 0
+}
+
+/// A failure as a page's answer.
+struct Failure(StatusCode, String);
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, self.1 + "\n").into_response()
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}"))
+    }
+}
+
+/// Reads and reckons where it keeps no other request waiting.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => Ok(result?),
+        Err(error) => Err(Failure(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.to_string(),
+        )),
+    }
+}
+
+fn listed(folder: &Folder) -> anyhow::Result<serde_json::Value> {
+    let shown = folder.path().display().to_string();
+    let recordings = folder
+        .list()
+        .with_context(|| format!("reading the folder {shown}"))?;
+    Ok(json!({ "folder": shown, "recordings": recordings }))
+}
+
+async fn list(State(shared): State<Arc<Shared>>) -> Result<Html<String>, Failure> {
+    blocking(move || Ok(Html(web::list(&listed(&shared.folder)?)?))).await
+}
+
+type Pairs = Vec<(String, String)>;
+
+/// The recordings that a request names, in its order.
+fn named(folder: &Folder, query: &Pairs) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let files = folder
+        .files()
+        .with_context(|| format!("reading the folder {}", folder.path().display()))?;
+    let names = query.iter().filter(|(key, _)| key == "file");
+    names
+        .map(|(_, name)| match files.get(name) {
+            Some(path) => Ok((name.clone(), path.clone())),
+            None => Err(Failure(
+                StatusCode::NOT_FOUND,
+                format!("found: no recording {name:?}; needed: one of the list"),
+            )),
+        })
+        .collect()
+}
+
+async fn recording(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<Pairs>,
+) -> Result<Html<String>, Failure> {
+    let mut files = named(&shared.folder, &query)?.into_iter();
+    let (Some((name, path)), None) = (files.next(), files.next()) else {
+        return Err(Failure(
+            StatusCode::BAD_REQUEST,
+            "found: not one recording; needed: file=NAME once".into(),
+        ));
+    };
+    let run = query.iter().find(|(key, _)| key == "run");
+    let run = run.and_then(|(_, number)| number.parse::<u32>().ok());
+    blocking(move || {
+        let (recording, profile) = derived(&path)?;
+        let run = run.filter(|n| *n >= 1 && *n as usize <= recording.runs.len());
+        let run = run.map(|number| RunId(number - 1));
+        let page = report::html(&name, &recording, &profile, run, Place::Server)?;
+        Ok(Html(page))
+    })
+    .await
+}
+
+async fn comparison(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<Pairs>,
+) -> Result<Html<String>, Failure> {
+    let files = named(&shared.folder, &query)?;
+    let mut files = files.into_iter().map(|(_, path)| Selector::all(path));
+    let (Some(base), head, None) = (files.next(), files.next(), files.next()) else {
+        return Err(Failure(
+            StatusCode::BAD_REQUEST,
+            "found: not two recordings; needed: file=BASE, then file=HEAD".into(),
+        ));
+    };
+    blocking(move || {
+        let loaded = Loaded::load(&base, head.as_ref())?;
+        let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
+        let (base, head) = loaded.pages();
+        Ok(Html(web::comparison(&base, &head, &diff, Place::Server)?))
+    })
+    .await
+}
+
+/// The list, each time that it changes.
+async fn events(
+    State(shared): State<Arc<Shared>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let changes = WatchStream::from_changes(shared.changes.clone());
+    let lists = changes.then(move |_| {
+        let shared = shared.clone();
+        async move {
+            tokio::time::sleep(QUIET).await;
+            let list = blocking(move || listed(&shared.folder)).await;
+            let event = Event::default().event("recordings");
+            // What cannot be read now is told by the next change.
+            Ok(match list {
+                Ok(list) => event.data(list.to_string()),
+                Err(Failure(_, reason)) => Event::default().comment(reason.replace('\n', " ")),
+            })
+        }
+    });
+    Sse::new(lists).keep_alive(KeepAlive::default())
+}
