@@ -5,12 +5,22 @@ import type { Measured, Package, Run } from "./data";
 import { findings, gaps, packageName, startup, verdict } from "./findings";
 import { bytes, count, inUnit, percent, phaseName, time } from "./format";
 import { phaseColour } from "./colours";
-import { link, OF_A_VIEW } from "./state";
+import { During } from "./during";
+import { link, OF_A_VIEW, span } from "./state";
 import { CopyButton, Table } from "./table";
 
 export function Overview({ shown }: { shown: Shown }) {
   const { run, side } = shown;
   const missing = gaps(run, side.losses);
+  const during = span.value;
+  if (during) {
+    return (
+      <>
+        <During shown={shown} during={during} />
+        <Phases run={run} />
+      </>
+    );
+  }
   return (
     <>
       <section class="verdict">

@@ -55,6 +55,7 @@ export function watch(page, address, onProblem = wrong) {
 
 export const REPORT_VIEWS = [
   "view=overview",
+  "view=overview&time=0..100000000",
   "view=timeline",
   "view=modules&show=packages",
   "view=modules&show=modules",
@@ -240,11 +241,29 @@ async function main() {
       }
     }
   }
+  // As on a telephone: nothing sticks out.
+  await page.setViewport({ width: 420, height: 900 });
+  for (const view of views) {
+    await show(page, view);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (wide > 1) wrong(`${view}: it is ${wide} pixels wider than a narrow window`);
+  }
+  await page.setViewport({ width: 1280, height: 900 });
   // A span of time filters the other views; the address keeps it.
   if (kind === "report") {
     await show(page, "view=tables&table=callbacks&time=0..1");
     const note = await page.evaluate(() => document.querySelector("main .note")?.textContent ?? "");
     if (!note.includes("span")) wrong("a span of time does not filter the tables");
+    // A span that holds all has all events; one before all has none.
+    for (const [time, empty] of [["-9000000000000..9000000000000", false], ["-9000000000000..-8000000000000", true]]) {
+      await show(page, `view=overview&time=${time}`);
+      const calls = await page.evaluate(() => document.querySelector('[data-figure="during-crossings"] b')?.textContent ?? "0");
+      await show(page, "view=overview");
+      const all = await page.evaluate(() => document.querySelector('[data-figure="crossings"] b')?.textContent ?? "0");
+      const expected = empty ? "0" : all;
+      // Calls that were only summed are in no span.
+      if (calls !== expected && (empty || Number(calls.replaceAll(",", "")) > Number(all.replaceAll(",", "")))) wrong(`the span ${time} has ${calls} crossings, not ${expected}`);
+    }
     await show(page, "view=overview");
   }
   if (values.json) await compareWithJson(page, JSON.parse(readFileSync(values.json, "utf8")));
