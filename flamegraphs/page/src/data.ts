@@ -400,13 +400,26 @@ export interface Data {
 
 export class Columns {
   readonly #bytes: Uint8Array;
+  /** Read ahead, by where they begin. */
+  readonly #ahead = new Map<number, Float64Array>();
 
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
   }
 
+  /** Reads a column that will be asked for. */
+  readAhead(column: Column): void {
+    if (column.count > 0) this.#ahead.set(column.at, this.numbers(column));
+  }
+
+  /** The caller may change what it gets. */
   numbers(column: Column): Float64Array {
     const { at, count, form } = column;
+    const ahead = this.#ahead.get(at);
+    if (ahead && count > 0) {
+      this.#ahead.delete(at);
+      return ahead;
+    }
     const bytes = this.#bytes;
     if (form === "floats") return new Float64Array(bytes.slice(at, at + 8 * count).buffer);
     const numbers = new Float64Array(count);

@@ -163,7 +163,7 @@ async function start(): Promise<void> {
       // What other views need, so that changing to them is quick.
       for (const side of data.sides ?? []) {
         const events = eventsOf(side, columns);
-        if (events) whenIdle([() => void events.children, ...FAMILIES.map((name) => () => void events.family(name))]);
+        if (events) whenIdle([() => void events.children, ...FAMILIES.flatMap((name) => events.pieces(name))]);
       }
     });
   } catch (error) {

@@ -106,6 +106,15 @@ export class Events {
     return family;
   }
 
+  /** What reading a family takes, in pieces, for when there is nothing else to do. */
+  pieces(name: FamilyName): (() => void)[] {
+    const columns = Object.values(this.raw[name]);
+    const unless = (work: () => void) => () => {
+      if (!this.#families.has(name)) work();
+    };
+    return [...columns.map((column) => unless(() => this.#columns.readAhead(column))), unless(() => void this.family(name))];
+  }
+
   has(name: FamilyName): boolean {
     return this.raw[name].at.count > 0;
   }
