@@ -15,7 +15,10 @@ PAGE := flamegraphs/page/dist/page.html
 BENCH_SUBJECTS := bench/subjects/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build page trace test node-builds bench lint fmt install uninstall clean
+SYSCONFDIR ?= /etc
+UNITDIR ?= /etc/systemd/system
+
+.PHONY: help setup build page trace test node-builds bench lint fmt install install-service uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -68,7 +71,14 @@ install: | $(BIN) ## install into PREFIX (/usr/local)
 	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nodeprof
 	@if [ -x target/release/nodeprofd ]; then install -m 755 target/release/nodeprofd $(DESTDIR)$(PREFIX)/bin/nodeprofd; fi
 
-uninstall: ## remove what install installed
+install-service: install ## install the unit of nodeprofd and its configuration; an existing one stays
+	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/nodeprof
+	sed 's|/usr/local|$(PREFIX)|g' systemd/nodeprofd.service >$(DESTDIR)$(UNITDIR)/nodeprofd.service
+	@[ -e $(DESTDIR)$(SYSCONFDIR)/nodeprof/nodeprofd.toml ] || install -m 644 systemd/nodeprofd.toml $(DESTDIR)$(SYSCONFDIR)/nodeprof/nodeprofd.toml
+	@echo "to start it, type: sudo systemctl daemon-reload && sudo systemctl enable --now nodeprofd"
+
+uninstall: ## remove what install and install-service installed; configuration and recordings stay
+	rm -f $(DESTDIR)$(UNITDIR)/nodeprofd.service
 	rm -f $(DESTDIR)$(PREFIX)/bin/nodeprof $(DESTDIR)$(PREFIX)/bin/nodeprofd
 
 $(BIN):

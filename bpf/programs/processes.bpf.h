@@ -2,11 +2,17 @@
 /*
  * fork, exec and exit of the followed tree. A thread is followed if it has state; the state is handed to
  * every thread and process it makes, so membership costs those outside of the tree one failed look-up.
+ *
+ * The service follows each process by itself: state is handed to threads only, and a process that executes something
+ * else than a known node binary is followed no further.
  */
 #ifndef NODEPROF_PROCESSES_H
 #define NODEPROF_PROCESSES_H
 
 #define PF_KTHREAD 0x00200000
+
+/* Each process by itself, and every large program on the host is told to the holder: the service. */
+volatile const bool host = false;
 
 /*
  * Programs from this size on are told to the holder when they are executed: one may be a node binary that nobody knew
@@ -89,12 +95,25 @@ static __always_inline void announce(struct task_struct *task)
 	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
 }
 
+/* Whether a process executes a node binary that probes were made for. */
+static __always_inline bool executes_known_node(struct task_struct *task)
+{
+	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct file_key file = {};
+
+	if (!inode)
+		return false;
+	file.inode = BPF_CORE_READ(inode, i_ino);
+	file.size = BPF_CORE_READ(inode, i_size);
+	return bpf_map_lookup_elem(&image_files, &file);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct thread *t = bpf_task_storage_get(&threads, parent, 0, 0), *n;
 
-	if (!t)
+	if (!t || (host && child->tgid != t->pid))
 		return 0;
 	n = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!n) {
@@ -194,9 +213,16 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 	__u64 start, end, n;
 
+	if (host && (!t || !executes_known_node(task))) {
+		if (t)
+			bpf_task_storage_delete(&threads, task);
+		announce(task);
+		return 0;
+	}
 	if (!t)
 		return 0;
-	announce(task);
+	if (!host)
+		announce(task);
 	reset_stack(t);
 	t->traced = 1;
 	t->phase = 0;

@@ -44,6 +44,9 @@ pub struct Options {
     pub cache: Option<PathBuf>,
     /// Size of the ring buffer in bytes: a power of two, at least a page.
     pub ring_bytes: u32,
+    /// Follow each process by itself, not the tree below it, and tell the holder of all large programs that anybody on
+    /// the host executes.
+    pub host: bool,
 }
 
 impl Options {
@@ -76,6 +79,7 @@ impl Default for Options {
             waits: false,
             cache: None,
             ring_bytes: 8 << 20,
+            host: false,
         }
     }
 }
@@ -248,12 +252,18 @@ impl Programs {
             links.push(program.attach().map_err(|e| LoadError::new(&e))?);
         }
         if syscalls {
-            let progs = &self.probes.progs;
-            for program in [&progs.on_syscall_enter, &progs.on_syscall_exit] {
-                links.push(program.attach().map_err(|e| LoadError::new(&e))?);
-            }
+            links.extend(self.syscall_links()?);
         }
         Ok(())
+    }
+
+    /// Attaches the tracepoints of the syscalls, for as long as these links live.
+    pub(crate) fn syscall_links(&self) -> Result<Vec<Link>, LoadError> {
+        let progs = &self.probes.progs;
+        [&progs.on_syscall_enter, &progs.on_syscall_exit]
+            .into_iter()
+            .map(|program| program.attach().map_err(|e| LoadError::new(&e)))
+            .collect()
     }
 
     /// Attaches the tracepoints of the scheduler: times off the CPU. The programs must be loaded with
@@ -308,22 +318,23 @@ impl Programs {
     /// # Errors
     /// The kernel's, for example `ENOENT` if the process is gone.
     pub fn follow(&self, pid: u32) -> io::Result<()> {
-        self.follow_from(pid, false)
+        self.follow_from(pid, pid, false)
     }
 
     /// As [`follow`](Programs::follow), without waiting for an exec.
     pub(crate) fn follow_at_once(&self, pid: u32) -> io::Result<()> {
-        self.follow_from(pid, true)
+        self.follow_from(pid, pid, true)
     }
 
-    fn follow_from(&self, pid: u32, at_once: bool) -> io::Result<()> {
-        // SAFETY: pidfd_open takes two integers.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
+    /// Follows all threads of a process that runs already.
+    pub(crate) fn follow_threads(&self, pid: u32) {
+        for thread in threads_of(pid) {
+            let _ = self.follow_from(pid, thread, true); // one that has ended
         }
-        // SAFETY: a new descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    }
+
+    fn follow_from(&self, pid: u32, thread: u32, at_once: bool) -> io::Result<()> {
+        let fd = thread_descriptor(pid, thread)?;
         let mut value = vec![0u8; size_of::<skeleton::types::thread>()];
         value[offset_of!(skeleton::types::thread, traced)] = u8::from(at_once);
         let top = offset_of!(skeleton::types::thread, top);
@@ -331,7 +342,7 @@ impl Programs {
         for (offset, word) in [
             (offset_of!(skeleton::types::thread, syscall), u32::MAX), // none under way
             (offset_of!(skeleton::types::thread, pid), pid),
-            (offset_of!(skeleton::types::thread, tid), pid),
+            (offset_of!(skeleton::types::thread, tid), thread),
         ] {
             value[offset..offset + 4].copy_from_slice(&word.to_ne_bytes());
         }
@@ -340,6 +351,14 @@ impl Programs {
             .threads
             .update(&fd.as_raw_fd().to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(|e| io::Error::other(e.to_string()))
+    }
+
+    /// Follows a process no longer. What it still does leaves no records, as soon as all of its threads are known of.
+    pub(crate) fn unfollow(&self, pid: u32) {
+        for fd in threads_of(pid).filter_map(|thread| thread_descriptor(pid, thread).ok()) {
+            let key = fd.as_raw_fd().to_ne_bytes();
+            let _ = self.maps.maps.threads.delete(&key);
+        }
     }
 
     /// Descriptor of the map of followed threads, for [`is_followed`](crate::hold::is_followed).
@@ -441,14 +460,29 @@ impl Programs {
 
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
+        self.sums_of(None)
+    }
+
+    /// The sums of one process, which are forgotten.
+    pub fn take_sums(&self, pid: u32) -> Vec<Sum> {
+        self.sums_of(Some(pid))
+    }
+
+    fn sums_of(&self, pid: Option<u32>) -> Vec<Sum> {
         let map = &self.maps.maps.sums;
-        map.keys()
+        let mut taken = Vec::new();
+        let sums = map
+            .keys()
             .filter_map(|key| {
+                let k = plain::<skeleton::types::sum_key>(&key)?;
+                if pid.is_some_and(|pid| pid != k.pid) {
+                    return None;
+                }
                 let value = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
-                let (k, v) = (
-                    plain::<skeleton::types::sum_key>(&key)?,
-                    plain::<skeleton::types::sum>(&value)?,
-                );
+                let v = plain::<skeleton::types::sum>(&value)?;
+                if pid.is_some() {
+                    taken.push(key.clone());
+                }
                 Some(Sum {
                     family: match k.family {
                         0 => SumFamily::Crossings,
@@ -476,7 +510,11 @@ impl Programs {
                 })
             })
             .filter(|s| s.calls > 0)
-            .collect()
+            .collect();
+        for key in taken {
+            let _ = map.delete(&key);
+        }
+        sums
     }
 
     /// What the programs counted about themselves.
@@ -509,6 +547,27 @@ impl Programs {
             waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
         }
     }
+}
+
+/// Threads of a process; none if it has ended.
+fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok())
+}
+
+/// A descriptor of a thread.
+fn thread_descriptor(pid: u32, thread: u32) -> io::Result<OwnedFd> {
+    /// `PIDFD_THREAD` of linux/pidfd.h, since Linux 6.9. Before, only main threads can be named.
+    const THREAD: libc::c_int = libc::O_EXCL;
+    let flags = if thread == pid { 0 } else { THREAD };
+    // SAFETY: pidfd_open takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, thread, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// Where a skeleton lives. It borrows this; a process loads once or a few times: a leak of some 100 bytes.
@@ -597,6 +656,7 @@ fn load_tree_with(
     let set = |rodata: &mut tree::types::rodata| {
         rodata.event_limit = options.single_events();
         rodata.record_mappings = options.mappings;
+        rodata.host = options.host;
     };
     load_sharing!(
         tree::TreeSkelBuilder::default(), open_options, maps, set,

@@ -537,6 +537,15 @@ fn path_of_components(text: &[u8]) -> Vec<u8> {
 }
 
 impl Record {
+    /// Process of a record, from its bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if there are too few.
+    pub fn process(bytes: &[u8]) -> Result<u32, DecodeError> {
+        let header: raw::record_header = read(bytes, bytes.first().copied().unwrap_or(0))?;
+        Ok(header.pid)
+    }
+
     /// Decodes one record.
     ///
     /// # Errors

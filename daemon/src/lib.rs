@@ -1,6 +1,6 @@
 //! The recorder: runs a command, follows its whole process tree, and gives back a
-//! [`Recording`](nodeprof_profile::recording::Recording) of it. (The service that records every Node start
-//! on a host is to live in this crate, too.)
+//! [`Recording`](nodeprof_profile::recording::Recording) of it. The [`service`] records every Node
+//! start on a host.
 //!
 //! ```no_run
 //! use nodeprofd::recorder::{TraceOptions, trace};
@@ -13,3 +13,4 @@
 pub mod machine;
 pub mod measure;
 pub mod recorder;
+pub mod service;

@@ -37,6 +37,7 @@
 //! | [`statistics`] | repeated runs: how sure is a difference |
 //! | [`sequential`] | pairs of runs: when to stop measuring, and what they then say |
 //! | [`import`] | recordings made of what other tools saw: `perf script` |
+//! | [`redact`] | secrets that must not be kept |
 //! | [`report`] | the figures, in the shape of the JSON |
 #![warn(missing_docs)]
 mod append;
@@ -52,6 +53,7 @@ mod probe_cost;
 pub mod profile;
 pub mod random;
 pub mod recording;
+pub mod redact;
 pub mod report;
 pub mod sequential;
 mod signed_ranks;

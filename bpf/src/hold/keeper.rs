@@ -8,7 +8,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     fs, io,
     os::{
-        fd::{AsRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
@@ -24,7 +24,8 @@ use nodeprof_probes::is_node_binary;
 
 use super::{
     HolderOptions, Request, act_first,
-    fanotify::{Fanotify, Held},
+    fanotify::{Fanotify, Held, HeldExecs},
+    host::Host,
     is_followed, message, receive,
     tracee::{self, Change, Changes},
     transmit,
@@ -34,6 +35,8 @@ use crate::{Link, Programs, attach::detach_all, loader::Execution};
 
 /// Interval in ms in which the loop looks for what nobody tells it.
 const LOOK_IN: i32 = 500;
+/// No exec of the host waits longer for a service, whatever happens.
+const LONGEST_HOLD: Duration = Duration::from_millis(40);
 /// No turn of the loop takes this long, by far.
 const LONGEST_TURN: Duration = Duration::from_secs(2);
 /// A program is not kept stopped longer than this. A plan takes 0.2 s, some seconds if the file has to be read from a slow disk.
@@ -49,8 +52,8 @@ type Owner = (u32, u64);
 enum Waiting {
     /// Nobody but the tracer.
     Tracer,
-    /// An exec; dropping lets it go.
-    Exec(#[allow(dead_code)] Held),
+    /// An exec, since this instant; dropping lets it go.
+    Exec(Held, Instant),
     /// A process that was, or could not be, stopped after its exec.
     Process(Stop),
 }
@@ -96,6 +99,8 @@ pub(super) struct Keeper {
     /// everything twice.
     probed: HashSet<(Owner, FileId)>,
     links: Vec<Link>,
+    /// Of a service.
+    host: Option<Host>,
     /// Only to be detached, once something else is attached.
     spare: Option<Link>,
 }
@@ -123,6 +128,9 @@ impl Keeper {
             jobs: 0,
             probed: HashSet::new(),
             links: Vec::new(),
+            host: options
+                .admission
+                .map(|admission| Host::new(admission, options.syscalls)),
             spare: options.spare,
         })
     }
@@ -130,8 +138,9 @@ impl Keeper {
     /// Works until the tracer is gone; then lets all go, and detaches.
     pub(super) fn run(mut self, programs: &Programs) {
         self.serve(programs);
-        self.let_all_go(); // before detaching, which takes a while
-        detach_all(self.links);
+        self.let_all_go(programs); // before detaching, which takes a while
+        let of_host = self.host.into_iter().flat_map(Host::into_links);
+        detach_all(self.links.into_iter().chain(of_host));
     }
 
     fn serve(&mut self, programs: &Programs) {
@@ -139,7 +148,14 @@ impl Keeper {
         let executions = programs
             .executions(|execution| executed.borrow_mut().push(execution))
             .ok();
-        let turn = Turn::watched();
+        let longest = match &self.host {
+            Some(_) => LONGEST_HOLD,
+            None => LONGEST_TURN,
+        };
+        let held = self.fanotify.as_ref().ok().map(Fanotify::held);
+        let Ok(turn) = Turn::watched(longest, held) else {
+            return;
+        };
         act_first();
         let reason = self.fanotify.as_ref().err().map(ToString::to_string);
         self.tell(b'h', 0, reason.unwrap_or_default().as_bytes());
@@ -163,30 +179,34 @@ impl Keeper {
             ];
             fds[0].events |= wants;
             turn.ends();
+            let look_in = self.look_in();
             // SAFETY: as many pollfds as given.
-            if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, LOOK_IN) } < 0 {
+            if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, look_in) } < 0 {
                 continue;
             }
             turn.begins();
             // What is done comes first: who has probes already need not be stopped. Then who runs, then who is held.
             for done in self.workers.take_done() {
-                self.finish(done);
+                self.finish(done, programs);
             }
             if let Some(executions) = &executions {
                 let _ = executions.consume();
                 for execution in executed.take() {
-                    self.executed(execution);
+                    self.executed(execution, programs);
                 }
             }
             self.changes.clear();
             while let Some((pid, change)) = tracee::next_change() {
-                self.changed(pid, &change);
+                self.changed(pid, &change, programs);
             }
             let held = self.fanotify.as_ref().map(Fanotify::read);
             for held in held.into_iter().flatten() {
-                self.hold(held);
+                self.hold(held, programs);
             }
             self.give_up_waiting();
+            if let Some(host) = &mut self.host {
+                host.rest();
+            }
             if fds[0].revents & libc::POLLOUT != 0 {
                 self.flush();
             }
@@ -200,6 +220,7 @@ impl Keeper {
                             f.watch(&path);
                         }
                     }
+                    Some(Request::Release { pid }) => self.release(pid, programs),
                     Some(Request::Ping) => self.tell(b'p', 0, b""),
                     None => return,
                 }
@@ -239,21 +260,65 @@ impl Keeper {
         file.is_ok_and(|f| self.probed.contains(&((pid, start_time(pid)), file_id(&f))))
     }
 
+    /// How long to wait for news, ms.
+    fn look_in(&self) -> libc::c_int {
+        let is_held = |w: &Waiting| matches!(w, Waiting::Exec(..));
+        match &self.host {
+            // So that none waits longer than it may.
+            Some(_) if self.waiting.values().any(is_held) => LONGEST_HOLD.as_millis() as i32 / 10,
+            Some(host) if !host.is_busy() => -1,
+            _ => LOOK_IN,
+        }
+    }
+
     /// An exec is held: if it is of the tree and has no probes yet, until it has.
-    fn hold(&mut self, held: Held) {
+    fn hold(&mut self, held: Held, programs: &Programs) {
         // Dropping it lets it go.
-        if !is_followed(self.threads, held.pid) || self.has_probes(held.pid, held.file.metadata()) {
+        if self.has_probes(held.pid, held.file.metadata()) {
             return;
         }
-        if let Ok(file) = held.file.try_clone() {
-            self.give(held.pid, Source::File(file), false, Waiting::Exec(held));
+        if let Some(host) = &mut self.host {
+            let path = format!("/proc/self/fd/{}", held.file.as_raw_fd());
+            let path = fs::read_link(path).unwrap_or_default();
+            if !host.admits(held.pid, &path, programs) || programs.follow(held.pid).is_err() {
+                return;
+            }
+        } else if !is_followed(self.threads, held.pid) {
+            return;
         }
+        let held_pid = held.pid;
+        if let Ok(file) = held.file.try_clone() {
+            let waiting = Waiting::Exec(held, Instant::now());
+            self.give(held_pid, Source::File(file), false, waiting);
+        }
+    }
+
+    /// Takes the probes of a process of the host away.
+    fn release(&mut self, pid: u32, programs: &Programs) {
+        if let Some(host) = &mut self.host {
+            host.release(pid, programs);
+        }
+        self.probed.retain(|((owner, _), _)| *owner != pid);
     }
 
     /// A process of the tree executes a program that may be node. If its exec was not held, because nobody knew of this
     /// binary, it is stopped now, before its main.
-    fn executed(&mut self, execution: Execution) {
+    fn executed(&mut self, execution: Execution, programs: &Programs) {
         let pid = execution.pid;
+        if let Some(host) = &mut self.host {
+            let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            if !host.is_decided(pid) && host.admits(pid, &path, programs) {
+                let stop = Stop {
+                    pid,
+                    execution,
+                    since: Instant::now(),
+                    state: StopState::Refused,
+                    done: None,
+                };
+                self.give(pid, Source::Executable, true, Waiting::Process(stop));
+            }
+            return;
+        }
         let under_way = self.waiting.values().any(|w| w.stops(pid));
         if under_way || self.has_probes(pid, fs::metadata(format!("/proc/{pid}/exe"))) {
             return;
@@ -281,7 +346,7 @@ impl Keeper {
     }
 
     /// A process that is stopped, or was to be, has changed its state.
-    fn changed(&mut self, pid: u32, change: &Change) {
+    fn changed(&mut self, pid: u32, change: &Change, programs: &Programs) {
         let Some(&number) = self.waiting.iter().find(|w| w.1.stops(pid)).map(|w| w.0) else {
             return; // it was let go, and killed before it could
         };
@@ -289,7 +354,7 @@ impl Keeper {
             (Change::Stopped(signal), Some(Waiting::Process(stop))) => {
                 stop.state = StopState::Stopped(now(), *signal);
                 if let Some(done) = stop.done.take() {
-                    self.finish(done);
+                    self.finish(done, programs);
                 }
             }
             _ => {
@@ -299,7 +364,7 @@ impl Keeper {
     }
 
     /// A job is done: says so, then lets go who waited for it.
-    fn finish(&mut self, mut done: Done) {
+    fn finish(&mut self, mut done: Done, programs: &Programs) {
         let number = done.number;
         if let Some(Waiting::Process(stop)) = self.waiting.get_mut(&number)
             && matches!(stop.state, StopState::Asked)
@@ -308,13 +373,29 @@ impl Keeper {
             return;
         }
         let waiting = self.waiting.remove(&number);
+        if let Some(Waiting::Exec(held, _)) = &waiting {
+            // Let go because we were late: it may have begun without its probes.
+            done.after_exec |= !held.waits();
+        }
         if let Outcome::Attached { link, .. } = &mut done.outcome {
             let owner = (done.pid, start_time(done.pid));
             let is_new = done.file.is_none_or(|f| self.probed.insert((owner, f)));
             let attached = link.take();
             // Two jobs for one process: possible only where it could not be stopped. Detaching takes a while.
             let needless = if is_new {
-                self.links.extend(attached);
+                match &mut self.host {
+                    Some(host) => {
+                        if done.after_exec {
+                            // Hits from here on count; whether any was missed before, the mark at its main will tell.
+                            programs.follow_threads(done.pid);
+                        }
+                        host.keep(done.pid, attached);
+                        if let (Ok(f), true) = (&self.fanotify, done.after_exec) {
+                            f.watch(Path::new(&format!("/proc/{}/exe", done.pid)));
+                        }
+                    }
+                    None => self.links.extend(attached),
+                }
                 // It has done its work: gone before the end, when only what must be detached shall be.
                 self.spare.take()
             } else {
@@ -324,7 +405,15 @@ impl Keeper {
                 std::thread::spawn(move || drop(needless));
             }
         }
+        if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
+            self.release(done.pid, programs);
+        }
         let Some(waiting) = waiting else {
+            if self.host.is_some() {
+                // It was held as long as it may be, and has begun without its probes.
+                done.after_exec = true;
+                self.report(&done);
+            }
             return; // it has ended meanwhile
         };
         self.report(&done);
@@ -381,6 +470,12 @@ impl Keeper {
 
     /// Lets go who waits too long: a file on a disk that does not answer, for example.
     fn give_up_waiting(&mut self) {
+        if self.host.is_some() {
+            // The job goes on: the process gets its probes later.
+            self.waiting.retain(
+                |_, w| !matches!(w, Waiting::Exec(_, since) if since.elapsed() > LONGEST_HOLD),
+            );
+        }
         let late: Vec<u64> = self
             .waiting
             .iter()
@@ -406,7 +501,7 @@ impl Keeper {
     }
 
     /// Whoever waits need not any more.
-    fn let_all_go(&mut self) {
+    fn let_all_go(&mut self, programs: &Programs) {
         let since = Instant::now();
         loop {
             // Dropping a held exec lets it go.
@@ -431,7 +526,7 @@ impl Keeper {
             }
             std::thread::sleep(SHORT_STOP / 50);
             while let Some((pid, change)) = tracee::next_change() {
-                self.changed(pid, &change);
+                self.changed(pid, &change, programs);
             }
         }
         self.fanotify = Err(io::Error::other("closed"));
@@ -452,45 +547,82 @@ impl Keeper {
     }
 }
 
-/// A hung holder would block every exec of node on this host. If a turn of the loop takes longer than any turn may, the
-/// holder ends instead: the kernel lets all execs go.
+/// A hung holder would block every exec of node on this host. If a turn of the loop takes longer than an exec may wait, another
+/// thread lets all execs go; if it takes longer than any turn may, that thread ends the holder.
 struct Turn {
-    clock: Instant,
-    /// Milliseconds of `clock` since when the loop is at work; 0 while it waits.
-    since: Arc<AtomicU64>,
+    timer: OwnedFd,
+    longest: Duration,
 }
 
 impl Turn {
-    fn watched() -> Turn {
-        let turn = Turn {
-            clock: Instant::now(),
-            since: Arc::default(),
+    /// `longest`: how long an exec waits for us.
+    fn watched(longest: Duration, held: Option<Arc<HeldExecs>>) -> io::Result<Turn> {
+        // SAFETY: takes integers; the descriptor is new.
+        let timer = unsafe {
+            match libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) {
+                -1 => return Err(io::Error::last_os_error()),
+                fd => OwnedFd::from_raw_fd(fd),
+            }
         };
-        let (clock, since) = (turn.clock, Arc::clone(&turn.since));
+        let watch = timer.try_clone()?;
         std::thread::spawn(move || {
             act_first();
             loop {
-                std::thread::sleep(LONGEST_TURN / 4);
-                let begun = since.load(Ordering::Relaxed);
-                let now = clock.elapsed().as_millis() as u64;
-                if begun != 0 && now.saturating_sub(begun) > LONGEST_TURN.as_millis() as u64 {
+                let mut times = 0u64;
+                // SAFETY: eight bytes. Each time the timer runs off, this returns how often it has since the turn began.
+                let got = unsafe {
+                    libc::read(watch.as_raw_fd(), (&raw mut times).cast(), size_of::<u64>())
+                };
+                if got < 0 {
+                    continue;
+                }
+                if let Some(held) = &held {
+                    held.let_all_go();
+                }
+                if LATE.fetch_add(times, Ordering::Relaxed) + times
+                    >= (LONGEST_TURN.as_millis() / longest.as_millis()) as u64
+                {
                     // SAFETY: ends this process.
                     unsafe { libc::_exit(1) };
                 }
             }
         });
-        turn
+        Ok(Turn { timer, longest })
     }
 
     fn begins(&self) {
-        let now = self.clock.elapsed().as_millis() as u64;
-        self.since.store(now.max(1), Ordering::Relaxed);
+        LATE.store(0, Ordering::Relaxed);
+        self.set_timer(self.longest);
     }
 
     fn ends(&self) {
-        self.since.store(0, Ordering::Relaxed);
+        self.set_timer(Duration::ZERO);
+    }
+
+    /// Runs off after each such time; zero: not any more.
+    fn set_timer(&self, each: Duration) {
+        let time = libc::timespec {
+            tv_sec: each.as_secs() as libc::time_t,
+            tv_nsec: each.subsec_nanos().into(),
+        };
+        let timer = libc::itimerspec {
+            it_interval: time,
+            it_value: time,
+        };
+        // SAFETY: a live struct.
+        unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &timer, std::ptr::null_mut()) };
     }
 }
+
+impl Drop for Turn {
+    /// What comes after the loop takes as long as it takes: an end in the middle of a detach would leave breakpoints behind.
+    fn drop(&mut self) {
+        self.ends();
+    }
+}
+
+/// How often the timer has run off since the turn began.
+static LATE: AtomicU64 = AtomicU64::new(0);
 
 /// CLOCK_MONOTONIC, ns: the clock of the records.
 fn now() -> u64 {

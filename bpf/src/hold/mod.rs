@@ -13,6 +13,7 @@
 //! holder stops it by ptrace before the dynamic linker has reached its main, until it has its probes.
 
 mod fanotify;
+mod host;
 mod keeper;
 mod tracee;
 mod worker;
@@ -37,6 +38,10 @@ use crate::{Link, Programs};
 
 /// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches.
 pub type PlanSource = Box<dyn Fn(&Path) -> Result<AttachPlan, String> + Send + Sync>;
+
+/// Whether a process that executes this program is to be recorded: asked by the holder of a service while the exec waits, so
+/// the answer takes microseconds.
+pub type Admission = Box<dyn FnMut(u32, &Path) -> bool>;
 
 /// What the holder reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +98,7 @@ pub enum Event {
 enum Request {
     Attach { pid: u32, path: PathBuf },
     Watch(PathBuf),
+    Release { pid: u32 },
     Ping,
 }
 
@@ -112,6 +118,11 @@ pub struct HolderOptions {
     pub candidates: Vec<PathBuf>,
     /// A link that is only to be detached, where nobody waits for it.
     pub spare: Option<Link>,
+    /// For a service: follow whom this admits, whoever started it; else the traced tree only. The programs must be loaded with
+    /// [`Options::host`](crate::Options).
+    pub admission: Option<Admission>,
+    /// For a service: trace syscalls while there is a process to be recorded.
+    pub syscalls: bool,
 }
 
 impl Holder {
@@ -174,6 +185,14 @@ impl Holder {
         send(&self.socket, b'W', 0, path.as_os_str().as_bytes())
     }
 
+    /// Takes the probes of a process away, which is followed no longer.
+    ///
+    /// # Errors
+    /// If the holder is gone.
+    pub fn release(&self, pid: u32) -> io::Result<()> {
+        send(&self.socket, b'R', pid, b"")
+    }
+
     /// Asks for a sign of life.
     ///
     /// # Errors
@@ -186,6 +205,22 @@ impl Holder {
     pub fn kill(&self) {
         // SAFETY: our own child, which nobody else reaps.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
+    /// Asks it to detach all and to end, and waits for that; one that has not in this time is killed.
+    pub fn end(&self, limit: Duration) {
+        // SAFETY: our own descriptor. To the holder it looks as if we were gone.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        let until = std::time::Instant::now() + limit;
+        while !self.has_ended() {
+            if std::time::Instant::now() > until {
+                self.kill();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: our own child; its status is of no interest.
+        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
     }
 
     /// Whether it has ended. Its socket may tell so later: helpers of it have that, too.
@@ -336,6 +371,7 @@ impl Request {
         match kind {
             b'A' => Some(Request::Attach { pid, path }),
             b'W' => Some(Request::Watch(path)),
+            b'R' => Some(Request::Release { pid }),
             b'P' => Some(Request::Ping),
             _ => None,
         }

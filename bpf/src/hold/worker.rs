@@ -225,7 +225,7 @@ impl Bench {
             return done;
         }
         let started = Instant::now();
-        done.outcome = match self.prepare(&file, &done.path) {
+        done.outcome = match self.prepare(&file, &done.path, job.pid) {
             Ok(known) => {
                 let points = known.points(job.after_exec);
                 match self.link(job.pid, &open, &points) {
@@ -244,7 +244,7 @@ impl Bench {
     }
 
     /// What to attach for a binary, by its plan.
-    fn prepare(&self, file: &File, path: &Path) -> Result<Known, String> {
+    fn prepare(&self, file: &File, path: &Path, pid: u32) -> Result<Known, String> {
         let id = file_id(&file.metadata().map_err(|e| e.to_string())?);
         let known = || lock(&self.known).get(&id).cloned();
         if let Some(known) = known() {
@@ -255,7 +255,12 @@ impl Bench {
             return Ok(known);
         }
         act_in_turn(); // it takes 0.2 s
-        let plan = (self.plans)(path);
+        // In a container the path means another file here, or none.
+        let is_here = fs::metadata(path).is_ok_and(|m| file_id(&m) == id);
+        let plan = match is_here {
+            true => (self.plans)(path),
+            false => (self.plans)(&seen_by(pid, path)),
+        };
         act_first();
         let plan = plan?;
         let mut all = lock(&self.known);
@@ -293,6 +298,12 @@ impl Bench {
         };
         update(self.image_files, &file, &(key + 1))
     }
+}
+
+/// A path in the file system that a process sees.
+fn seen_by(pid: u32, path: &Path) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Sets an entry of a map whose key and value are these plain C types.

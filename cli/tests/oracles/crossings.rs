@@ -230,6 +230,19 @@ fn two_runs_give_the_same_counts(node: &Node) {
     }
 }
 
+/// How often each script and module was compiled, by path, unit and whether it came from a cache.
+fn compiled(traced: &Traced) -> BTreeMap<String, u64> {
+    let scripts = list(&traced.run["compile"]["scripts"]).iter();
+    let compiled: BTreeMap<String, u64> = scripts
+        .map(|s| {
+            let what = format!("{} {} {}", s["path"], s["unit"], s["cached"]);
+            (what, number(&s["compilations"]))
+        })
+        .collect();
+    assert!(compiled.len() > 10, "{compiled:?}");
+    compiled
+}
+
 fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
     for program in deterministic_programs(node) {
         let full = trace(&[], &program);
@@ -245,6 +258,7 @@ fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
             assert_eq!(full, count, "{program:?}: {figure}");
         }
         sums_agree(&count);
+        assert_eq!(compiled(&full), compiled(&count), "{program:?}");
         let asked = trace(
             &["--mode", "count", "--families", "serialization"],
             &program,

@@ -513,6 +513,8 @@ pub(crate) fn trace_with(
             candidates,
             // The holder has a copy and closes it last; ours goes at once.
             spare: registration,
+            admission: None,
+            syscalls: false,
         },
     )
     .map_err(system("starting the holder process"))?;
@@ -619,12 +621,17 @@ pub(crate) fn trace_with(
     })
 }
 
-/// A plan by path; in count mode without the exits, which only tell times and nesting.
-fn load_plan(path: &Path, cache: Option<&Path>, count: bool) -> Result<AttachPlan, String> {
+/// A plan by path; in count mode without the exits, which only tell times and nesting. Those of compilations stay: they also tell
+/// what came from a code cache, and that V8's compiler was called by node's loader.
+pub(crate) fn load_plan(
+    path: &Path,
+    cache: Option<&Path>,
+    count: bool,
+) -> Result<AttachPlan, String> {
     let (mut plan, _) = AttachPlan::load_or_build(path, cache).map_err(|e| e.to_string())?;
     if count {
         for probe in &mut plan.probes {
-            probe.with_return = false;
+            probe.with_return &= matches!(probe.role, Role::Compile { .. });
             if matches!(probe.role, Role::CallExit { .. }) {
                 probe.state = ProbeState::Absent;
                 probe.reason = Some("count mode measures no times".into());
@@ -635,7 +642,7 @@ fn load_plan(path: &Path, cache: Option<&Path>, count: bool) -> Result<AttachPla
 }
 
 /// Node binaries that earlier traces met, by the list in the cache folder.
-fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
+pub(crate) fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
     let Some(list) = cache.map(|c| c.join(KNOWN_NODES)) else {
         return Vec::new();
     };
@@ -650,7 +657,7 @@ fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
 /// File in the cache folder: NUL-separated paths of node binaries.
 const KNOWN_NODES: &str = "known-nodes";
 
-fn remember_node(cache: Option<&Path>, path: &Path) {
+pub(crate) fn remember_node(cache: Option<&Path>, path: &Path) {
     let Some(cache) = cache else { return };
     if known_nodes(Some(cache)).iter().any(|p| p == path) {
         return;

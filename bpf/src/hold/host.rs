@@ -1,0 +1,100 @@
+//! What the holder of a service keeps: whose probes are up, and the tracepoints of the syscalls only while there are some.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::Admission;
+use crate::{Link, Programs};
+
+/// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long a refusal is remembered: until the kernel has told of the exec, too.
+const MEMORY: Duration = Duration::from_secs(5);
+
+pub(super) struct Host {
+    admission: Admission,
+    /// Whether syscalls are to be recorded.
+    syscalls: bool,
+    /// Their tracepoints, while they are up.
+    tracing: Vec<libbpf_rs::Link>,
+    /// Processes that are recorded, and their probes once they are up.
+    recorded: HashMap<u32, Option<Link>>,
+    /// Processes that are not to be recorded, since when.
+    refused: HashMap<u32, Instant>,
+    /// When the last process was released.
+    idle_since: Instant,
+}
+
+impl Host {
+    pub(super) fn new(admission: Admission, syscalls: bool) -> Host {
+        Host {
+            admission,
+            syscalls,
+            tracing: Vec::new(),
+            recorded: HashMap::new(),
+            refused: HashMap::new(),
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// Asks the policy, and makes ready if it agrees.
+    pub(super) fn admits(&mut self, pid: u32, program: &Path, programs: &Programs) -> bool {
+        if !(self.admission)(pid, program) {
+            self.refused.insert(pid, Instant::now());
+            return false;
+        }
+        if self.syscalls && self.tracing.is_empty() {
+            // Without them files are not counted; the rest is.
+            self.tracing = programs.syscall_links().unwrap_or_default();
+        }
+        self.recorded.entry(pid).or_insert(None);
+        true
+    }
+
+    /// Whether it was asked about this process a moment ago.
+    pub(super) fn is_decided(&mut self, pid: u32) -> bool {
+        self.recorded.contains_key(&pid) || self.refused.remove(&pid).is_some()
+    }
+
+    /// Keeps the probes of a process.
+    pub(super) fn keep(&mut self, pid: u32, link: Option<Link>) {
+        self.recorded.insert(pid, link);
+    }
+
+    /// Follows a process no longer, and takes its probes away, for which nobody waits.
+    pub(super) fn release(&mut self, pid: u32, programs: &Programs) {
+        let Some(link) = self.recorded.remove(&pid) else {
+            return;
+        };
+        programs.unfollow(pid);
+        if let Some(link) = link {
+            std::thread::spawn(move || drop(link));
+        }
+        self.idle_since = Instant::now();
+    }
+
+    /// Whether there is something to be done by and by.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.recorded.is_empty() || !self.tracing.is_empty() || !self.refused.is_empty()
+    }
+
+    /// Takes down what nobody needs any more.
+    pub(super) fn rest(&mut self) {
+        if self.recorded.is_empty()
+            && !self.tracing.is_empty()
+            && self.idle_since.elapsed() > LINGER
+        {
+            // It may wait for a grace period.
+            let links = std::mem::take(&mut self.tracing);
+            std::thread::spawn(move || drop(links));
+        }
+        self.refused.retain(|_, since| since.elapsed() < MEMORY);
+    }
+
+    pub(super) fn into_links(self) -> impl Iterator<Item = Link> {
+        self.recorded.into_values().flatten()
+    }
+}

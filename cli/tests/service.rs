@@ -1,0 +1,596 @@
+//! `nodeprofd`: every start of node on this host, from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that fails says where"
+)]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "not every test file uses all of it"
+)]
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+
+use nodeprof_profile::{Recording, recording::CrossingKind};
+use support::{NODEPROF, Node, folder, plain, write};
+use tempfile::TempDir;
+
+const VERSIONS: [&str; 8] = [
+    "16.20.0", "18.20.8", "20.0.0", "20.20.2", "21.1.0", "22.23.3", "24.21.0", "26.10.0",
+];
+
+/// A service that records what starts in one folder only, so that tests leave others on this machine alone.
+struct Service {
+    child: Child,
+    lines: Receiver<String>,
+    folder: TempDir,
+}
+
+impl Service {
+    /// One that knows this node binary.
+    fn knowing(node: &Node, settings: &str) -> Service {
+        Service::start(&format!("nodes = [{:?}]\n{settings}", node.path))
+    }
+
+    fn start(settings: &str) -> Service {
+        let folder = folder();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        let mut service = Service {
+            child: Command::new("true").spawn().unwrap(),
+            lines: channel().1,
+            folder,
+        };
+        service.child.wait().unwrap();
+        service.configure(settings);
+        service.begin();
+        service
+    }
+
+    fn configure(&self, settings: &str) {
+        let top = self.folder.path().display();
+        let config = format!(
+            "mode = 'off'\ncache = '{top}/cache'\n{settings}\n[store]\ndirectory = '{top}/starts'\n\
+             [[rule]]\nmode = 'count'\ndirectory = '{top}/work'\n"
+        );
+        fs::write(self.folder.path().join("c.toml"), config).unwrap();
+    }
+
+    /// Starts it, and waits until it is ready.
+    fn begin(&mut self) {
+        let program = Path::new(NODEPROF).with_file_name("nodeprofd");
+        assert!(
+            program.is_file(),
+            "no {}; type: cargo build -p nodeprofd",
+            program.display()
+        );
+        let mut child = Command::new(program)
+            .args(["-c", "c.toml"])
+            .current_dir(self.folder.path())
+            .env("NO_COLOR", "1")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        self.child = child;
+        self.lines = lines;
+        self.says("every start of node is held");
+    }
+
+    /// Waits for a line of its log.
+    fn says(&self, what: &str) -> String {
+        let mut before = Vec::new();
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.contains(what) => return line,
+                Ok(line) => before.push(line),
+                Err(_) => panic!("no line with {what:?} in {before:#?}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: our own child.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Ends it, and waits for its end.
+    fn end(&mut self) {
+        self.signal(libc::SIGTERM);
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// Node with these arguments, in the folder whose starts are recorded.
+    fn node(&self, node: &Node, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&node.path);
+        plain(&mut command)
+            .env("UV_USE_IO_URING", "0") // file operations on a ring are no system calls
+            .args(arguments)
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    }
+
+    /// What a trace of the same command records. With the same streams: what node makes of a pipe and a device differs.
+    fn traced(&self, node: &Node, script: &str) -> Recording {
+        let file = self.folder.path().join("t.nodeprof");
+        let mut command = Command::new(NODEPROF);
+        plain(&mut command)
+            .env("UV_USE_IO_URING", "0")
+            .args(["trace", "--quiet", "--force", "--mode", "count", "-o"])
+            .arg(&file)
+            .arg("--")
+            .arg(&node.path)
+            .arg(script)
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        Recording::load(file).unwrap()
+    }
+
+    /// All that was recorded so far.
+    fn recordings(&self) -> Vec<Recording> {
+        let mut files: Vec<_> = fs::read_dir(self.folder.path().join("starts"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        files
+            .iter()
+            .map(|file| Recording::load(file).unwrap())
+            .collect()
+    }
+
+    /// The holder process.
+    fn holder(&self) -> u32 {
+        let of = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id()));
+        of.unwrap()
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Calls to C++ by what a trace in count mode calls them.
+fn calls(recording: &Recording) -> BTreeMap<String, u64> {
+    let mut calls = BTreeMap::new();
+    for sum in recording
+        .crossing_sums
+        .iter()
+        .filter(|s| s.kind != CrossingKind::ToJs)
+    {
+        let callback = &recording.callbacks[sum.callback.0 as usize];
+        let name = format!("{}.{} {:?}", callback.binding, callback.function, sum.kind);
+        *calls.entry(name).or_default() += sum.calls;
+    }
+    calls
+}
+
+/// For a failure: how a process came to its end.
+fn recording_end(recording: &Recording) -> String {
+    format!("{:?}, {:?}", recording.processes[0], recording.milestones)
+}
+
+fn version(recording: &Recording) -> String {
+    let version = recording.binaries[0].node_version.clone().unwrap();
+    version.trim_start_matches('v').to_owned()
+}
+
+/// Counts breakpoints in its own code when asked: once at its start, once a second after.
+const COUNT_TWICE: &str = r#"
+const fs = require('fs');
+function breakpoints() {
+  const memory = fs.openSync('/proc/self/mem'), file = fs.openSync(process.execPath);
+  let different = 0;
+  for (const line of fs.readFileSync('/proc/self/maps', 'utf8').split('\n')) {
+    const found = /^([0-9a-f]+)-([0-9a-f]+) r-xp ([0-9a-f]+) /.exec(line);
+    if (!found || !line.endsWith(process.execPath)) continue;
+    const [begin, end, offset] = found.slice(1).map((digits) => parseInt(digits, 16));
+    const mapped = Buffer.alloc(end - begin), stored = Buffer.alloc(end - begin);
+    fs.readSync(memory, mapped, 0, mapped.length, begin);
+    fs.readSync(file, stored, 0, stored.length, offset);
+    for (let i = 0; i < mapped.length; i++) if (mapped[i] !== stored[i]) different++;
+  }
+  return different;
+}
+console.log(breakpoints());
+if (process.argv[2] === 'later') setTimeout(() => console.log(breakpoints()), 1500);
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn starts_of_all_versions_are_recorded_whole_and_counted_as_a_trace_counts_them() {
+    const STARTS: usize = 25;
+    let nodes: Vec<Node> = VERSIONS.into_iter().filter_map(Node::find).collect();
+    if nodes.is_empty() {
+        return;
+    }
+    let paths: Vec<_> = nodes.iter().map(|node| &node.path).collect();
+    let mut service = Service::start(&format!("nodes = {paths:?}\nsettle = '20s'"));
+    let script = write(
+        service.folder.path(),
+        "work/start.js",
+        "require('zlib'); require('./package-a'); console.log(300)",
+    );
+    write(
+        service.folder.path(),
+        "work/package-a/package.json",
+        "{\"main\":\"b.js\"}",
+    );
+    write(
+        service.folder.path(),
+        "work/package-a/b.js",
+        "module.exports = 1",
+    );
+    let starts: Vec<&Node> = (0..STARTS).flat_map(|_| &nodes).collect();
+    for crowd in starts.chunks(20) {
+        let children: Vec<Child> = crowd
+            .iter()
+            .map(|node| service.node(node, &[&script]).spawn().unwrap())
+            .collect();
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            assert_eq!(output.stdout, b"300\n");
+        }
+    }
+    for _ in &starts {
+        service.says("recorded pid=");
+    }
+    service.end();
+    let recordings = service.recordings();
+    assert_eq!(recordings.len(), starts.len());
+    let mut late = 0;
+    for node in &nodes {
+        let expected = service.traced(node, &script);
+        let of_version = recordings.iter().filter(|r| version(r) == node.version);
+        assert_eq!(of_version.clone().count(), STARTS, "{}", node.version);
+        for recording in of_version {
+            // No exec waits longer than 40 ms, whatever else the machine does: then the recording says what it lacks.
+            if recording.processes[0].incomplete.is_some() {
+                late += 1;
+                continue;
+            }
+            assert_eq!(calls(recording), calls(&expected), "{}", node.version);
+            assert_eq!(recording.lookups.len(), expected.lookups.len());
+            assert_eq!(recording.compilations.len(), expected.compilations.len());
+            assert_eq!(recording.runs[0].ended_by, "exit");
+            let run = &recording.runs[0];
+            assert_eq!(
+                run.exit_status,
+                Some(0),
+                "{}: {run:?}",
+                recording_end(recording)
+            );
+            let lost: u64 = recording.losses.iter().map(|loss| loss.count).sum();
+            assert_eq!(lost, 0, "{:?}", recording.losses);
+            let milestones: Vec<&str> = recording
+                .milestones
+                .iter()
+                .map(|m| m.name.as_str())
+                .collect();
+            assert!(milestones.contains(&"loop_start"), "{milestones:?}");
+        }
+    }
+    assert!(
+        late * 100 <= recordings.len(),
+        "{late} of {} were late",
+        recordings.len()
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_has_its_probes_until_its_loop_has_started_and_no_longer() {
+    let Some(node) = Node::find("24.21.0") else {
+        return;
+    };
+    let service = Service::knowing(&node, "settle = '100ms'");
+    let script = write(service.folder.path(), "work/count.js", COUNT_TWICE);
+    let output = service.node(&node, &[&script, "later"]).output().unwrap();
+    let counts = String::from_utf8(output.stdout).unwrap();
+    let counts: Vec<u64> = counts.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(counts[0] > 50, "it was not probed at its start: {counts:?}");
+    assert_eq!(counts[1], 0, "breakpoints are left");
+    let recordings = service.recordings();
+    let run = &recordings.last().unwrap().runs[0];
+    assert_eq!(run.ended_by, "loop-start");
+    assert_eq!(run.exit_status, None);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let service = Service::start("");
+    let path = service.folder.path().join("javascript");
+    fs::copy(&node.path, &path).unwrap();
+    let unknown = Node {
+        version: node.version,
+        path,
+    };
+    // Long enough for its plan to be made, and too late for its beginning.
+    let wait = "setTimeout(() => console.log(1), 1500)";
+    assert_eq!(
+        service
+            .node(&unknown, &["-e", wait])
+            .output()
+            .unwrap()
+            .stdout,
+        b"1\n"
+    );
+    service.says("recorded pid=");
+    assert_eq!(
+        service
+            .node(&unknown, &["-p", "2"])
+            .output()
+            .unwrap()
+            .stdout,
+        b"2\n"
+    );
+    service.says("recorded pid=");
+    let recordings = service.recordings();
+    let incomplete: Vec<bool> = recordings
+        .iter()
+        .map(|r| r.processes[0].incomplete.is_some())
+        .collect();
+    assert_eq!(incomplete, [true, false]);
+    assert!(calls(&recordings[1]).len() > 10);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn other_starts_are_left_alone() {
+    let Some(node) = Node::find("24.21.0") else {
+        return;
+    };
+    let service = Service::knowing(&node, "");
+    let script = write(service.folder.path(), "work/count.js", COUNT_TWICE);
+    let elsewhere = folder();
+    for _ in 0..3 {
+        let mut command = service.node(&node, &[&script]);
+        let output = command.current_dir(elsewhere.path()).output().unwrap();
+        assert_eq!(output.stdout, b"0\n");
+    }
+    assert!(service.recordings().is_empty());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_service_that_is_killed_leaves_no_probe_and_blocks_nobody() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let mut service = Service::knowing(&node, "");
+    let script = write(service.folder.path(), "work/count.js", COUNT_TWICE);
+    service.node(&node, &["-e", "0"]).status().unwrap();
+    service.says("recorded pid=");
+    for round in 0..10 {
+        let crowd: Vec<Child> = (0..4)
+            .map(|_| service.node(&node, &[&script]).spawn().unwrap())
+            .collect();
+        std::thread::sleep(Duration::from_millis(5 * round));
+        service.signal(libc::SIGKILL);
+        service.child.wait().unwrap();
+        for child in crowd {
+            let output = child.wait_with_output().unwrap();
+            assert!(
+                output.status.success(),
+                "round {round}: {:?}",
+                output.status
+            );
+            assert!(!output.stdout.is_empty());
+        }
+        // The kernel takes them away within a moment.
+        let until = Instant::now() + Duration::from_secs(5);
+        loop {
+            let output = service.node(&node, &[&script]).output().unwrap();
+            if output.stdout == b"0\n" {
+                break;
+            }
+            assert!(Instant::now() < until, "breakpoints are left");
+        }
+        service.begin();
+    }
+    // What was kept before is whole, and more comes to it.
+    service.node(&node, &["-e", "0"]).status().unwrap();
+    service.says("recorded pid=");
+    assert!(service.recordings().len() >= 2);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_holder_that_is_killed_or_stopped_is_replaced() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let service = Service::knowing(&node, "");
+    for signal in [libc::SIGKILL, libc::SIGSTOP] {
+        let before = service.holder();
+        // SAFETY: the holder of our own service.
+        unsafe { libc::kill(before as i32, signal) };
+        service.says("the holder process ended, and was started anew");
+        assert_ne!(service.holder(), before);
+        // Known from before: its first start is recorded whole.
+        let output = service.node(&node, &["-p", "1"]).output().unwrap();
+        assert_eq!(output.stdout, b"1\n");
+        service.says("recorded pid=");
+    }
+    let last = service.recordings().pop().unwrap();
+    assert_eq!(last.processes[0].incomplete, None);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn labels_come_from_the_allowed_variables_and_secrets_are_not_kept() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let service = Service::knowing(&node, "labels = { team = 'TEAM' }");
+    let script = write(service.folder.path(), "work/a.js", "0");
+    {
+        let mut command = service.node(
+            &node,
+            &[&script, "--token=hunter2", "https://ada:hunter2@host/"],
+        );
+        command
+            .env("GITHUB_ACTIONS", "true")
+            .env("GITHUB_SHA", "0123abcd")
+            .env("GITHUB_TOKEN", "hunter2")
+            .env("AWS_SECRET_ACCESS_KEY", "hunter2")
+            .env("TEAM", "tools");
+        assert!(command.status().unwrap().success());
+        service.says("recorded pid=");
+    }
+    let recording = service.recordings().pop().unwrap();
+    let run = &recording.runs[0];
+    for (key, value) in [
+        ("ci", "github"),
+        ("commit", "0123abcd"),
+        ("team", "tools"),
+        ("user", "0"),
+    ] {
+        assert_eq!(run.label(key), Some(value), "{:?}", run.labels);
+    }
+    assert!(!format!("{recording:?}").contains("hunter2"));
+    let command: Vec<String> = run
+        .command
+        .iter()
+        .map(|a| String::from_utf8_lossy(a).into_owned())
+        .collect();
+    assert_eq!(
+        command[2..],
+        ["--token=[redacted]", "https://[redacted]@host/"]
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_configuration_is_read_again_and_one_with_a_fault_changes_nothing() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let service = Service::knowing(&node, "");
+    service.configure("moed = 'off'");
+    service.signal(libc::SIGHUP);
+    assert!(
+        service
+            .says("the configuration stays as it was")
+            .contains("unknown field `moed`")
+    );
+    service.node(&node, &["-e", "0"]).status().unwrap();
+    service.says("recorded pid=");
+    let recorded = service.recordings().len();
+    service.configure("[[rule]]\nmode = 'off'\nuser = 0\n");
+    service.signal(libc::SIGHUP);
+    service.says("the configuration was read again");
+    service.node(&node, &["-e", "0"]).status().unwrap();
+    service.configure("");
+    service.signal(libc::SIGHUP);
+    service.says("the configuration was read again");
+    service.node(&node, &["-e", "0"]).status().unwrap();
+    service.says("recorded pid=");
+    assert_eq!(service.recordings().len(), recorded + 1);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_rule_on_the_command_is_kept() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let service = Service::knowing(&node, "[[rule]]\nmode = 'off'\ncommand = '*quiet*'\n");
+    let script = write(
+        service.folder.path(),
+        "work/a.js",
+        "setTimeout(() => 0, 100)",
+    );
+    for word in ["quiet", "loud", "quiet", "loud"] {
+        let mut command = service.node(&node, &[&script, word]);
+        assert!(command.status().unwrap().success());
+    }
+    for _ in 0..2 {
+        service.says("recorded pid=");
+    }
+    let recordings = service.recordings();
+    let words = recordings.iter().map(|r| r.runs[0].command[2].clone());
+    assert_eq!(words.collect::<Vec<_>>(), [b"loud", b"loud"]);
+}
+
+#[test]
+fn a_configuration_is_checked_without_root() {
+    let folder = folder();
+    let program = Path::new(NODEPROF).with_file_name("nodeprofd");
+    if !program.is_file() {
+        println!(
+            "skipped: there is no {}; type: cargo build -p nodeprofd",
+            program.display()
+        );
+        return;
+    }
+    let check = |text: &str| {
+        write(folder.path(), "c.toml", text);
+        let mut command = Command::new(&program);
+        command
+            .args(["--check", "-c", "c.toml"])
+            .current_dir(folder.path());
+        let output = command.output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    assert_eq!(check("mode = 'count'"), (true, String::new()));
+    let shipped = fs::read_to_string(support::project("systemd/nodeprofd.toml")).unwrap();
+    assert_eq!(check(&shipped), (true, String::new()));
+    // All settings are in it, as comments with their defaults.
+    let uncommented: String = shipped
+        .lines()
+        .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
+        .collect();
+    assert_eq!(check(&uncommented), (true, String::new()));
+    let (ok, why) = check("settle = 'soon'");
+    assert!(
+        !ok && why.contains("c.toml: settle: found \"soon\""),
+        "{why}"
+    );
+}

@@ -1,0 +1,76 @@
+//! Who is recorded. Asked by the holder while an exec waits.
+
+use std::{
+    collections::HashSet,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use nodeprof_probes::is_node_binary;
+use nodeprof_profile::random::Random;
+
+use super::{
+    config::{Config, Rules, Start},
+    context::{cgroup, user},
+};
+
+/// The rules of a configuration, and the dice for those that take one start in many.
+pub(super) struct Admission {
+    rules: Rules,
+    dice: Random,
+}
+
+impl Admission {
+    pub(super) fn new(config: &Config) -> Admission {
+        Admission {
+            rules: config.rules.clone(),
+            dice: Random::new(super::now()),
+        }
+    }
+
+    /// Whether a process that executes this program is recorded.
+    pub(super) fn admits(&mut self, pid: u32, program: &Path) -> bool {
+        let directory = self
+            .rules
+            .ask_directory()
+            .then(|| fs::read_link(format!("/proc/{pid}/cwd")));
+        let start = Start {
+            executable: program.to_owned(),
+            user: if self.rules.ask_user() {
+                user(pid)
+            } else {
+                None
+            },
+            cgroup: self.rules.ask_cgroup().then(|| cgroup(pid)).flatten(),
+            directory: directory.and_then(Result::ok),
+            command: None,
+        };
+        match self.rules.one_in(&start) {
+            0 => false,
+            1 => true,
+            n => self.dice.below(n as usize) == 0,
+        }
+    }
+}
+
+/// Node binaries that run now: the next start of each is held.
+pub(super) fn running_nodes() -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut seen = HashSet::new();
+    processes
+        .filter(|entry| {
+            entry
+                .file_name()
+                .as_encoded_bytes()
+                .iter()
+                .all(u8::is_ascii_digit)
+        })
+        .map(|entry| entry.path().join("exe"))
+        .filter(|exe| {
+            // A link that leads into other mount namespaces, too.
+            let file = fs::metadata(exe).map(|m| (m.dev(), m.ino()));
+            file.is_ok_and(|file| seen.insert(file)) && is_node_binary(exe)
+        })
+        .collect()
+}

@@ -1,0 +1,634 @@
+//! The configuration of the service, a TOML file. `systemd/nodeprofd.toml` is one with all settings and their meaning.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use globset::{GlobBuilder, GlobMatcher};
+use nodeprof_profile::redact::{BadRule, Redaction};
+use serde::Deserialize;
+
+/// Settings of the service.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who is recorded.
+    pub rules: Rules,
+    /// Count file operations, too: tracepoints of the syscalls while a start is recorded.
+    pub files: bool,
+    /// Recording goes on for this long after the event loop has started.
+    pub settle: Duration,
+    /// And never longer than this after the exec.
+    pub limit: Duration,
+    /// Node binaries to be ready for, besides those that run or ran.
+    pub nodes: Vec<PathBuf>,
+    /// Folder for attach plans.
+    pub cache: PathBuf,
+    /// Where recordings are kept.
+    pub store: StoreLimits,
+    /// What is read from the environment of a recorded process.
+    pub labels: Labels,
+    /// What is not kept.
+    pub redaction: Redaction,
+}
+
+/// Where recordings are kept, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// The folder.
+    pub directory: PathBuf,
+    /// Older ones are removed.
+    pub age: Duration,
+    /// Of more than this, the oldest are removed.
+    pub count: usize,
+    /// Of more bytes than this, the oldest are removed.
+    pub bytes: u64,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read the configuration {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It is no TOML, or a setting is unknown or of the wrong kind.
+    #[error("{}, line {line}: {what}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What was found and expected.
+        what: String,
+    },
+    /// A value means nothing.
+    #[error("{}: {what}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Which setting, what was found, what is needed.
+        what: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct File {
+    mode: ModeText,
+    one_in: u32,
+    files: bool,
+    settle: String,
+    limit: String,
+    nodes: Vec<PathBuf>,
+    cache: PathBuf,
+    store: StoreFile,
+    labels: std::collections::BTreeMap<String, String>,
+    redact: RedactFile,
+    rule: Vec<RuleFile>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ModeText {
+    Off,
+    #[default]
+    Count,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct StoreFile {
+    directory: PathBuf,
+    age: String,
+    count: usize,
+    megabytes: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct RedactFile {
+    keep_home_folders: bool,
+    patterns: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RuleFile {
+    mode: ModeText,
+    #[serde(default = "one")]
+    one_in: u32,
+    executable: Option<String>,
+    user: Option<u32>,
+    cgroup: Option<String>,
+    directory: Option<String>,
+    command: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for File {
+    fn default() -> File {
+        File {
+            mode: ModeText::Count,
+            one_in: 1,
+            files: true,
+            settle: "200ms".into(),
+            limit: "30s".into(),
+            nodes: Vec::new(),
+            cache: "/var/cache/nodeprof/plans".into(),
+            store: StoreFile::default(),
+            labels: Default::default(),
+            redact: RedactFile::default(),
+            rule: Vec::new(),
+        }
+    }
+}
+
+impl Default for StoreFile {
+    fn default() -> StoreFile {
+        StoreFile {
+            directory: "/var/lib/nodeprof/starts".into(),
+            age: "30d".into(),
+            count: 100_000,
+            megabytes: 2_000,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with the file's name and what is wrong in it.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|error| ConfigError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        Config::parse(&text, path)
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            line: error
+                .span()
+                .and_then(|span| text.get(..span.start))
+                .map_or(1, |before| before.matches('\n').count() + 1),
+            what: error.message().to_owned(),
+        })?;
+        Config::check(file).map_err(|what| ConfigError::Value {
+            path: path.to_owned(),
+            what,
+        })
+    }
+
+    fn check(file: File) -> Result<Config, String> {
+        let rules = file.rule.into_iter().enumerate();
+        let rules: Result<Vec<Rule>, String> = rules
+            .map(|(index, rule)| Rule::check(rule).map_err(|e| format!("rule {}: {e}", index + 1)))
+            .collect();
+        let redaction = Redaction::new(
+            file.redact.patterns.iter().map(String::as_str),
+            !file.redact.keep_home_folders,
+        )
+        .map_err(|BadRule { pattern, why }| format!("redact.patterns: {pattern:?}: {why}"))?;
+        for path in file
+            .nodes
+            .iter()
+            .chain([&file.cache, &file.store.directory])
+        {
+            if !path.is_absolute() {
+                return Err(format!(
+                    "found {}; needed: an absolute path",
+                    path.display()
+                ));
+            }
+        }
+        Ok(Config {
+            rules: Rules {
+                rules: rules?,
+                otherwise: share(file.mode, file.one_in)?,
+            },
+            files: file.files,
+            settle: duration("settle", &file.settle)?,
+            limit: duration("limit", &file.limit)?,
+            nodes: file.nodes,
+            cache: file.cache,
+            store: StoreLimits {
+                directory: file.store.directory,
+                age: duration("store.age", &file.store.age)?,
+                count: file.store.count,
+                bytes: file.store.megabytes.saturating_mul(1_000_000),
+            },
+            labels: Labels::check(file.labels)?,
+            redaction,
+        })
+    }
+}
+
+impl Default for Config {
+    /// What an empty file means.
+    #[allow(clippy::expect_used, reason = "the defaults are valid; a test says so")]
+    fn default() -> Config {
+        Config::check(File::default()).expect("the defaults")
+    }
+}
+
+/// One start in so many; 0: none.
+fn share(mode: ModeText, one_in: u32) -> Result<u32, String> {
+    match (mode, one_in) {
+        (_, 0) => Err("found one-in = 0; needed: 1 (each start) or more".into()),
+        (ModeText::Off, _) => Ok(0),
+        (ModeText::Count, n) => Ok(n),
+    }
+}
+
+fn duration(name: &str, text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|e| {
+        format!("{name}: found {text:?} ({e}); needed: a time such as \"200ms\", \"30s\" or \"7d\"")
+    })
+}
+
+/// What the rules look at.
+#[derive(Debug, Default)]
+pub struct Start {
+    /// What is executed.
+    pub executable: PathBuf,
+    /// User.
+    pub user: Option<u32>,
+    /// Control group.
+    pub cgroup: Option<String>,
+    /// Working directory.
+    pub directory: Option<PathBuf>,
+    /// Program and arguments, separated by spaces; `None` before the exec.
+    pub command: Option<String>,
+}
+
+/// Which starts are recorded: the first rule that fits decides.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    otherwise: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    one_in: u32,
+    executable: Option<GlobMatcher>,
+    user: Option<u32>,
+    cgroup: Option<GlobMatcher>,
+    directory: Option<GlobMatcher>,
+    command: Option<GlobMatcher>,
+}
+
+impl Rule {
+    fn check(rule: RuleFile) -> Result<Rule, String> {
+        let glob = |name: &str, text: Option<String>, whole: bool| {
+            text.map(|text| {
+                let built = GlobBuilder::new(&text).literal_separator(whole).build();
+                let built = built
+                    .map_err(|e| format!("{name}: {e}; needed: a pattern such as \"/srv/**\""));
+                built.map(|g| g.compile_matcher())
+            })
+            .transpose()
+        };
+        let checked = Rule {
+            one_in: share(rule.mode, rule.one_in)?,
+            executable: glob("executable", rule.executable, true)?,
+            user: rule.user,
+            cgroup: glob("cgroup", rule.cgroup, false)?,
+            directory: glob("directory", rule.directory, true)?,
+            command: glob("command", rule.command, false)?,
+        };
+        let asks = checked.user.is_some()
+            || [
+                &checked.executable,
+                &checked.cgroup,
+                &checked.directory,
+                &checked.command,
+            ]
+            .iter()
+            .any(|g| g.is_some());
+        match asks {
+            true => Ok(checked),
+            false => Err("it fits every start; needed: executable, user, cgroup, directory or command (or the setting `mode` for all)".into()),
+        }
+    }
+
+    fn fits(&self, start: &Start) -> bool {
+        let text = |glob: &Option<GlobMatcher>, value: Option<&Path>| {
+            glob.as_ref()
+                .is_none_or(|glob| value.is_some_and(|value| glob.is_match(value)))
+        };
+        text(&self.executable, Some(&start.executable))
+            && self.user.is_none_or(|user| start.user == Some(user))
+            && text(&self.cgroup, start.cgroup.as_deref().map(Path::new))
+            && text(&self.directory, start.directory.as_deref())
+            && text(&self.command, start.command.as_deref().map(Path::new))
+    }
+}
+
+impl Rules {
+    /// One start in so many of this kind is recorded; 0: none.
+    ///
+    /// Before the exec nobody knows the command: a rule that asks for one is passed over where it turns recording off, and
+    /// taken as fitting where it turns it on, so that [`is_off`](Rules::is_off) can decide after the exec.
+    pub fn one_in(&self, start: &Start) -> u32 {
+        let fits = |rule: &Rule| match (&rule.command, &start.command) {
+            (Some(_), None) => {
+                let early = Rule {
+                    command: None,
+                    ..rule.clone()
+                };
+                rule.one_in > 0 && early.fits(start)
+            }
+            _ => rule.fits(start),
+        };
+        let found = self.rules.iter().find(|rule| fits(rule));
+        found.map_or(self.otherwise, |rule| rule.one_in)
+    }
+
+    /// Whether the rules turn recording off for a start whose command is known.
+    pub fn is_off(&self, start: &Start) -> bool {
+        self.one_in(start) == 0
+    }
+
+    /// Whether a rule asks for the command.
+    pub fn ask_command(&self) -> bool {
+        self.rules.iter().any(|rule| rule.command.is_some())
+    }
+
+    pub(super) fn ask_user(&self) -> bool {
+        self.rules.iter().any(|rule| rule.user.is_some())
+    }
+
+    pub(super) fn ask_cgroup(&self) -> bool {
+        self.rules.iter().any(|rule| rule.cgroup.is_some())
+    }
+
+    pub(super) fn ask_directory(&self) -> bool {
+        self.rules.iter().any(|rule| rule.directory.is_some())
+    }
+}
+
+/// Variables of the environment that are read, and the labels that they become. No other variable is looked at.
+#[derive(Clone, Debug)]
+pub struct Labels {
+    own: Vec<(String, String)>,
+}
+
+/// Variable that tells of a system of continuous integration, its name, label by variable.
+type System = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
+/// What the systems of continuous integration set: the variable that tells which one it is, and label by variable; of
+/// several for a label the first that is set counts. Sources: their documentation of predefined variables.
+const SYSTEMS: &[System] = &[
+    (
+        "GITHUB_ACTIONS",
+        "github",
+        &[
+            ("commit", "GITHUB_SHA"),
+            ("branch", "GITHUB_HEAD_REF"),
+            ("branch", "GITHUB_REF_NAME"),
+            ("job", "GITHUB_JOB"),
+            ("pipeline", "GITHUB_RUN_ID"),
+        ],
+    ),
+    (
+        "GITLAB_CI",
+        "gitlab",
+        &[
+            ("commit", "CI_COMMIT_SHA"),
+            ("branch", "CI_COMMIT_REF_NAME"),
+            ("job", "CI_JOB_NAME"),
+            ("pipeline", "CI_PIPELINE_ID"),
+        ],
+    ),
+    (
+        "JENKINS_URL",
+        "jenkins",
+        &[
+            ("commit", "GIT_COMMIT"),
+            ("branch", "BRANCH_NAME"),
+            ("branch", "GIT_BRANCH"),
+            ("job", "JOB_NAME"),
+            ("pipeline", "BUILD_NUMBER"),
+        ],
+    ),
+    (
+        "BUILDKITE",
+        "buildkite",
+        &[
+            ("commit", "BUILDKITE_COMMIT"),
+            ("branch", "BUILDKITE_BRANCH"),
+            ("job", "BUILDKITE_LABEL"),
+            ("job", "BUILDKITE_STEP_KEY"),
+            ("pipeline", "BUILDKITE_BUILD_NUMBER"),
+        ],
+    ),
+];
+
+/// Longer values are cut.
+const LONGEST_LABEL: usize = 256;
+
+impl Labels {
+    fn check(own: std::collections::BTreeMap<String, String>) -> Result<Labels, String> {
+        let is_name = |text: &str| {
+            !text.is_empty()
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        };
+        match own
+            .iter()
+            .find(|(label, variable)| !is_name(label) || !is_name(variable))
+        {
+            Some((label, variable)) => Err(format!(
+                "labels: found {label} = {variable:?}; needed: LABEL = \"VARIABLE\", letters, digits and _"
+            )),
+            None => Ok(Labels {
+                own: own.into_iter().collect(),
+            }),
+        }
+    }
+
+    /// Labels from an environment as `/proc/PID/environ` has it.
+    pub fn of(&self, environment: &[u8]) -> Vec<(String, String)> {
+        let value = |name: &str| {
+            let mut all = environment.split(|b| *b == 0);
+            let found = all.find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+            let text = String::from_utf8_lossy(found?).into_owned();
+            (!text.is_empty()).then(|| text.chars().take(LONGEST_LABEL).collect::<String>())
+        };
+        let mut labels: Vec<(String, String)> = Vec::new();
+        for (mark, system, variables) in SYSTEMS {
+            if value(mark).is_none() || labels.iter().any(|(label, _)| label == "ci") {
+                continue;
+            }
+            labels.push(("ci".into(), (*system).into()));
+            for (label, variable) in *variables {
+                if !labels.iter().any(|(known, _)| known == label) {
+                    labels.extend(value(variable).map(|value| ((*label).to_owned(), value)));
+                }
+            }
+        }
+        for (label, variable) in &self.own {
+            labels.retain(|(known, _)| known != label);
+            labels.extend(value(variable).map(|value| (label.clone(), value)));
+        }
+        labels
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, Path::new("c.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn an_empty_file_has_the_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!(config.store, Config::default().store);
+        assert_eq!(config.rules.one_in(&Start::default()), 1);
+        assert_eq!(config.settle, Duration::from_millis(200));
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let config = parse(
+            "mode = 'off'\n\
+             [[rule]]\nmode = 'off'\ndirectory = '/srv/quiet/**'\n\
+             [[rule]]\nmode = 'count'\none-in = 10\nuser = 1000\n\
+             [[rule]]\nmode = 'count'\nexecutable = '/opt/*/bin/node'\n\
+             [[rule]]\nmode = 'count'\ncgroup = '*docker-*'\n",
+        )
+        .unwrap();
+        let start = |executable: &str, user, directory: &str, cgroup: &str| Start {
+            executable: executable.into(),
+            user: Some(user),
+            directory: Some(directory.into()),
+            cgroup: Some(cgroup.into()),
+            command: None,
+        };
+        let one_in = |start| config.rules.one_in(&start);
+        assert_eq!(one_in(start("/usr/bin/node", 1, "/", "/")), 0);
+        assert_eq!(one_in(start("/usr/bin/node", 1000, "/srv/quiet/a", "/")), 0);
+        assert_eq!(one_in(start("/usr/bin/node", 1000, "/srv/other", "/")), 10);
+        assert_eq!(one_in(start("/opt/v20/bin/node", 1, "/", "/")), 1);
+        assert_eq!(one_in(start("/opt/a/b/bin/node", 1, "/", "/")), 0);
+        assert_eq!(
+            one_in(start(
+                "/usr/bin/node",
+                1,
+                "/",
+                "/system.slice/docker-12.scope"
+            )),
+            1
+        );
+    }
+
+    #[test]
+    fn a_rule_on_the_command_is_decided_after_the_exec() {
+        let config = parse("[[rule]]\nmode = 'off'\ncommand = '*--version*'\n").unwrap();
+        let start = |command: Option<&str>| Start {
+            command: command.map(str::to_owned),
+            ..Start::default()
+        };
+        assert!(config.rules.ask_command());
+        assert_eq!(config.rules.one_in(&start(None)), 1);
+        assert!(config.rules.is_off(&start(Some("node --version"))));
+        assert!(!config.rules.is_off(&start(Some("node app.js"))));
+    }
+
+    #[test]
+    fn faults_are_named() {
+        for (text, needed) in [
+            (
+                "mode = 'loud'",
+                "unknown variant `loud`, expected `off` or `count`",
+            ),
+            ("moed = 'off'", "unknown field `moed`"),
+            ("settle = 'soon'", "settle: found \"soon\""),
+            ("one-in = 0", "one-in = 0; needed: 1"),
+            ("[[rule]]\nmode = 'off'", "rule 1: it fits every start"),
+            (
+                "[[rule]]\nmode = 'off'\nexecutable = '['",
+                "rule 1: executable: error parsing glob",
+            ),
+            ("cache = 'here'", "needed: an absolute path"),
+            ("[labels]\n\"a b\" = 'X'", "needed: LABEL"),
+            ("[redact]\npatterns = ['(']", "redact.patterns: \"(\""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                error.contains(needed) && error.starts_with("c.toml"),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn labels_come_from_the_variables_of_each_system_and_own_ones() {
+        let config = parse("[labels]\nteam = 'TEAM'\njob = 'MY_JOB'").unwrap();
+        let of = |variables: &[&str]| config.labels.of(variables.join("\0").as_bytes());
+        let github = of(&[
+            "GITHUB_ACTIONS=true",
+            "GITHUB_SHA=abc",
+            "GITHUB_REF_NAME=main",
+            "GITHUB_HEAD_REF=fix",
+            "GITHUB_JOB=build",
+            "GITHUB_RUN_ID=7",
+            "GITHUB_TOKEN=secret",
+            "TEAM=a",
+            "MY_JOB=mine",
+        ]);
+        let expected = [
+            ("ci", "github"),
+            ("commit", "abc"),
+            ("branch", "fix"),
+            ("pipeline", "7"),
+            ("job", "mine"),
+            ("team", "a"),
+        ];
+        assert_eq!(github, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        for (mark, system, variables) in SYSTEMS {
+            let mut environment = vec![format!("{mark}=1")];
+            environment.extend(
+                variables
+                    .iter()
+                    .map(|(label, variable)| format!("{variable}={label}")),
+            );
+            let labels = Config::default()
+                .labels
+                .of(environment.join("\0").as_bytes());
+            assert_eq!(labels.len(), 5, "{system}: {labels:?}");
+            assert!(
+                labels
+                    .iter()
+                    .all(|(k, v)| k == v || (k == "ci" && v == system))
+            );
+        }
+        assert!(of(&["HOME=/root", "AWS_SECRET_ACCESS_KEY=x"]).is_empty());
+    }
+}

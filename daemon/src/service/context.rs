@@ -1,0 +1,141 @@
+//! What the system tells of a process besides its events: folder, user, control group, container, and the few variables of
+//! its environment that may be read.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+
+use super::config::{Labels, Start};
+
+/// Of one start.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    pub(super) pid: u32,
+    pub(super) directory: PathBuf,
+    /// Arguments, where the kernel side has not told them.
+    pub(super) command: Vec<Vec<u8>>,
+    user: Option<u32>,
+    cgroup: Option<String>,
+    parent: Option<u32>,
+    of_environment: Vec<(String, String)>,
+}
+
+impl Context {
+    /// Of a process that is about to execute: what stays as it is through an exec.
+    pub(super) fn of(pid: u32) -> Context {
+        Context {
+            pid,
+            directory: fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default(),
+            user: user(pid),
+            cgroup: cgroup(pid),
+            parent: parent(pid),
+            ..Context::default()
+        }
+    }
+
+    /// Of what it executes now.
+    pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        self.of_environment = labels.of(&environment);
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = line.strip_suffix(b"\0").unwrap_or(&line);
+        self.command = line.split(|b| *b == 0).map(<[u8]>::to_vec).collect();
+    }
+
+    /// For the rules.
+    pub(super) fn start(&self) -> Start {
+        let executable = fs::read_link(format!("/proc/{}/exe", self.pid));
+        Start {
+            executable: executable.unwrap_or_default(),
+            user: self.user,
+            cgroup: self.cgroup.clone(),
+            directory: Some(self.directory.clone()),
+            command: Some(String::from_utf8_lossy(&self.command.join(&b' ')).into_owned()),
+        }
+    }
+
+    /// As labels of a run.
+    pub(super) fn labels(&self) -> Vec<(String, String)> {
+        let mut labels = self.of_environment.clone();
+        let mut add = |key: &str, value: Option<String>| {
+            labels.extend(value.map(|value| (key.to_owned(), value)));
+        };
+        add("user", self.user.map(|uid| uid.to_string()));
+        add("parent", self.parent.map(|pid| pid.to_string()));
+        add("cgroup", self.cgroup.clone());
+        let cgroup = self.cgroup.as_deref().unwrap_or_default();
+        add("unit", unit(cgroup).map(str::to_owned));
+        add("container", container(cgroup).map(str::to_owned));
+        labels
+    }
+}
+
+/// User that a process runs as; `None` if it has ended.
+pub(super) fn user(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
+}
+
+/// Control group of a process: that of version 2, else the one that systemd keeps.
+pub(super) fn cgroup(pid: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let of = |controllers: &str| {
+        text.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            (fields.next()? == controllers).then(|| fields.next().map(str::to_owned))?
+        })
+    };
+    let real = |group: &String| group != "/";
+    of("")
+        .filter(real)
+        .or_else(|| of("name=systemd"))
+        .or_else(|| of(""))
+}
+
+/// Field 4 of `/proc/PID/stat`.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The innermost unit of systemd in the path of a control group.
+fn unit(cgroup: &str) -> Option<&str> {
+    cgroup
+        .rsplit('/')
+        .find(|part| part.ends_with(".service") || part.ends_with(".scope"))
+}
+
+/// The id of a container: 64 hexadecimal digits somewhere in the path of a control group, as docker, podman, containerd and
+/// Kubernetes name them.
+fn container(cgroup: &str) -> Option<&str> {
+    const DIGITS: usize = 64;
+    cgroup
+        .split(|c: char| !c.is_ascii_hexdigit())
+        .find(|part| part.len() == DIGITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_containers_are_read_from_the_control_group() {
+        let id = "3f".repeat(32);
+        let docker = format!("/system.slice/docker-{id}.scope");
+        assert_eq!(container(&docker), Some(id.as_str()));
+        assert_eq!(unit(&docker), Some(format!("docker-{id}.scope").as_str()));
+        let kubernetes = format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope");
+        assert_eq!(container(&kubernetes), Some(id.as_str()));
+        let plain = "/user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.service";
+        assert_eq!(unit(plain), Some("run-u12.service"));
+        assert_eq!(container(plain), None);
+        assert_eq!((unit("/"), container("/")), (None, None));
+    }
+
+    #[test]
+    fn this_process_has_a_user_and_a_parent() {
+        let pid = std::process::id();
+        let context = Context::of(pid);
+        assert_eq!(context.parent, Some(std::os::unix::process::parent_id()));
+        assert_eq!(Some(context.directory), std::env::current_dir().ok());
+        assert!(user(pid).is_some());
+    }
+}

@@ -1,0 +1,682 @@
+//! The service: every start of node on this host, recorded from its exec until its event loop has started.
+//!
+//! It is the recorder of `nodeprof trace` turned round: nobody starts a program for it. The holder (see
+//! [`nodeprof_bpf::hold`]) holds the exec of each known node binary for the moment that attaching takes, and learns new
+//! ones from the kernel; here each of these processes becomes a recording of its own, which goes to the [`Store`].
+//! Some time after the loop has started its probes are taken away: a server pays nothing from then on.
+//!
+//! One thread does all of this, so that a holder that was killed can be forked anew at any time.
+
+mod admission;
+pub mod config;
+mod context;
+mod signals;
+pub mod store;
+
+use std::{
+    collections::HashMap,
+    io,
+    os::{
+        fd::{AsFd as _, AsRawFd as _},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use nodeprof_bpf::{
+    Counters, LoadError, Options, Programs, Record,
+    hold::{Event, Holder, HolderOptions},
+};
+use nodeprof_probes::plan::{AttachPlan, Family};
+use nodeprof_profile::recording::{
+    FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
+};
+
+use crate::recorder::{
+    Assembler, FAMILIES, Notice, find_program, guess_node, known_nodes, load_plan, now,
+    remember_node, wait_readable,
+};
+use admission::Admission;
+use config::Config;
+use context::Context;
+use signals::{Asked, Signals};
+use store::{Store, StoreError};
+
+/// A process whose exec failed after it was held: nothing is heard of it.
+const SILENT: Duration = Duration::from_secs(5);
+/// Processes whose records are kept before they are announced, and bytes of each.
+const MOST_EARLY: usize = 256;
+const MOST_EARLY_BYTES: usize = 256 << 10;
+/// How often the loop looks in while processes are recorded.
+const LOOK_IN: Duration = Duration::from_millis(20);
+/// How often it looks in otherwise: for the watchdog, and to see that the holder lives.
+const IDLE_LOOK_IN: Duration = Duration::from_secs(1);
+/// A holder that does not answer for this long is ended: it would block every start of node.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// What to record: count mode without what only times are good for.
+const PROBED: [Family; 4] = [
+    Family::Phases,
+    Family::Crossings,
+    Family::PackageJson,
+    Family::Compile,
+];
+
+/// Why the service could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The kernel side.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something else of the system.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> ServiceError {
+    move |error| ServiceError::System { what, error }
+}
+
+/// What happens, for who logs it or tells a supervisor.
+#[derive(Debug)]
+pub enum Happening<'a> {
+    /// Starts are recorded from now on; holding them, or why not.
+    Ready(&'a Result<(), String>),
+    /// The loop goes round.
+    Alive,
+    /// A configuration is read again.
+    Reloading,
+    /// It was, and is used from now on; or not, and the old one stays.
+    Reloaded(&'a Result<(), String>),
+    /// A start was recorded.
+    Recorded {
+        /// Process.
+        pid: u32,
+        /// The file.
+        file: &'a Path,
+        /// The recording.
+        recording: &'a Recording,
+    },
+    /// A start could not be recorded, or not be kept.
+    Lost {
+        /// Process.
+        pid: u32,
+        /// Why.
+        why: String,
+    },
+    /// A node binary that is to be known from the beginning cannot be probed.
+    Unusable {
+        /// The binary.
+        path: &'a Path,
+        /// Why.
+        why: String,
+    },
+    /// The holder process ended and was started anew.
+    HolderRestarted,
+    /// The service ends.
+    Stopping,
+}
+
+/// A start under way.
+struct Running {
+    assembler: Assembler,
+    context: Context,
+    started_unix_ns: u64,
+    attached_at: u64,
+    attach_ns: u64,
+    executed: Option<u64>,
+    loop_started: Option<u64>,
+    exited: bool,
+    /// It was not there any more in the last round.
+    gone: bool,
+    /// By its command, which is known since its exec, it is not to be recorded.
+    unwanted: bool,
+    /// Counters when it began.
+    counters: Counters,
+}
+
+/// Records every start of node on this host until it is asked to end. To be called while the process has one thread; it
+/// stays so.
+///
+/// `source` is where the configuration is read from again when that is asked for; `tell` hears what happens.
+///
+/// # Errors
+/// [`ServiceError`]; no probe is left behind.
+pub fn serve(
+    config: Config,
+    source: Option<PathBuf>,
+    tell: &mut dyn FnMut(Happening<'_>),
+) -> Result<(), ServiceError> {
+    let store = Store::open(&config.store)?;
+    let signals = Signals::block().map_err(system("blocking signals"))?;
+    let programs = Programs::load(&Options {
+        count_only: true,
+        files: config.files,
+        stacks: false,
+        host: true,
+        cache: Some(config.cache.clone()),
+        ..Options::default()
+    })?;
+    programs.attach_tree(false)?;
+    let buffer = std::cell::RefCell::new(Vec::new());
+    let reader = programs
+        .reader(|bytes| {
+            let mut b = buffer.borrow_mut();
+            b.extend((bytes.len() as u32).to_ne_bytes());
+            b.extend(bytes);
+        })
+        .map_err(system("mapping the ring buffer"))?;
+    plan_ahead(&config, tell);
+    let holder = start_holder(&programs, &config)?;
+    let mut service = Service {
+        config,
+        source,
+        programs: &programs,
+        holder,
+        pinged: None,
+        last_ping: Instant::now(),
+        plans: HashMap::new(),
+        running: HashMap::new(),
+        early: HashMap::new(),
+        store,
+    };
+    let holding = service.await_holder();
+    tell(Happening::Ready(&holding));
+    loop {
+        let descriptors = [
+            programs.ring().as_fd().as_raw_fd(),
+            service.holder.descriptor(),
+            signals.as_raw_fd(),
+        ];
+        let look_in = match service.running.is_empty() {
+            true => IDLE_LOOK_IN,
+            false => LOOK_IN,
+        };
+        wait_readable(&descriptors, Some(look_in)).map_err(system("waiting for records"))?;
+        tell(Happening::Alive);
+        reader.consume().map_err(system("reading records"))?;
+        // A start is announced before its first record is written: so it is known of all that were read.
+        service.hear_holder(tell)?;
+        let taken = buffer.take();
+        service.take(&taken);
+        service.look_after(tell);
+        match signals.asked() {
+            Some(Asked::End) => break,
+            Some(Asked::Reload) => service.reload(tell)?,
+            None => {}
+        }
+    }
+    tell(Happening::Stopping);
+    let pids: Vec<u32> = service.running.keys().copied().collect();
+    for pid in pids {
+        service.finish(pid, "interrupt", tell);
+    }
+    service.holder.end(SILENCE);
+    Ok(())
+}
+
+struct Service<'p> {
+    config: Config,
+    source: Option<PathBuf>,
+    programs: &'p Programs,
+    holder: Holder,
+    pinged: Option<Instant>,
+    last_ping: Instant,
+    /// By the index that records carry; the holder gives it.
+    plans: HashMap<u8, AttachPlan>,
+    running: HashMap<u32, Running>,
+    /// Records of processes from their exec on whose probes are not announced yet: their exec was held as long as it may be.
+    early: HashMap<u32, Early>,
+    store: Store,
+}
+
+/// See [`Service::early`].
+struct Early {
+    since: Instant,
+    records: Vec<u8>,
+}
+
+/// Node binaries whose next start is held: those of the configuration, of PATH, and those that ran before or run now.
+fn candidates(config: &Config) -> Vec<PathBuf> {
+    let mut all = config.nodes.clone();
+    let path = find_program("node".as_ref()).ok();
+    all.extend(path.and_then(|path| guess_node(&path)));
+    all.extend(known_nodes(Some(&config.cache)));
+    all.extend(admission::running_nodes());
+    all
+}
+
+/// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
+fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
+    for path in candidates(config) {
+        if let Err(why) = load_plan(&path, Some(&config.cache), true) {
+            tell(Happening::Unusable { path: &path, why });
+        }
+    }
+}
+
+/// Forks the holder of a service.
+fn start_holder(programs: &Programs, config: &Config) -> Result<Holder, ServiceError> {
+    let cache = config.cache.clone();
+    let mut admission = Admission::new(config);
+    let candidates = candidates(config);
+    let options = HolderOptions {
+        families: PROBED.to_vec(),
+        plans: Box::new(move |path| load_plan(path, Some(&cache), true)),
+        candidates,
+        spare: None,
+        admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
+        syscalls: config.files,
+    };
+    Holder::start(programs, options).map_err(system("starting the holder process"))
+}
+
+impl Service<'_> {
+    /// Waits until the holder has said whether it can hold.
+    fn await_holder(&mut self) -> Result<(), String> {
+        match self.holder.next(Duration::from_secs(10)) {
+            Some(Event::Holding(outcome)) => outcome,
+            _ => Err("the holder process does not answer".into()),
+        }
+    }
+
+    /// Ends the holder, whose probes go with it, and starts another one. One that is silent cannot be asked.
+    fn replace_holder(&mut self, is_silent: bool) -> Result<(), ServiceError> {
+        self.holder.end(match is_silent {
+            true => Duration::ZERO,
+            false => SILENCE,
+        });
+        for run in self.running.values_mut() {
+            run.hole("the holder process ended: its probes went with it".into());
+        }
+        self.holder = start_holder(self.programs, &self.config)?;
+        self.pinged = None;
+        self.last_ping = Instant::now();
+        // Indexes of binaries are the holder's.
+        self.plans.clear();
+        let _ = self.await_holder();
+        Ok(())
+    }
+
+    fn hear_holder(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
+        let mut gone = self.holder.has_ended();
+        while let Some(event) = self.holder.next(Duration::ZERO) {
+            match event {
+                Event::Gone => {
+                    gone = true;
+                    break;
+                }
+                Event::Alive => self.pinged = None,
+                Event::Attached {
+                    pid,
+                    binary,
+                    took,
+                    path,
+                    after_exec,
+                    ..
+                } => self.begin(pid, binary, took, &path, after_exec, tell),
+                Event::Failed { pid, path, reason } => tell(Happening::Lost {
+                    pid,
+                    why: format!("{}: {reason}", path.display()),
+                }),
+                Event::Stopped { .. } | Event::NotStopped { .. } | Event::Holding(_) => {}
+            }
+        }
+        let is_silent = self.pinged.is_some_and(|at| at.elapsed() > SILENCE);
+        if gone || is_silent {
+            self.replace_holder(is_silent)?;
+            tell(Happening::HolderRestarted);
+        } else if self.pinged.is_none() && self.last_ping.elapsed() > SILENCE / 2 {
+            self.last_ping = Instant::now();
+            let _ = self.holder.ping();
+            self.pinged = Some(self.last_ping);
+        }
+        Ok(())
+    }
+
+    /// A process has its probes, and is about to execute.
+    fn begin(
+        &mut self,
+        pid: u32,
+        binary: u8,
+        took: Duration,
+        path: &Path,
+        after_exec: bool,
+        tell: &mut dyn FnMut(Happening<'_>),
+    ) {
+        if !self.plans.contains_key(&binary) {
+            // The path is that of the process's own file system.
+            let root = PathBuf::from(format!("/proc/{pid}/root"));
+            let seen = root.join(path.strip_prefix("/").unwrap_or(path));
+            match load_plan(&seen, Some(&self.config.cache), true) {
+                Ok(mut plan) => {
+                    plan.binary.path = path.to_owned();
+                    self.plans.insert(binary, plan);
+                }
+                Err(why) => return tell(Happening::Lost { pid, why }),
+            }
+            remember_node(Some(&self.config.cache), path);
+            if !after_exec {
+                let _ = self.holder.watch(path);
+            }
+        }
+        if let Some(run) = self.running.get_mut(&pid)
+            && !run.exited
+        {
+            // It executes another node binary: still the same start.
+            run.add_image(binary, &self.plans);
+            run.assembler.attached(pid, binary);
+            return;
+        }
+        self.finish(pid, "exit", tell);
+        let context = Context::of(pid);
+        let recording = Recording {
+            runs: vec![Run::default()],
+            ..Recording::default()
+        };
+        let assembler = Assembler::new(recording, RunId(0), pid, &context.directory);
+        let mut run = Running {
+            assembler,
+            context,
+            started_unix_ns: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_nanos() as u64,
+            attached_at: now(),
+            attach_ns: took.as_nanos() as u64,
+            executed: after_exec.then(now),
+            loop_started: None,
+            exited: false,
+            gone: false,
+            unwanted: false,
+            counters: self.programs.counters(),
+        };
+        run.add_image(binary, &self.plans);
+        run.assembler.attached(pid, binary);
+        if after_exec {
+            run.context.read_program(pid, &self.config.labels);
+            run.assembler.attached_after_exec(pid);
+        }
+        self.running.insert(pid, run);
+        if let Some(early) = self.early.remove(&pid) {
+            self.take(&early.records);
+        }
+    }
+
+    /// Hands records to the starts that they are of. Others are of processes that were released already.
+    fn take(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+            let length = (u32::from_ne_bytes(*length) as usize).min(tail.len());
+            let (record, tail) = tail.split_at(length);
+            rest = tail;
+            let run = Record::process(record)
+                .ok()
+                .and_then(|pid| self.running.get_mut(&pid));
+            let Some(run) = run else {
+                self.keep_early(record);
+                continue;
+            };
+            run.assembler.take(record);
+            for notice in run.assembler.take_notices() {
+                match notice {
+                    Notice::Exec { pid } => {
+                        run.executed.get_or_insert_with(now);
+                        run.context.read_program(pid, &self.config.labels);
+                        run.unwanted = self.config.rules.ask_command()
+                            && self.config.rules.is_off(&run.context.start());
+                    }
+                    Notice::Milestone { name, at, .. } if name == "loop_start" => {
+                        run.loop_started.get_or_insert(at);
+                    }
+                    Notice::Milestone { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Keeps a record of a process that is not known yet.
+    fn keep_early(&mut self, record: &[u8]) {
+        let Ok(pid) = Record::process(record) else {
+            return;
+        };
+        let is_exec = || matches!(Record::decode(record), Ok(Record::Exec { .. }));
+        if !self.early.contains_key(&pid) && (self.early.len() >= MOST_EARLY || !is_exec()) {
+            return;
+        }
+        let early = self.early.entry(pid).or_insert_with(|| Early {
+            since: Instant::now(),
+            records: Vec::new(),
+        });
+        if early.records.len() + record.len() < MOST_EARLY_BYTES {
+            early.records.extend((record.len() as u32).to_ne_bytes());
+            early.records.extend(record);
+        }
+    }
+
+    /// Ends what has ended.
+    fn look_after(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        let clock = now();
+        let since = |at: u64| Duration::from_nanos(clock.saturating_sub(at));
+        let (settle, limit) = (self.config.settle, self.config.limit);
+        let over: Vec<(u32, &str)> = self
+            .running
+            .iter_mut()
+            .filter_map(|(&pid, run)| {
+                run.exited = run
+                    .assembler
+                    .find_process(pid)
+                    .is_some_and(|p| p.exited.is_some());
+                // All that it wrote is read by the next round. Without a word on its end that record was lost, or the end
+                // came before the probes did.
+                let was_gone = run.gone;
+                run.gone = !Path::new(&format!("/proc/{pid}")).exists();
+                let why = if run.unwanted {
+                    "unwanted"
+                } else if run.exited {
+                    "exit"
+                } else if run.loop_started.is_some_and(|at| since(at) > settle) {
+                    "loop-start"
+                } else if run.executed.is_some_and(|at| since(at) > limit) {
+                    "duration"
+                } else if was_gone {
+                    "exit"
+                } else if run.executed.is_none() && since(run.attached_at) > SILENT {
+                    "no exec"
+                } else {
+                    return None;
+                };
+                Some((pid, why))
+            })
+            .collect();
+        for (pid, why) in over {
+            self.finish(pid, why, tell);
+        }
+        self.early.retain(|_, early| early.since.elapsed() < SILENT);
+    }
+
+    /// A start is over: its probes go, and what was seen is kept.
+    fn finish(&mut self, pid: u32, ended_by: &str, tell: &mut dyn FnMut(Happening<'_>)) {
+        let Some(run) = self.running.remove(&pid) else {
+            return;
+        };
+        let _ = self.holder.release(pid);
+        let sums = self.programs.take_sums(pid);
+        if run.executed.is_none() || run.unwanted {
+            return; // the exec failed: nothing has started
+        }
+        let mut recording = run.close(
+            pid,
+            ended_by,
+            &sums,
+            &self.programs.counters(),
+            &self.config,
+        );
+        self.config.redaction.apply(&mut recording);
+        match self.store.keep(&recording) {
+            Ok(file) => tell(Happening::Recorded {
+                pid,
+                file: &file,
+                recording: &recording,
+            }),
+            Err(error) => tell(Happening::Lost {
+                pid,
+                why: error.to_string(),
+            }),
+        }
+    }
+
+    /// Reads the configuration again; one with a fault changes nothing.
+    fn reload(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
+        tell(Happening::Reloading);
+        let read = match &self.source {
+            Some(path) => Config::read(path).map_err(|e| e.to_string()),
+            None => Err("the service was started without a configuration file".into()),
+        };
+        let outcome = match read {
+            Ok(config) if config.files != self.config.files || config.store.directory != self.config.store.directory => {
+                Err("`files` and `store.directory` are read at the start only; type: systemctl restart nodeprofd".to_owned())
+            }
+            Ok(config) => {
+                self.config = config;
+                self.store.limits(&self.config.store);
+                plan_ahead(&self.config, tell);
+                // The rules are the holder's.
+                self.replace_holder(false)?;
+                Ok(())
+            }
+            Err(why) => Err(why),
+        };
+        tell(Happening::Reloaded(&outcome));
+        Ok(())
+    }
+}
+
+impl Running {
+    fn add_image(&mut self, binary: u8, plans: &HashMap<u8, AttachPlan>) {
+        if let (false, Some(plan)) = (self.assembler.has_image(binary), plans.get(&binary)) {
+            self.assembler.add_image(binary, plan.clone());
+        }
+    }
+
+    fn hole(&mut self, why: String) {
+        let pid = self.context.pid;
+        self.assembler.incomplete(pid, why);
+    }
+
+    /// What was seen, as a recording of one run.
+    fn close(
+        mut self,
+        pid: u32,
+        ended_by: &str,
+        sums: &[nodeprof_bpf::Sum],
+        counters: &Counters,
+        config: &Config,
+    ) -> Recording {
+        let clock = now();
+        self.assembler.add_sums(sums);
+        self.assembler.finish();
+        let before = self.counters;
+        let since = |of| since_of(counters, &before, of);
+        let losses = [
+            ("records", since(|c| c.ring_full)),
+            ("sums_full", since(|c| c.sums_full)),
+            ("threads_not_followed", since(|c| c.no_state)),
+            ("memory_unreadable", since(|c| c.unreadable)),
+        ];
+        for (kind, n) in losses {
+            // Of all that was recorded at the same time: nobody can tell whose they were.
+            if n > 0 || kind == "records" {
+                self.assembler.lose(kind, n);
+            }
+        }
+        let mut losses: Vec<Loss> = self
+            .assembler
+            .losses()
+            .map(|(kind, count)| Loss {
+                run: RunId(0),
+                kind: kind.into(),
+                count,
+            })
+            .collect();
+        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
+        let process = self
+            .assembler
+            .find_process(pid)
+            .cloned()
+            .unwrap_or_default();
+        let exec = process.execs.first();
+        let command = match exec {
+            Some(exec) if !exec.arguments.is_empty() => exec.arguments.clone(),
+            _ => self.context.command.clone(),
+        };
+        let started = exec.map_or(Nanoseconds(self.attached_at), |exec| exec.at);
+        let mut labels = crate::machine::labels();
+        labels.extend(self.context.labels());
+        let mut recording = self.assembler.recording;
+        recording.runs = vec![Run {
+            command,
+            directory: self.context.directory.as_os_str().as_bytes().to_vec(),
+            started_unix_ns: self.started_unix_ns,
+            started,
+            ended: process.exited.unwrap_or(Nanoseconds(clock)),
+            ended_by: ended_by.into(),
+            mode: "count".into(),
+            exit_status: process.exit_status,
+            signal: process.signal,
+            sample_hz: None,
+            labels,
+        }];
+        recording.families = FAMILIES
+            .iter()
+            .map(|&name| {
+                let off = match name {
+                    "files" if !config.files => {
+                        Some("turned off in the configuration of nodeprofd")
+                    }
+                    "serialization" | "cpu" | "off-cpu" => {
+                        Some("not part of count mode; to have it, type: nodeprof trace -- COMMAND")
+                    }
+                    _ => None,
+                };
+                FamilyState {
+                    run: RunId(0),
+                    name: name.into(),
+                    state: if off.is_some() { "off" } else { "on" }.into(),
+                    reason: off.map(str::to_owned),
+                }
+            })
+            .collect();
+        recording.losses = losses;
+        let hits = |family: &str, hits| ProbeHits {
+            run: RunId(0),
+            family: family.into(),
+            hits,
+        };
+        recording.probe_hits = vec![
+            hits("probes", since(|c| c.hits)),
+            hits("syscalls", since(|c| c.syscalls)),
+        ];
+        recording.overheads = vec![Overhead {
+            run: RunId(0),
+            probe_hits: since(|c| c.hits),
+            ns_per_hit: 0.0,
+            setup_ns: 0,
+            attach_ns: self.attach_ns,
+        }];
+        recording
+    }
+}
+
+fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
+    of(now).saturating_sub(of(then))
+}
