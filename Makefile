@@ -13,12 +13,16 @@ CONSUMERS := flamegraphs/tests/consumers/node_modules/.package-lock.json
 PAGE_PACKAGES := flamegraphs/page/node_modules/.package-lock.json
 PAGE := flamegraphs/page/dist/page.html
 BENCH_SUBJECTS := bench/subjects/node_modules/.package-lock.json
+# What draws the plots of the articles.
+ARTICLE_PLOTS := bench/articles/node_modules/.package-lock.json
+# Which of them `make articles` replays; all if none is named.
+ARTICLE ?=
 
 .DEFAULT_GOAL := help
 SYSCONFDIR ?= /etc
 UNITDIR ?= /etc/systemd/system
 
-.PHONY: help setup build page trace test node-builds bench lint fmt install install-service uninstall clean
+.PHONY: help setup build page trace test node-builds bench articles soak lint fmt install install-files deb uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,7 +48,9 @@ trace: build $(EXPRESS) ## build, then trace the start of a real program
 
 test: ## run all tests, also the privileged ones
 	@scripts/setup build test
-	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(CONSUMERS) $(PAGE)
+	@# Its one test is skipped without it.
+	@scripts/fetch-prometheus || true
+	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(ARTICLE_PLOTS) $(CONSUMERS) $(PAGE)
 	@scripts/run-tests
 
 node-builds: ## fetch the official Node.js builds that the tests probe
@@ -56,6 +62,13 @@ bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tool
 	@bench/report --write docs/benchmarks.md
 	@bench/page --write docs/benchmarks.md
 
+articles: build $(EXPRESS) $(BENCH_SUBJECTS) $(ARTICLE_PLOTS) ## replay published articles, write docs/articles/ (one: ARTICLE=loader)
+	@scripts/fetch-node-builds $$(bench/articles/run --versions $(ARTICLE))
+	@scripts/as-root bench/articles/run --node "$$(command -v node)" --builds "$$(scripts/fetch-node-builds --folder)" $(ARTICLE)
+
+soak: build node-builds ## nodeprofd under load: 10,000 starts, 200 kills, a storm of execs; half an hour, as root
+	@scripts/as-root bench/soak --write docs/service.md
+
 lint: ## check form: rustfmt, clippy, clang-format, lock files
 	@scripts/setup build lint
 	@scripts/lint
@@ -66,27 +79,44 @@ fmt: ## format all Rust and C
 	git ls-files -z --cached --others --exclude-standard -- 'bpf/programs/*.c' 'bpf/programs/*.h' | xargs -0 -r clang-format -i
 
 # The binary is not rebuilt if it is there: `make build`, then `sudo make install` builds nothing as root.
-install: | $(BIN) ## install into PREFIX (/usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nodeprof
-	@if [ -x target/release/nodeprofd ]; then install -m 755 target/release/nodeprofd $(DESTDIR)$(PREFIX)/bin/nodeprofd; fi
+install: | $(BINARIES)/nodeprof ## install into PREFIX (/usr/local), the service of nodeprofd too; an existing configuration stays
+	@$(MAKE) --no-print-directory install-files
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemd-sysusers nodeprof.conf && systemctl daemon-reload; fi
+	@echo "to start the service, type: sudo systemctl enable --now nodeprofd"
 
-install-service: install ## install the unit of nodeprofd and its configuration; an existing one stays
-	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/nodeprof
-	sed 's|/usr/local|$(PREFIX)|g' systemd/nodeprofd.service >$(DESTDIR)$(UNITDIR)/nodeprofd.service
-	@[ -e $(DESTDIR)$(SYSCONFDIR)/nodeprof/nodeprofd.toml ] || install -m 644 systemd/nodeprofd.toml $(DESTDIR)$(SYSCONFDIR)/nodeprof/nodeprofd.toml
-	@echo "to start it, type: sudo systemctl daemon-reload && sudo systemctl enable --now nodeprofd"
+BINARIES ?= target/release
+SYSUSERSDIR ?= /usr/lib/sysusers.d
+DOCDIR = $(PREFIX)/share/doc/nodeprof
+# `replace`: also where there is one already (packages, whose managers ask).
+CONFIGURATION ?= keep
 
-uninstall: ## remove what install and install-service installed; configuration and recordings stay
-	rm -f $(DESTDIR)$(UNITDIR)/nodeprofd.service
-	rm -f $(DESTDIR)$(PREFIX)/bin/nodeprof $(DESTDIR)$(PREFIX)/bin/nodeprofd
+install-files:
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSUSERSDIR) $(DESTDIR)$(DOCDIR) $(DESTDIR)$(SYSCONFDIR)/nodeprof $(DESTDIR)$(SYSCONFDIR)/default
+	install -m 755 $(BINARIES)/nodeprof $(BINARIES)/nodeprofd $(BINARIES)/nodeprof-holder $(DESTDIR)$(PREFIX)/bin
+	for unit in systemd/*.service systemd/*.socket; do sed 's|/usr/local|$(PREFIX)|g' $$unit >$(DESTDIR)$(UNITDIR)/$${unit##*/}; done
+	install -m 644 systemd/sysusers.conf $(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf
+	install -m 644 docs/*.md README.md $(DESTDIR)$(DOCDIR)
+	@for file in nodeprof/nodeprofd.toml default/nodeprofd; do \
+	  source=systemd/nodeprofd.toml; case $$file in default/*) source=systemd/nodeprofd.default ;; esac; \
+	  [ "$(CONFIGURATION)" = keep ] && [ -e $(DESTDIR)$(SYSCONFDIR)/$$file ] || install -m 644 $$source $(DESTDIR)$(SYSCONFDIR)/$$file; done
+
+deb: build ## build a Debian package of what `make build` has built
+	@scripts/deb
+
+uninstall: ## remove what install installed, and end the service; configuration and recordings stay
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl disable --now --quiet nodeprof-metrics.service nodeprofd.service nodeprofd.socket nodeprof-holder.socket nodeprof-holder.service || true; fi
+	for unit in systemd/*.service systemd/*.socket; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
+	rm -f $(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf
+	rm -f $(DESTDIR)$(PREFIX)/bin/nodeprof $(DESTDIR)$(PREFIX)/bin/nodeprofd $(DESTDIR)$(PREFIX)/bin/nodeprof-holder
+	rm -rf $(DESTDIR)$(DOCDIR)
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 
 $(BIN):
 	@$(MAKE) --no-print-directory build
 
 clean: ## remove what was built; fetched Node.js builds stay
 	cargo clean
-	rm -rf examples/*/node_modules bench/subjects/node_modules flamegraphs/tests/consumers/node_modules flamegraphs/page/node_modules flamegraphs/page/dist/page.html
+	rm -rf examples/*/node_modules bench/subjects/node_modules bench/articles/node_modules flamegraphs/tests/consumers/node_modules flamegraphs/page/node_modules flamegraphs/page/dist/page.html
 
 %/node_modules/.package-lock.json: %/package-lock.json %/package.json
 	@echo "npm ci in $*"

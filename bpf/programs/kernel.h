@@ -94,7 +94,27 @@ struct sched_entity {
 	__u64 sum_exec_runtime;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+/* A thread's number in its own namespace, the last, and in each around it. */
+struct pid {
+	unsigned int level;
+	struct upid numbers[];
+};
+
 struct task_struct {
+	struct pid *thread_pid;
 	int pid;
 	int tgid;
 	int exit_code;

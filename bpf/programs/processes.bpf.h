@@ -15,6 +15,39 @@
 volatile const bool host = false;
 
 /*
+ * Inode of the PID namespace that we run in; 0: the initial one. A process has a number in its own namespace and in each
+ * around it, and all that user space does with a number, it does in ours.
+ */
+volatile const __u32 pid_namespace = 0;
+/* The kernel's own limit on their nesting, MAX_PID_NS_LEVEL. */
+#define PID_NAMESPACES 32
+
+/* Number of a thread as we know it; 0: it is of a namespace that we cannot see into. */
+static __always_inline __u32 number_of(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	__u32 levels = BPF_CORE_READ(pid, level) + 1;
+
+	for (__u32 i = 0; i < PID_NAMESPACES && i < levels; i++) {
+		struct upid *number = &pid->numbers[i];
+
+		if (BPF_CORE_READ(number, ns, ns.inum) == pid_namespace)
+			return BPF_CORE_READ(number, nr);
+	}
+	return 0;
+}
+
+static __always_inline __u32 thread_number(struct task_struct *task)
+{
+	return pid_namespace ? number_of(task) : (__u32)task->pid;
+}
+
+static __always_inline __u32 process_number(struct task_struct *task)
+{
+	return pid_namespace ? number_of(BPF_CORE_READ(task, group_leader)) : (__u32)task->tgid;
+}
+
+/*
  * Programs from this size on are told to the holder when they are executed: one may be a node binary that nobody knew
  * of, and is then stopped before its main. Official ones have over 80 MB; shells and most tools have less than 4.
  */
@@ -77,8 +110,12 @@ static __always_inline void announce(struct task_struct *task)
 {
 	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
 	struct program p;
+	__u32 pid;
 
 	if (!inode || BPF_CORE_READ(inode, i_size) < LARGE_PROGRAM)
+		return;
+	pid = process_number(task);
+	if (!pid)
 		return;
 	p = program_of(inode);
 	if (bpf_map_lookup_elem(&not_node, &p))
@@ -90,7 +127,7 @@ static __always_inline void announce(struct task_struct *task)
 		return;
 	}
 	e->program = p;
-	e->pid = task->tgid;
+	e->pid = pid;
 	e->unused = 0;
 	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
 }
@@ -112,8 +149,12 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct thread *t = bpf_task_storage_get(&threads, parent, 0, 0), *n;
+	__u32 pid;
 
-	if (!t || (host && child->tgid != t->pid))
+	if (!t)
+		return 0;
+	pid = process_number(child);
+	if (host && pid != t->pid)
 		return 0;
 	n = bpf_task_storage_get(&threads, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!n) {
@@ -122,18 +163,18 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	}
 	reset_stack(n);
 	n->traced = t->traced;
-	n->phase = child->tgid == t->pid ? t->phase : 0;
+	n->phase = pid == t->pid ? t->phase : 0;
 	n->syscall = -1;
 	n->image = t->image;
 	n->serial = 0;
-	n->pid = child->tgid;
-	n->tid = child->pid;
+	n->pid = pid;
+	n->tid = thread_number(child);
 	RESERVE(record_fork, r);
 	if (!r)
 		return 0;
 	fill_header(&r->header, t, RECORD_FORK, bpf_ktime_get_ns());
-	r->child_pid = child->tgid;
-	r->child_tid = child->pid;
+	r->child_pid = pid;
+	r->child_tid = n->tid;
 	bpf_ringbuf_submit(r, wake_flag());
 	return 0;
 }
@@ -230,8 +271,8 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	t->image = 0;
 	t->serial = 0;
 	t->requirer = 0;
-	t->pid = task->tgid;
-	t->tid = task->pid;
+	t->pid = process_number(task);
+	t->tid = thread_number(task);
 	RESERVE(record_text_large, r);
 	if (!r)
 		return 0;

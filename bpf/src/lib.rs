@@ -25,7 +25,7 @@ mod warm;
 
 pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
-pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
+pub use loader::{Counters, LoadError, Options, Programs, Reader, Sum, SumFamily};
 pub use records::{
     Callee, DecodeError, ExitRecord, FrameCode, FunctionRecord, Header, MappingKind, MappingRecord,
     Origin, Piece, Record, ScriptRecord, WaitRecord,

@@ -5,7 +5,10 @@ use std::{
     ffi::CString,
     io,
     mem::{MaybeUninit, offset_of},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+        unix::fs::MetadataExt as _,
+    },
     path::PathBuf,
     time::Duration,
 };
@@ -644,6 +647,17 @@ fn load_tree(
     load_tree_with(maps, options, None)
 }
 
+/// Inode of the PID namespace that this process runs in; 0 for the initial one, whose numbers the kernel reckons in.
+fn pid_namespace() -> u32 {
+    /// `PROC_PID_INIT_INO` of linux/proc_ns.h: constant, part of the kernel's interface.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(INITIAL, |of| of.ino());
+    match inode {
+        INITIAL => 0,
+        inner => inner as u32,
+    }
+}
+
 /// `types`: a file with the kernel's types, if not all shall serve.
 fn load_tree_with(
     maps: &maps::MapsSkel<'_>,
@@ -657,6 +671,7 @@ fn load_tree_with(
         rodata.event_limit = options.single_events();
         rodata.record_mappings = options.mappings;
         rodata.host = options.host;
+        rodata.pid_namespace = pid_namespace();
     };
     load_sharing!(
         tree::TreeSkelBuilder::default(), open_options, maps, set,
@@ -698,8 +713,8 @@ pub(crate) struct Execution {
 pub struct Reader<'a>(libbpf_rs::RingBuffer<'a>);
 
 impl Reader<'_> {
-    /// Descriptor to poll.
-    pub(crate) fn descriptor(&self) -> RawFd {
+    /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
+    pub fn descriptor(&self) -> RawFd {
         self.0.epoll_fd()
     }
 

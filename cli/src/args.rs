@@ -3,6 +3,8 @@
 pub mod diff;
 pub mod measure;
 pub mod modules;
+pub mod service;
+pub mod store;
 
 use std::{ffi::OsString, path::PathBuf, str::FromStr as _, time::Duration};
 
@@ -78,6 +80,8 @@ pub enum Command {
     Import(Import),
     /// List what can be probed in a node binary
     Probes(Probes),
+    /// Ask the service that records every start on this host: how it is, which runs there are
+    Service(service::Service),
     /// Check whether this machine can trace, and say what to type where it cannot
     Doctor(Doctor),
 }
@@ -170,17 +174,21 @@ impl From<TraceMode> for Mode {
 Examples:
   nodeprof report app.nodeprof
   nodeprof report app.nodeprof --format html -o app.html
-  nodeprof report app.nodeprof --format json | jq .runs[0].phases")]
+  nodeprof report app.nodeprof --format json | jq .runs[0].phases
+  nodeprof report --store 4711")]
 pub struct Report {
     /// A recording
     pub file: PathBuf,
+    /// Or a run of the store
+    #[command(flatten)]
+    pub store: store::Store,
     /// A run of it, from 1 [default: all; of repeated runs, what they took and did]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: ReportFormat,
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists
@@ -213,6 +221,9 @@ pub struct Flame {
     /// A recording
     #[arg(required_unless_present = "diff")]
     pub file: Option<PathBuf>,
+    /// Or a run of the store
+    #[command(flatten)]
+    pub store: store::Store,
     /// Compare two recordings, or two groups of runs (FILE@NAME, FILE@KEY=VALUE): colour by change, grey where chance explains it. One FILE: its runs called base and head
     #[arg(long, value_names = ["BASE", "HEAD"], num_args = 1..=2, value_parser = diff::selector(), conflicts_with = "file")]
     pub diff: Vec<Selector>,
@@ -240,18 +251,34 @@ pub struct Flame {
     /// From left to right: merged: what is alike is one frame, by name; time: in order of time; of svg and folded [default: merged]
     #[arg(long, value_name = "ORDER", value_parser = Order::from_str)]
     pub order: Option<Order>,
+    /// Of svg: frames narrower than this part of the whole are not drawn, in percent [default: 0.01]
+    #[arg(long, value_name = "PERCENT", value_parser = least)]
+    pub least: Option<u32>,
+    /// Of svg: what stands above the graph [default: what is counted]
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
     /// Show positions in the scripts that ran, not in the sources that these were made from
     #[arg(long)]
     pub no_source_maps: bool,
     /// Format; which program opens which is in docs/flame-graphs.md
     #[arg(long, default_value = "svg")]
     pub format: FlameFormat,
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists
     #[arg(short, long)]
     pub force: bool,
+}
+
+/// `0.5` percent as millionths.
+fn least(text: &str) -> Result<u32, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok((percent * 1e4).round() as u32),
+        _ => Err(format!(
+            "found: {text}; needed: a percentage from 0 to 100, for example 0.1"
+        )),
+    }
 }
 
 /// Whose values are the widths of a differential flame graph.
@@ -273,7 +300,8 @@ refused. New recordings in the folder appear by themselves.
 Examples:
   nodeprof view
   nodeprof view app.nodeprof
-  nodeprof view recordings/ --port 8080 --no-open")]
+  nodeprof view recordings/ --port 8080 --no-open
+  nodeprof view --store")]
 pub struct View {
     /// Recordings, and a folder to watch for new ones [default: this folder]
     #[arg(value_name = "FILE")]
@@ -284,6 +312,8 @@ pub struct View {
     /// Open no browser
     #[arg(long)]
     pub no_open: bool,
+    #[command(flatten)]
+    pub store: store::Store,
 }
 
 /// Formats of a flame graph.
@@ -324,6 +354,9 @@ Examples:
 pub struct Export {
     /// A recording
     pub file: PathBuf,
+    /// Or runs of the store
+    #[command(flatten)]
+    pub store: store::Store,
     /// What a row is: see below
     #[arg(long, value_name = "VIEW", hide_possible_values = true,
           value_parser = clap::builder::PossibleValuesParser::new(tables::View::ALL.iter().map(|(name, _)| *name).chain([TIMES])))]
@@ -334,7 +367,7 @@ pub struct Export {
     /// Of this run only, from 1 [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists

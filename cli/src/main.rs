@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         args::Command::Export(a) => commands::export::run(&a),
         args::Command::Import(a) => commands::import::run(&a),
         args::Command::Probes(a) => commands::probes::run(&a, color),
+        args::Command::Service(a) => commands::service::run(&a, color),
         args::Command::Doctor(a) => commands::doctor::run(&a, color),
     };
     match outcome {

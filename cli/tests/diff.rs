@@ -13,7 +13,7 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{NODEPROF, Node};
+use support::{NODEPROF, Node, undisturbed};
 
 /// A package of `modules` small modules.
 fn package(folder: &Path, name: &str, modules: usize) {
@@ -124,121 +124,131 @@ fn first_cause(expected: (&str, &str), plant: impl FnOnce(&Path) -> &'static str
 #[test]
 #[ignore = "needs root"]
 fn an_added_package_is_the_first_cause() {
-    let found = first_cause(("package", "delta"), |head| {
-        program(head, "require('delta');\n");
-        package(head, "delta", 12);
-        "head/app/app.js"
+    undisturbed(|| {
+        let found = first_cause(("package", "delta"), |head| {
+            program(head, "require('delta');\n");
+            package(head, "delta", 12);
+            "head/app/app.js"
+        });
+        let Some(cause) = found else { return };
+        assert_eq!(cause["presence"], "added");
+        let sentence = cause["sentence"].as_str().expect("a sentence");
+        assert!(
+            sentence.contains("package delta (added) costs") && sentence.contains("13 modules"),
+            "{sentence}"
+        );
     });
-    let Some(cause) = found else { return };
-    assert_eq!(cause["presence"], "added");
-    let sentence = cause["sentence"].as_str().expect("a sentence");
-    assert!(
-        sentence.contains("package delta (added) costs") && sentence.contains("13 modules"),
-        "{sentence}"
-    );
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_busy_loop_in_one_module_is_the_first_cause() {
-    let found = first_cause(("module", "./app/slow.js"), |head| {
-        program(head, "");
-        let text = "const end = process.hrtime.bigint() + 5000000n;\nwhile (process.hrtime.bigint() < end);\n";
-        fs::write(head.join("app/slow.js"), text).expect("a file");
-        "head/app/app.js"
+    undisturbed(|| {
+        let found = first_cause(("module", "./app/slow.js"), |head| {
+            program(head, "");
+            let text = "const end = process.hrtime.bigint() + 5000000n;\nwhile (process.hrtime.bigint() < end);\n";
+            fs::write(head.join("app/slow.js"), text).expect("a file");
+            "head/app/app.js"
+        });
+        let Some(cause) = found else { return };
+        let change = cause["change_ns"].as_f64().expect("a time");
+        assert!((4e6..9e6).contains(&change), "{change}");
     });
-    let Some(cause) = found else { return };
-    let change = cause["change_ns"].as_f64().expect("a time");
-    assert!((4e6..9e6).contains(&change), "{change}");
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_large_package_json_is_the_first_cause() {
-    let found = first_cause(("package_json", ""), |head| {
-        program(head, "");
-        let fields: Vec<String> = (0..40_000)
-            .map(|n| format!("\"k{n}\":\"{}\"", "v".repeat(40)))
-            .collect();
-        let text = format!("{{\"name\":\"the-app\",\"x\":{{{}}}}}", fields.join(","));
-        fs::write(head.join("app/package.json"), text).expect("a file");
-        "head/app/app.js"
+    undisturbed(|| {
+        let found = first_cause(("package_json", ""), |head| {
+            program(head, "");
+            let fields: Vec<String> = (0..40_000)
+                .map(|n| format!("\"k{n}\":\"{}\"", "v".repeat(40)))
+                .collect();
+            let text = format!("{{\"name\":\"the-app\",\"x\":{{{}}}}}", fields.join(","));
+            fs::write(head.join("app/package.json"), text).expect("a file");
+            "head/app/app.js"
+        });
+        let Some(cause) = found else { return };
+        let sentence = cause["sentence"].as_str().expect("a sentence");
+        assert!(sentence.contains("./app/package.json"), "{sentence}");
     });
-    let Some(cause) = found else { return };
-    let sentence = cause["sentence"].as_str().expect("a sentence");
-    assert!(sentence.contains("./app/package.json"), "{sentence}");
 }
 
 #[test]
 #[ignore = "needs root"]
 fn deeper_folders_are_the_first_cause() {
-    let Some(node) = Node::find("20.20.2") else {
-        return;
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let names: Vec<String> = (0..60).map(|n| format!("small-{n}")).collect();
-    let requires: String = (names.iter())
-        .map(|name| format!("require('{name}');\n"))
-        .collect();
-    for side in ["base", "head"] {
-        let root = folder.path().join(side);
-        program(&root, &requires);
-        for name in &names {
-            package(&root, name, 0);
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let names: Vec<String> = (0..60).map(|n| format!("small-{n}")).collect();
+        let requires: String = (names.iter())
+            .map(|name| format!("require('{name}');\n"))
+            .collect();
+        for side in ["base", "head"] {
+            let root = folder.path().join(side);
+            program(&root, &requires);
+            for name in &names {
+                package(&root, name, 0);
+            }
         }
-    }
-    // Node asks each folder on the way up for each package.
-    let head = folder.path().join("head");
-    let deep = head.join("a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t");
-    fs::create_dir_all(&deep).expect("a folder");
-    fs::rename(head.join("app"), deep.join("app")).expect("a rename");
-    let script = "head/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/app/app.js";
-    let base = "base/app/app.js";
-    let cause = first_of(&node, folder.path(), base, script, ("resolution", ""));
-    let sentence = cause["sentence"].as_str().expect("a sentence");
-    assert!(sentence.contains("stats more"), "{sentence}");
+        // Node asks each folder on the way up for each package.
+        let head = folder.path().join("head");
+        let deep = head.join("a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t");
+        fs::create_dir_all(&deep).expect("a folder");
+        fs::rename(head.join("app"), deep.join("app")).expect("a rename");
+        let script = "head/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/app/app.js";
+        let base = "base/app/app.js";
+        let cause = first_of(&node, folder.path(), base, script, ("resolution", ""));
+        let sentence = cause["sentence"].as_str().expect("a sentence");
+        assert!(sentence.contains("stats more"), "{sentence}");
+    });
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_dropped_compile_cache_is_the_first_cause() {
-    // From 22.1 on, Node keeps one where this names a folder.
-    let Some(node) = Node::find("24.21.0") else {
-        return;
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    // Many, so that no module alone is to blame.
-    let parts: String = (0..40)
-        .map(|part| format!("require('./part-{part}');\n"))
-        .collect();
-    // Called at once: only functions that were compiled are cached.
-    let functions: String = (0..400)
-        .map(|f| format!("exports.f{f} = (function (a) {{ return a + {f}; }})({f});\n"))
-        .collect();
-    for side in ["base", "head"] {
-        program(&folder.path().join(side), &parts);
-        for part in 0..40 {
-            let file = folder.path().join(side).join(format!("app/part-{part}.js"));
-            fs::write(file, &functions).expect("a file");
+    undisturbed(|| {
+        // From 22.1 on, Node keeps one where this names a folder.
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        // Many, so that no module alone is to blame.
+        let parts: String = (0..40)
+            .map(|part| format!("require('./part-{part}');\n"))
+            .collect();
+        // Called at once: only functions that were compiled are cached.
+        let functions: String = (0..400)
+            .map(|f| format!("exports.f{f} = (function (a) {{ return a + {f}; }})({f});\n"))
+            .collect();
+        for side in ["base", "head"] {
+            program(&folder.path().join(side), &parts);
+            for part in 0..40 {
+                let file = folder.path().join(side).join(format!("app/part-{part}.js"));
+                fs::write(file, &functions).expect("a file");
+            }
         }
-    }
-    let cached = "const m = require('module');\nm.enableCompileCache(__dirname + '/cache');\n";
-    let app = folder.path().join("base/app/app.js");
-    let text = fs::read_to_string(&app).expect("a file");
-    fs::write(&app, format!("{cached}{text}")).expect("a file");
-    let diff = difference(&node, folder.path(), "base/app/app.js", "head/app/app.js");
-    let counts = diff["counts"].as_array().expect("counts");
-    let cached = counts
-        .iter()
-        .find(|change| change["figure"] == "compile.cached");
-    let cached =
-        cached.unwrap_or_else(|| panic!("no change of what is cached: {:#}", diff["causes"]));
-    assert!(
-        cached["difference"].as_f64().expect("a number") < 0.0,
-        "{cached:#}"
-    );
-    let (base, head) = ("base/app/app.js", "head/app/app.js");
-    first_of(&node, folder.path(), base, head, ("compilation", ""));
+        let cached = "const m = require('module');\nm.enableCompileCache(__dirname + '/cache');\n";
+        let app = folder.path().join("base/app/app.js");
+        let text = fs::read_to_string(&app).expect("a file");
+        fs::write(&app, format!("{cached}{text}")).expect("a file");
+        let diff = difference(&node, folder.path(), "base/app/app.js", "head/app/app.js");
+        let counts = diff["counts"].as_array().expect("counts");
+        let cached = counts
+            .iter()
+            .find(|change| change["figure"] == "compile.cached");
+        let cached =
+            cached.unwrap_or_else(|| panic!("no change of what is cached: {:#}", diff["causes"]));
+        assert!(
+            cached["difference"].as_f64().expect("a number") < 0.0,
+            "{cached:#}"
+        );
+        let (base, head) = ("base/app/app.js", "head/app/app.js");
+        first_of(&node, folder.path(), base, head, ("compilation", ""));
+    });
 }
 
 /// The commands of a block of docs/ci.md, in order.
@@ -329,11 +339,15 @@ fn example(heading: &str) {
 #[test]
 #[ignore = "needs root"]
 fn the_example_for_github_actions_passes_and_fails_as_it_should() {
-    example("## GitHub Actions");
+    undisturbed(|| {
+        example("## GitHub Actions");
+    });
 }
 
 #[test]
 #[ignore = "needs root"]
 fn the_example_for_gitlab_passes_and_fails_as_it_should() {
-    example("## GitLab");
+    undisturbed(|| {
+        example("## GitLab");
+    });
 }

@@ -338,18 +338,83 @@ fn a_page_allows_its_own_script_only_and_asks_for_nothing() {
     assert!(!policy.contains("unsafe"), "{policy}");
 }
 
+/// Opens the page of a comparison and looks at its views: every figure is that of the JSON, of both sides and of the difference.
+fn look_at_both(folder: &Path, sides: &[&str], options: &[&str]) {
+    let write = |arguments: &[&str], name: &str| -> String {
+        let path = folder.join(name);
+        fs::write(&path, succeeds(folder, arguments)).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let html = [&["diff"], sides, &["--format", "html", "-o", "diff.html"]].concat();
+    succeeds(folder, &html);
+    let json = [&["diff"], sides, &["--format", "json"]].concat();
+    let mut compared = vec!["--diff".to_owned(), write(&json, "diff.json")];
+    // One file with both has one JSON.
+    for side in [sides[0], sides[sides.len() - 1]] {
+        let report = ["report", side, "--format", "json"];
+        compared.extend(["--json".to_owned(), write(&report, &format!("{side}.json"))]);
+    }
+    for metric in ["crossings", "cpu", "files"] {
+        let flame = [
+            &["flame", "--diff"],
+            sides,
+            &["--of", metric, "--format", "json"],
+        ]
+        .concat();
+        let path = write(&flame, &format!("{metric}.json"));
+        compared.extend(["--flame".to_owned(), format!("{metric}={path}")]);
+    }
+    let compared: Vec<&str> = compared.iter().map(String::as_str).collect();
+    drive(
+        &folder.join("diff.html"),
+        &[&compared[..], options].concat(),
+    );
+}
+
 #[test]
-fn a_comparison_shows_both_sides() {
+fn a_comparison_has_the_figures_of_the_json_on_both_sides() {
     if !has_page() {
         return;
     }
     let folder = support::folder();
     save(folder.path(), "base.nodeprof", &program(1_000_000));
     save(folder.path(), "head.nodeprof", &program(90_000_000));
-    let diff = ["diff", "base.nodeprof", "head.nodeprof"];
-    let html = [&diff[..], &["--format", "html", "-o", "diff.html"]].concat();
-    succeeds(folder.path(), &html);
-    drive(&folder.path().join("diff.html"), &["--axe"]);
+    look_at_both(
+        folder.path(),
+        &["base.nodeprof", "head.nodeprof"],
+        &["--axe"],
+    );
+}
+
+/// Two versions of Node, several runs of each with and without probes.
+#[test]
+#[ignore = "needs root"]
+fn the_page_of_two_versions_of_node() {
+    let both = support::Node::find("20.20.2").zip(support::Node::find("22.23.3"));
+    let Some((base, head)) = both.filter(|_| has_page() && has_packages("examples/express")) else {
+        return;
+    };
+    let folder = support::folder();
+    let app = project("examples/express/app.js");
+    let path = |node: &support::Node| node.command::<&str>([]).remove(0);
+    let (base, head) = (path(&base), path(&head));
+    succeeds(
+        folder.path(),
+        &[
+            "compare",
+            "--max-pairs",
+            "15",
+            "-o",
+            "both.nodeprof",
+            "--base-node",
+            &base,
+            "--head-node",
+            &head,
+            "--",
+            &app,
+        ],
+    );
+    look_at_both(folder.path(), &["both.nodeprof"], &[]);
 }
 
 #[test]
@@ -366,6 +431,30 @@ fn a_file_is_not_overwritten_unasked() {
     assert_eq!(output.status.code(), Some(125));
     assert!(complaint.contains("exists already"), "{complaint}");
     succeeds(folder.path(), &[&arguments[..], &["--force"]].concat());
+}
+
+#[test]
+fn a_line_instead_of_a_file_is_standard_output() {
+    let folder = support::folder();
+    save(folder.path(), "a.nodeprof", &program(1_000));
+    let of = |arguments: &[&str]| succeeds(folder.path(), arguments);
+    for command in [
+        &[
+            "flame",
+            "a.nodeprof",
+            "--of",
+            "crossings",
+            "--format",
+            "folded",
+        ][..],
+        &["report", "a.nodeprof", "--format", "json"],
+        &["export", "a.nodeprof", "--of", "callbacks"],
+    ] {
+        let printed = of(command);
+        assert!(!printed.is_empty());
+        assert_eq!(printed, of(&[command, &["-o", "-"]].concat()));
+    }
+    assert!(!folder.path().join("-").exists());
 }
 
 /// Traces a program and looks at its page.
@@ -404,4 +493,122 @@ fn the_page_of_vite() {
         let vite = project("bench/subjects/node_modules/vite/bin/vite.js");
         traced(&node.command([vite, "--version".to_owned()]));
     }
+}
+
+/// Traces a program with a planted cause, in a folder that is filled first: the page names it before anything is scrolled, and first.
+fn planted(version: &'static str, fill: impl FnOnce(&Path), expected: &str) {
+    let Some(node) = support::Node::find(version).filter(|_| has_page()) else {
+        return;
+    };
+    let folder = support::folder();
+    fill(folder.path());
+    let program = node.command([folder.path().join("main.js")]);
+    let traced = support::trace(&[], program);
+    fs::copy(&traced.recording, folder.path().join("a.nodeprof")).expect("a copy");
+    let options = ["--brief", "--first", expected, "--leads", expected];
+    look_at(folder.path(), "a.nodeprof", &options);
+}
+
+fn fill(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, text).expect("a file");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_first_screen_names_a_slow_package_of_a_real_program() {
+    let slow = |folder: &Path| {
+        let manifest = r#"{ "name": "slow-one", "version": "3.2.1", "main": "index.js" }"#;
+        fill(folder, "node_modules/slow-one/package.json", manifest);
+        let busy = "const until = Date.now() + 120; while (Date.now() < until);\n";
+        fill(folder, "node_modules/slow-one/index.js", busy);
+        let quick = r#"{ "name": "quick-one", "version": "1.0.0" }"#;
+        fill(folder, "node_modules/quick-one/package.json", quick);
+        fill(
+            folder,
+            "node_modules/quick-one/index.js",
+            "module.exports = 1;\n",
+        );
+        let main = "require('quick-one');\nrequire('slow-one');\n";
+        fill(folder, "main.js", main);
+    };
+    planted("20.20.2", slow, r"The package slow-one 3\.2\.1");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_first_screen_names_thousands_of_lookups_in_a_real_deep_tree() {
+    let deep = |folder: &Path| {
+        let mut main = String::new();
+        for index in 0..600 {
+            let module = format!("src/a/b/c/d/e/f/g/h/i/j{index}/k/l/m/index.js");
+            fill(folder, &module, "module.exports = 1;\n");
+            main.push_str(&format!("require('./{module}');\n"));
+        }
+        fill(folder, "main.js", &main);
+    };
+    let expected = r"Finding the files of modules takes .* \d,\d\d\d lookups of package.json";
+    planted("20.20.2", deep, expected);
+}
+
+/// The same scripts with and without what V8 had kept of them: the difference is laid to compilation.
+#[test]
+#[ignore = "needs root"]
+fn the_first_screen_names_a_compile_cache_that_was_dropped() {
+    let Some(node) = support::Node::find("22.23.3").filter(|_| has_page()) else {
+        return;
+    };
+    let folder = support::folder();
+    let at = folder.path();
+    let mut main = String::new();
+    for script in 0..8 {
+        let mut text = String::new();
+        for function in 0..6_000 {
+            text.push_str(&format!(
+                "exports.f{function} = function (a, b) {{ const c = a * {function} + b; return c > {script} ? [c, a, b] : {{ a, b, c }}; }};\n"
+            ));
+        }
+        fill(at, &format!("lib/{script}.js"), &text);
+        main.push_str(&format!("require('./lib/{script}.js');\n"));
+    }
+    fill(at, "main.js", &main);
+    let [node, main] = [
+        node.command::<&str>([]).remove(0),
+        at.join("main.js").display().to_string(),
+    ];
+    let cached = format!(
+        "env NODE_COMPILE_CACHE={} {node} {main}",
+        at.join("cache").display()
+    );
+    let bare = format!("{node} {main}");
+    // The first one writes it.
+    let status = Command::new(&node)
+        .arg(&main)
+        .env("NODE_COMPILE_CACHE", at.join("cache"))
+        .status();
+    assert!(status.expect("node starts").success());
+    let compare = [
+        "compare",
+        "--max-pairs",
+        "15",
+        "-o",
+        "both.nodeprof",
+        "--base",
+        &cached,
+        "--head",
+        &bare,
+    ];
+    succeeds(at, &compare);
+    let leads = "Compil.* cache";
+    look_at_both(
+        at,
+        &["both.nodeprof"],
+        &["--brief", "--first", leads, "--leads", leads],
+    );
+    let head = support::trace(&[], [&node, &main]);
+    fs::copy(&head.recording, at.join("a.nodeprof")).expect("a copy");
+    let alone = "Compiling JavaScript takes .* none of them from a compile cache";
+    let options = ["--brief", "--first", alone, "--leads", alone];
+    look_at(at, "a.nodeprof", &options);
 }

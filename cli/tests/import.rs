@@ -16,7 +16,9 @@ use std::{
 };
 
 use nodeprof_profile::{Recording, recording::FrameKind};
-use support::{NODEPROF, Node, folder, has_tool, list, number, plain, project, text, write};
+use support::{
+    NODEPROF, Node, folder, has_tool, list, number, plain, project, text, undisturbed, write,
+};
 
 const TEXT: &str = "profile/tests/data/node-24-interpreted-frames.perf.script";
 
@@ -132,78 +134,81 @@ fn what_cannot_be_imported_is_named_with_its_line() {
 #[test]
 #[ignore = "needs root"]
 fn a_busy_function_is_found_under_its_name() {
-    let Some(node) = Node::find("24.21.0") else {
-        return;
-    };
-    if !has_tool("perf") {
-        return;
-    }
-    let folder = folder();
-    let script = "\n  function spin(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }\n\
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        if !has_tool("perf") {
+            return;
+        }
+        let folder = folder();
+        let script = "\n  function spin(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }\n\
                   for (let i = 0; i < 60; i++) spin(5e6);\n";
-    let script = write(folder.path(), "my app.js", script);
-    let data = folder.path().join("perf.data");
-    let recorded = plain(&mut Command::new("perf"))
-        .args(["record", "-q", "-F", "499", "-g", "-e", "cpu-clock", "-o"])
-        .arg(&data)
-        .arg(&node.path)
-        .args([
-            "--perf-basic-prof",
-            "--interpreted-frames-native-stack",
-            &script,
-        ])
-        .current_dir(folder.path())
-        .output()
-        .expect("perf starts");
-    if !recorded.status.success() {
-        println!(
-            "skipped: perf cannot record here: {}",
-            stderr(&recorded).trim()
-        );
-        return;
-    }
-    let printed = Command::new("perf")
-        .args([
-            "script",
-            "-F",
-            "+pid",
-            "--show-task-events",
-            "--header",
-            "-i",
-        ])
-        .arg(&data)
-        .output()
-        .expect("perf starts");
-    let file = folder.path().join("perf.script");
-    std::fs::write(&file, &printed.stdout).expect("the text");
-    let imported = nodeprof(&["import", "perf.script"], folder.path());
-    assert!(imported.status.success(), "{}", stderr(&imported));
+        let script = write(folder.path(), "my app.js", script);
+        let data = folder.path().join("perf.data");
+        let recorded = plain(&mut Command::new("perf"))
+            .args(["record", "-q", "-F", "499", "-g", "-e", "cpu-clock", "-o"])
+            .arg(&data)
+            .arg(&node.path)
+            .args([
+                "--perf-basic-prof",
+                "--interpreted-frames-native-stack",
+                &script,
+            ])
+            .current_dir(folder.path())
+            .output()
+            .expect("perf starts");
+        if !recorded.status.success() {
+            println!(
+                "skipped: perf cannot record here: {}",
+                stderr(&recorded).trim()
+            );
+            return;
+        }
+        let printed = Command::new("perf")
+            .args([
+                "script",
+                "-F",
+                "+pid",
+                "--show-task-events",
+                "--header",
+                "-i",
+            ])
+            .arg(&data)
+            .output()
+            .expect("perf starts");
+        let file = folder.path().join("perf.script");
+        std::fs::write(&file, &printed.stdout).expect("the text");
+        let imported = nodeprof(&["import", "perf.script"], folder.path());
+        assert!(imported.status.success(), "{}", stderr(&imported));
 
-    let path = folder.path().join("perf.nodeprof");
-    let recording = Recording::load(path.as_path()).expect("a recording");
-    assert_eq!(recording.runs[0].sample_hz, Some(499));
-    let total: u64 = recording.samples.iter().map(|s| s.weight.0).sum();
-    let in_spin: u64 = recording
-        .samples
-        .iter()
-        .filter(|sample| {
-            sample
-                .stack
-                .into_iter()
-                .flat_map(|id| recording.frames_of(id))
-                .any(|frame| {
-                    frame.kind == FrameKind::JavaScript
-                        && recording.name(frame.function) == b"spin"
-                        && frame.file.map(|file| recording.name(file)) == Some(script.as_bytes())
-                        && (frame.function_line, frame.function_column) == (Some(2), Some(16))
-                })
-        })
-        .map(|sample| sample.weight.0)
-        .sum();
-    assert!(total > 200_000_000, "{total} ns of samples");
-    assert!(in_spin * 10 > total * 7, "{in_spin} of {total} ns");
-    // Every thread belongs to the one process.
-    let run = support::report(&path);
-    assert_eq!(list(&run["processes"]).len(), 1);
-    assert!(number(&run["processes"][0]["pid"]) > 0);
+        let path = folder.path().join("perf.nodeprof");
+        let recording = Recording::load(path.as_path()).expect("a recording");
+        assert_eq!(recording.runs[0].sample_hz, Some(499));
+        let total: u64 = recording.samples.iter().map(|s| s.weight.0).sum();
+        let in_spin: u64 = recording
+            .samples
+            .iter()
+            .filter(|sample| {
+                sample
+                    .stack
+                    .into_iter()
+                    .flat_map(|id| recording.frames_of(id))
+                    .any(|frame| {
+                        frame.kind == FrameKind::JavaScript
+                            && recording.name(frame.function) == b"spin"
+                            && frame.file.map(|file| recording.name(file))
+                                == Some(script.as_bytes())
+                            && (frame.function_line, frame.function_column) == (Some(2), Some(16))
+                    })
+            })
+            .map(|sample| sample.weight.0)
+            .sum();
+        assert!(total > 200_000_000, "{total} ns of samples");
+        assert!(in_spin * 10 > total * 7, "{in_spin} of {total} ns");
+        // Every thread belongs to the one process.
+        let run = support::report(&path);
+        assert_eq!(list(&run["processes"]).len(), 1);
+        assert!(number(&run["processes"][0]["pid"]) > 0);
+    });
 }

@@ -334,7 +334,13 @@ fn workers_start_end_throw_and_are_terminated_in_the_middle() {
 fn a_program_that_aborts_is_recorded_up_to_its_abort() {
     Case {
         source: "fs.readFileSync(__filename); console.log('before'); lastAct(); process.abort()",
-        volatile: without_numbers,
+        // Beyond the first frames, which have no unwind information, libc's walk finds other ones from run to run.
+        volatile: |text| {
+            let text = without_numbers(text);
+            let is_native = |line: &&str| line.trim_start().starts_with("#: #x#");
+            let (natives, others): (Vec<&str>, Vec<&str>) = text.lines().partition(is_native);
+            format!("{} {}", !natives.is_empty(), others.join("\n"))
+        },
         ..CASE
     }
     .survives();

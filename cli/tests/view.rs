@@ -12,9 +12,15 @@ use std::{
 };
 
 use nodeprof_flamegraphs::web;
-use nodeprof_profile::{Recording, SaveOptions};
+use nodeprof_profile::{Profile, Recording, SaveOptions, store::database::Database};
+use serde_json::{Value, json};
 
 const NODEPROF: &str = env!("CARGO_BIN_EXE_nodeprof");
+
+/// A file of the project.
+fn project(path: &str) -> String {
+    format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))
+}
 
 /// A server that ends with the test.
 struct Server {
@@ -142,6 +148,59 @@ fn it_serves_the_list_a_report_and_a_comparison() {
     assert!(error.contains("bad.nodeprof"), "{error}");
 }
 
+/// The list as a person sees it: every figure that of the recordings, accessible, and what is clicked opens.
+#[test]
+fn the_list_is_what_the_folder_has_in_a_browser() {
+    if !Path::new(&project("flamegraphs/page/node_modules")).is_dir() {
+        println!("skipped: flamegraphs/page has no node_modules; run make test");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    save(folder.path(), "a b.nodeprof");
+    save(folder.path(), "c.nodeprof");
+    fs::write(folder.path().join("bad.nodeprof"), "nothing").expect("a file");
+    let hostile = "<img src=x onerror=globalThis.injected=1>.nodeprof";
+    save(folder.path(), hostile);
+    let Some(server) = Server::start(folder.path(), &[]) else {
+        return;
+    };
+    let listed = ["a b.nodeprof", "c.nodeprof", "bad.nodeprof", hostile].map(|name| {
+        let path = folder.path().join(name);
+        let report = Command::new(NODEPROF)
+            .args(["report", "--format", "json"])
+            .arg(&path)
+            .output()
+            .expect("nodeprof starts");
+        let bytes = fs::metadata(&path).expect("a file").len();
+        let Ok(report) = serde_json::from_slice::<Value>(&report.stdout) else {
+            return json!({ "name": name, "node": null, "runs": 0, "wall": null, "bytes": bytes });
+        };
+        let runs = report["runs"].as_array().expect("runs");
+        json!({
+            "name": name,
+            "node": runs[0]["node"]["version"],
+            "runs": runs.len(),
+            "wall": runs[0]["time"]["wall_ns"],
+            "bytes": bytes,
+        })
+    });
+    let expected = folder.path().join("expected.json");
+    fs::write(&expected, Value::from(listed.to_vec()).to_string()).expect("a file");
+    let output = Command::new("node")
+        .arg(project("flamegraphs/page/test/drive.mjs"))
+        .args([&server.url, "--axe", "--recordings"])
+        .arg(&expected)
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .expect("node starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    println!("{said}");
+    // 77: it said why it was skipped.
+    let fine = output.status.success() || output.status.code() == Some(77);
+    assert!(fine, "{said}{complaint}");
+}
+
 #[test]
 fn the_only_recording_is_opened_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -254,4 +313,127 @@ fn errors_say_what_was_found_and_what_to_type() {
     fs::write(folder.path().join("bad.nodeprof"), "nothing").expect("a file");
     let bad = fails(command(folder.path(), &["bad.nodeprof"]));
     assert!(bad.contains("bad.nodeprof"), "{bad}");
+}
+
+/// A store with three commits of three runs each; the last one has more crossings.
+fn store(folder: &Path) -> String {
+    let path = folder.join("starts.db");
+    let mut database = Database::open(&path).expect("a database");
+    for (index, (commit, crossings)) in [("a1", 40), ("b2", 40), ("c3", 55)].iter().enumerate() {
+        for run in 0..3 {
+            let mut recording = Recording::synthetic(*crossings);
+            let one = &mut recording.runs[0];
+            one.labels.push(("commit".into(), (*commit).into()));
+            one.labels.push((
+                "job".into(),
+                "<img src=x onerror=globalThis.injected=1>".into(),
+            ));
+            one.started_unix_ns =
+                1_700_000_000_000_000_000 + (index as u64 * 10 + run) * 1_000_000_000;
+            database.keep(recording, None).expect("a run");
+        }
+    }
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn a_store_is_served_by_run_by_label_and_as_profiles() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = store(folder.path());
+    let Some(server) = Server::start(folder.path(), &["--store", "--store-path", &path]) else {
+        return;
+    };
+    for target in [
+        "/",
+        "/?label=commit%3Da1&figure=crossings.total",
+        "/report?run=1",
+        "/diff?base=commit%3Da1&head=commit%3Dc3",
+        "/diff?base=1&head=9",
+    ] {
+        let (status, page) = server.get(target);
+        assert_eq!(status, 200, "{target}: {page}");
+        assert!(page.contains("frame-ancestors 'none'"), "{target}");
+    }
+    for (target, status, says) in [
+        ("/report?run=77", 422, "has no run 77"),
+        ("/report", 400, "needed: run=NUMBER"),
+        ("/report?run=x", 400, "needed: run=NUMBER"),
+        ("/diff?base=1", 400, "needed: base=RUNS and head=RUNS"),
+        ("/diff?base=1&head=commit%3Dzz", 422, "commit=c3"),
+        ("/?label=commit", 400, "needed: label=KEY=VALUE"),
+        ("/?days=0", 400, "a number from 1 to 36500"),
+        ("/pprof?run=1&of=nothing", 400, "crossing-time"),
+        ("/events", 404, ""),
+    ] {
+        let (found, said) = server.get(target);
+        assert_eq!(found, status, "{target}: {said}");
+        assert!(said.contains(says), "{target}: {said}");
+    }
+    let (status, _) = server.ask("/pprof?run=1", &[]);
+    assert_eq!(status, 403);
+    // A profile, packed.
+    let target = format!("/pprof?run=1&of=crossings&token={}", server.token);
+    let mut stream = server.connect();
+    let request = format!(
+        "GET {target} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n",
+        server.port
+    );
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    let at = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = &answer[at.expect("a body") + 4..];
+    assert_eq!(body[..2], [0x1f, 0x8b]);
+    // The same as the command writes.
+    let written = Command::new(NODEPROF)
+        .args(["flame", "--store", "--store-path", &path, "1"])
+        .args(["--of", "crossings", "--format", "pprof"])
+        .output()
+        .expect("nodeprof starts");
+    assert_eq!(body, written.stdout);
+}
+
+#[test]
+fn a_store_in_a_browser_has_its_runs_and_where_a_figure_changed() {
+    if !Path::new(&project("flamegraphs/page/node_modules")).is_dir() {
+        println!("skipped: flamegraphs/page has no node_modules; run make test");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = store(folder.path());
+    let Some(server) = Server::start(folder.path(), &["--store", "--store-path", &path]) else {
+        return;
+    };
+    let crossings = [40, 55].map(|events| {
+        let profile = Profile::from_recording(&Recording::synthetic(events));
+        profile.runs[0].crossings.total.to_string()
+    });
+    let output = Command::new("node")
+        .arg(project("flamegraphs/page/test/drive.mjs"))
+        .args([&server.url, "--axe", "--starts", &crossings.join(",")])
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .expect("node starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    println!("{said}");
+    // 77: it said why it was skipped.
+    let fine = output.status.success() || output.status.code() == Some(77);
+    assert!(fine, "{said}{complaint}");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !web::is_built() {
+        println!("skipped: nodeprof was built without its page; run make test");
+        return;
+    }
+    let said = fails(command(
+        folder.path(),
+        &["--store", "--store-path", "none.db"],
+    ));
+    assert!(said.contains("there is no database none.db"), "{said}");
+    let said = fails(command(folder.path(), &["--store", "a.nodeprof"]));
+    assert!(said.contains("--store and files"), "{said}");
 }

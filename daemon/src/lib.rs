@@ -10,6 +10,8 @@
 //! ```
 //!
 //! [`measure`] runs programs again and again, with probes and without, for their times and memory.
+pub mod control;
+mod event;
 pub mod machine;
 pub mod measure;
 pub mod recorder;

@@ -2,17 +2,19 @@
 
 use std::{
     io::IsTerminal as _,
+    os::{fd::FromRawFd as _, unix::net::UnixListener},
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use clap::Parser;
-use nodeprof_profile::Recording;
-use nodeprofd::service::{Happening, config::Config, serve};
+use nodeprofd::service::{Happening, config::Config, serve, store::Outcome};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter, fmt::format::debug_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 /// Records every start of Node.js on this host: calls between JavaScript and C++, package.json lookups, files, compilations
 #[derive(Parser)]
@@ -25,6 +27,9 @@ struct Arguments {
     /// Configuration; without one the defaults hold
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Where a nodeprof-holder listens, which may hold the exec of programs; else nodeprofd does so itself, and needs CAP_SYS_ADMIN
+    #[arg(long, value_name = "SOCKET")]
+    holder: Option<PathBuf>,
     /// Check FILE, and do nothing else
     #[arg(long, requires = "config")]
     check: bool,
@@ -44,9 +49,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut supervisor = Supervisor::new();
-    match serve(config, arguments.config, &mut |happening| {
-        supervisor.hear(&happening)
-    }) {
+    let served = serve(
+        config,
+        arguments.config,
+        control_socket(),
+        arguments.holder,
+        &mut |happening| supervisor.hear(&happening),
+    );
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             error!("{why}");
@@ -55,20 +65,40 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lines to standard error; the journal has times of its own.
+/// The control socket, where systemd has opened it for us (`nodeprofd.socket`).
+fn control_socket() -> Option<UnixListener> {
+    let mut handed = sd_notify::listen_fds_with_names(true).ok()?;
+    let (descriptor, _) = handed.find(|(_, name)| name == "control")?;
+    // SAFETY: handed to this process, and told of once: the variables are unset now.
+    Some(unsafe { UnixListener::from_raw_fd(descriptor) })
+}
+
+/// To the journal, each value as a field of its own (`journalctl NODEPROF_PID=4711`); elsewhere lines to standard error.
 fn start_log() {
     let filter =
         EnvFilter::try_from_env("NODEPROFD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
+    let journal = std::env::var_os("JOURNAL_STREAM").and_then(|_| tracing_journald::layer().ok());
+    if let Some(journal) = journal {
+        let journal = journal
+            .with_field_prefix(Some("NODEPROF".into()))
+            .with_syslog_identifier("nodeprofd".into());
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(journal)
+            .init();
+        return;
+    }
+    tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().init();
-    } else {
-        log.init();
-    }
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        // The message has the values in it.
+        .fmt_fields(debug_fn(|writer, field, value| match field.name() {
+            "message" => write!(writer, "{value:?}"),
+            _ => Ok(()),
+        }))
+        .init();
 }
 
 /// Who started us, usually systemd.
@@ -128,30 +158,85 @@ impl Supervisor {
                 }
                 self.notify(&[NotifyState::Ready]);
             }
-            Happening::Recorded {
-                pid,
-                file,
-                recording,
-            } => {
-                let (crossings, lookups) = counts(recording);
-                info!(pid, crossings, lookups, file = %file.display(), "recorded");
-            }
-            Happening::Lost { pid, why } => warn!(pid, "not recorded: {why}"),
+            Happening::Stored(outcome) => stored(outcome),
+            Happening::Lost { pid, why } => warn!(pid, "not recorded pid={pid}: {why}"),
             Happening::Unusable { path, why } => {
-                warn!(path = %path.display(), "cannot be probed: {why}")
+                let path = path.display();
+                warn!(%path, "cannot be probed: {path}: {why}");
+            }
+            Happening::Stepped(stepped) => {
+                let (cpu, events) = (stepped.load.cpu_percent, stepped.load.events);
+                let (one_in, passed_over) = (stepped.one_in, stepped.passed_over);
+                let now = match one_in {
+                    0 => "no start is recorded".into(),
+                    1 => "every start is recorded".into(),
+                    n => format!("one start in {n} is recorded"),
+                };
+                let why = if stepped.is_down {
+                    "above the ceiling"
+                } else {
+                    "below the ceiling again"
+                };
+                warn!(
+                    one_in,
+                    passed_over,
+                    "{why}: {now} from now on cpu={cpu:.0}% events={events:.0}/s not-recorded={passed_over}"
+                );
+            }
+            Happening::HolderLate => {
+                warn!("the holder process does not answer: starts go on without waiting for it")
+            }
+            Happening::GuardRestarted(Ok(())) => {
+                warn!("the guard of the holder process ended, and was started anew")
+            }
+            Happening::GuardRestarted(Err(why)) => {
+                warn!("the guard of the holder process ended: starts are held no longer ({why})")
             }
             Happening::HolderRestarted => warn!("the holder process ended, and was started anew"),
+            Happening::NoControl(why) => {
+                warn!("nobody can ask the service (nodeprof service): {why}")
+            }
+            Happening::Paused(true) => warn!("paused by command: nothing is recorded"),
+            Happening::Paused(false) => info!("recording goes on by command"),
             Happening::Stopping => self.notify(&[NotifyState::Stopping]),
         }
     }
 }
 
-/// Crossings to C++ and package.json lookups of a start.
-fn counts(recording: &Recording) -> (u64, usize) {
-    use nodeprof_profile::recording::CrossingKind::ToJs;
-    let sums = recording
-        .crossing_sums
-        .iter()
-        .filter(|sum| sum.kind != ToJs);
-    (sums.map(|sum| sum.calls).sum(), recording.lookups.len())
+/// What became of a start, or of the store.
+fn stored(outcome: &Outcome) {
+    match outcome {
+        Outcome::Kept {
+            pid,
+            run,
+            crossings,
+            lookups,
+        } => info!(
+            pid,
+            run,
+            crossings,
+            lookups,
+            "recorded pid={pid} run={run} crossings={crossings} lookups={lookups}"
+        ),
+        Outcome::Lost { pid, why } => warn!(pid, "not recorded pid={pid}: {why}"),
+        Outcome::SetAside { at, why } => error!(
+            "the store was damaged, and a new one was begun; the old one is kept as {}: {why}",
+            at.display()
+        ),
+        Outcome::Full => error!(
+            "the disk of the store is full: nothing is recorded until there is space; needed: 16 MB"
+        ),
+        Outcome::Space => info!("there is space for the store again: recording goes on"),
+        Outcome::Imported(files) => {
+            info!(
+                files,
+                "{files} recordings of an older version are in the store now"
+            )
+        }
+        Outcome::NotImported { file, why } => warn!(
+            "{} is not in the store, and stays where it is: {why}",
+            file.display()
+        ),
+        Outcome::NotTidied(why) => warn!("old starts stay in the store: {why}"),
+    }
 }

@@ -60,7 +60,7 @@ fn time_and_memory_are_those_of_the_program_and_its_children() {
 fn the_unique_set_size_is_read_at_the_exit_of_a_warm_up_run() {
     let allocate =
         |megabytes: u32| format!("import os; x = os.urandom({megabytes}_000_000); os._exit(0)");
-    let (small, large) = (allocate(5), allocate(45));
+    let (small, large) = (allocate(5), allocate(205));
     let commands: [&[&str]; 2] = [&["python3", "-c", &small], &["python3", "-c", &large]];
     let Ok(mut runner) = runner(&commands, None) else {
         println!("skipped: python3 is not installed");
@@ -75,7 +75,8 @@ fn the_unique_set_size_is_read_at_the_exit_of_a_warm_up_run() {
         bytes.push(run.recording.processes[0].uss_exit_bytes.unwrap() as f64);
     }
     let more = bytes[1] - bytes[0];
-    assert!((39e6..41e6).contains(&more), "{bytes:?}");
+    // What is mapped of python's own files is in, too, and the kernel may have reclaimed some of that: up to 10 MB.
+    assert!((195e6..205e6).contains(&more), "{bytes:?}");
 }
 
 #[test]

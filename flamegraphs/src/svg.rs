@@ -26,7 +26,12 @@ pub struct SvgOptions {
     pub title: Option<String>,
     /// Width in pixels; as wide as the window, if none.
     pub width: Option<usize>,
+    /// Frames narrower than this part of the whole, in millionths, are not drawn; [`NARROWEST`], if none.
+    pub least: Option<u32>,
 }
+
+/// Frames narrower than this part of the whole, in millionths, are not drawn: a tenth of a pixel.
+pub const NARROWEST: u32 = 100;
 
 /// Why a graph was not written.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +63,7 @@ pub fn write(folded: &Folded, options: &SvgOptions, mut to: impl Write) -> Resul
         return Err(SvgError::Empty);
     }
     let folded = folded.for_picture();
-    let layout = layout(&folded);
+    let layout = layout(&folded, options.least.unwrap_or(NARROWEST));
     let mut out = String::with_capacity(layout.boxes.len() * 256 + (1 << 14));
     Picture {
         folded: &folded,

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::mem::take;
 
 use crate::Recording;
-use crate::recording::{
-    BinaryId, CallbackId, FrameId, NameId, OriginalPosition, ProcessId, RunId, Stack, StackId,
-};
+use crate::recording::{BinaryId, CallbackId, FrameId, NameId, Stack, StackId};
+use crate::relocate::{Places, Relocate as _, Table};
 
 /// Where the rows of another recording have gone.
 struct Moved {
@@ -19,48 +19,20 @@ struct Moved {
     stacks: Vec<StackId>,
 }
 
-/// Puts an id's new value in its place.
-trait Move {
-    fn move_to(&mut self, moved: &Moved);
-}
-
-impl Move for RunId {
-    fn move_to(&mut self, moved: &Moved) {
-        self.0 += moved.runs;
-    }
-}
-
-impl Move for ProcessId {
-    fn move_to(&mut self, moved: &Moved) {
-        self.0 += moved.processes;
-    }
-}
-
-macro_rules! by_table {
-    ($($id:ident in $table:ident),*) => {$(
-        impl Move for $id {
-            fn move_to(&mut self, moved: &Moved) {
-                // An id that points nowhere keeps doing so: check_references names it.
-                if let Some(new) = moved.$table.get(self.0 as usize) {
-                    *self = *new;
-                }
-            }
-        }
-    )*};
-}
-by_table!(BinaryId in binaries, CallbackId in callbacks, NameId in names, FrameId in frames, StackId in stacks);
-
-impl<T: Move> Move for Option<T> {
-    fn move_to(&mut self, moved: &Moved) {
-        if let Some(id) = self {
-            id.move_to(moved);
-        }
-    }
-}
-
-impl Move for OriginalPosition {
-    fn move_to(&mut self, moved: &Moved) {
-        self.file.move_to(moved);
+impl Places for Moved {
+    fn place(&mut self, table: Table, id: u32) -> u32 {
+        let at = id as usize;
+        let new = match table {
+            Table::Run => return id + self.runs,
+            Table::Process => return id + self.processes,
+            Table::Binary => self.binaries.get(at).map(|id| id.0),
+            Table::Callback => self.callbacks.get(at).map(|id| id.0),
+            Table::Name => self.names.get(at).map(|id| id.0),
+            Table::Frame => self.frames.get(at).map(|id| id.0),
+            Table::Stack => self.stacks.get(at).map(|id| id.0),
+        };
+        // An id that points nowhere keeps doing so: check_references names it.
+        new.unwrap_or(id)
     }
 }
 
@@ -86,14 +58,35 @@ fn share<T: Clone + Eq + Hash, Id: Copy>(
 
 impl Recording {
     /// Adds the runs of another recording. Names, callbacks, binaries, frames and stacks that both have are kept once.
-    pub fn append(&mut self, other: Recording) {
+    pub fn append(&mut self, mut other: Recording) {
+        let mut moved = Moved {
+            runs: self.runs.len() as u32,
+            processes: self.processes.len() as u32,
+            binaries: share(&mut self.binaries, take(&mut other.binaries), BinaryId),
+            callbacks: share(&mut self.callbacks, take(&mut other.callbacks), CallbackId),
+            names: share(&mut self.names, take(&mut other.names), NameId),
+            frames: Vec::new(),
+            stacks: Vec::new(),
+        };
+        let mut frames = take(&mut other.frames);
+        for frame in &mut frames {
+            frame.relocate(&mut moved);
+        }
+        moved.frames = share(&mut self.frames, frames, FrameId);
+        self.append_stacks(take(&mut other.stacks), &mut moved);
+        other.relocate(&mut moved);
+        self.join(other);
+    }
+
+    /// Adds rows whose references are right already. Rows that runs share are left out.
+    pub(crate) fn join(&mut self, other: Recording) {
         // Without `..`, so that a new table cannot be forgotten here.
         let Recording {
             runs,
-            binaries,
+            binaries: _,
             processes,
-            callbacks,
-            names,
+            callbacks: _,
+            names: _,
             milestones,
             spans,
             crossings,
@@ -104,8 +97,8 @@ impl Recording {
             serialization_sums,
             compilations,
             packages,
-            frames,
-            stacks,
+            frames: _,
+            stacks: _,
             samples,
             waits,
             imports,
@@ -113,52 +106,14 @@ impl Recording {
             losses,
             probe_hits,
             overheads,
+            figures,
         } = other;
-        let mut moved = Moved {
-            runs: self.runs.len() as u32,
-            processes: self.processes.len() as u32,
-            binaries: share(&mut self.binaries, binaries, BinaryId),
-            callbacks: share(&mut self.callbacks, callbacks, CallbackId),
-            names: share(&mut self.names, names, NameId),
-            frames: Vec::new(),
-            stacks: Vec::new(),
-        };
-        let mut frames = frames;
-        for frame in &mut frames {
-            frame.function.move_to(&moved);
-            frame.file.move_to(&moved);
-            frame.original.move_to(&moved);
-        }
-        moved.frames = share(&mut self.frames, frames, FrameId);
-        self.append_stacks(stacks, &mut moved);
-        self.runs.extend(runs);
         macro_rules! append {
-            ($($table:ident: $($field:ident),+;)*) => {$(
-                self.$table.extend($table.into_iter().map(|mut row| {
-                    $(row.$field.move_to(&moved);)+
-                    row
-                }));
-            )*};
+            ($($table:ident)*) => {$(self.$table.extend($table);)*};
         }
         append! {
-            processes: run, parent, node;
-            milestones: process;
-            spans: process, name;
-            crossings: process, callback, parent, stack;
-            crossing_sums: process, callback, stack;
-            lookups: process, path, stack;
-            files: process, path, stack;
-            serializations: process, function, callback, stack;
-            serialization_sums: process, function, callback, stack;
-            compilations: process, path, stack;
-            packages: run, directory;
-            samples: process, stack;
-            waits: process, stack;
-            imports: process, requirer, loaded;
-            families: run;
-            losses: run;
-            probe_hits: run;
-            overheads: run;
+            runs processes milestones spans crossings crossing_sums lookups files serializations serialization_sums
+            compilations packages samples waits imports families losses probe_hits overheads figures
         }
     }
 
@@ -169,8 +124,7 @@ impl Recording {
             known.entry(*stack).or_insert(index as u32);
         }
         for mut stack in stacks {
-            stack.caller.move_to(moved);
-            stack.frame.move_to(moved);
+            stack.relocate(moved);
             let index = *known.entry(stack).or_insert_with(|| {
                 self.stacks.push(stack);
                 self.stacks.len() as u32 - 1

@@ -134,6 +134,14 @@ impl Timeline {
         PhaseId(timeline.first.saturating_add(passed).min(last))
     }
 
+    /// Milestones passed before a phase: the reverse of [`phase_after`](Timeline::phase_after).
+    pub fn passed(&self, process: ProcessId, phase: PhaseId) -> u8 {
+        let timeline = self.processes.get(process.0 as usize);
+        phase
+            .0
+            .saturating_sub(timeline.map_or(0, |timeline| timeline.first))
+    }
+
     /// Name of a phase; empty if it is not of this timeline.
     pub fn phase_name(&self, process: ProcessId, phase: PhaseId) -> &str {
         self.phases(process)

@@ -38,6 +38,7 @@
 //! | [`sequential`] | pairs of runs: when to stop measuring, and what they then say |
 //! | [`import`] | recordings made of what other tools saw: `perf script` |
 //! | [`redact`] | secrets that must not be kept |
+//! | [`trend`] | a figure from commit to commit, and where it changed |
 //! | [`report`] | the figures, in the shape of the JSON |
 #![warn(missing_docs)]
 mod append;
@@ -54,6 +55,7 @@ pub mod profile;
 pub mod random;
 pub mod recording;
 pub mod redact;
+mod relocate;
 pub mod report;
 pub mod sequential;
 mod signed_ranks;
@@ -61,6 +63,8 @@ pub mod statistics;
 pub mod store;
 #[doc(hidden)]
 pub mod synthetic;
+mod thin;
+pub mod trend;
 
 pub use recording::Recording;
 pub use report::{Profile, RunProfile};

@@ -21,6 +21,7 @@ use crate::report::{
     SCHEMA, SamplesProfile, Script, SerializationCallback, SerializationFunction, Serializations,
     TOP_PATHS, Time,
 };
+use crate::thin;
 
 impl Profile {
     /// Derives the figures of every run. Events that refer to nothing in the recording are left out.
@@ -149,7 +150,7 @@ impl RunContext<'_> {
         let exec = self.main.and_then(|main| self.timeline.exec(main));
         let overhead = self.overhead();
         let modules = self.modules();
-        RunProfile {
+        let mut profile = RunProfile {
             command: texts(&run.command),
             directory: text(&run.directory).0,
             labels: run.labels.iter().cloned().collect(),
@@ -177,7 +178,10 @@ impl RunContext<'_> {
             families: self.families(),
             losses: self.losses(),
             overhead: overhead.unwrap_or_default(),
-        }
+        };
+        let kept = self.recording.figures.iter();
+        thin::restore(&mut profile, kept.filter(|figure| figure.run == self.run));
+        profile
     }
 
     fn process(&self, id: ProcessId) -> Option<&Process> {

@@ -585,7 +585,7 @@ pub struct FamilyState {
     pub run: RunId,
     /// `phases`, `crossings`, `package-json`, `files`, `serialization`, `compile`, `cpu`, `off-cpu`, `processes`.
     pub name: String,
-    /// `on`, `off` (not asked for), `partial`, `failed`.
+    /// `on`, `off` (not asked for), `partial`, `failed`, `thinned` (its events were counted, and are not kept any more).
     pub state: String,
     /// Why, and what to type.
     pub reason: Option<String>,
@@ -628,6 +628,17 @@ pub struct Overhead {
     pub attach_ns: u64,
 }
 
+/// A figure of a run whose single events are not kept any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptFigure {
+    /// Of which run.
+    pub run: RunId,
+    /// As in the JSON: `package_json.lookups`.
+    pub name: String,
+    /// Its value; a number, never NaN.
+    pub value: f64,
+}
+
 /// Everything seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
@@ -658,6 +669,8 @@ pub struct Recording {
     pub losses: Vec<Loss>,
     pub probe_hits: Vec<ProbeHits>,
     pub overheads: Vec<Overhead>,
+    /// Of runs that were thinned (see [`Recording::thin`]).
+    pub figures: Vec<KeptFigure>,
 }
 
 impl Recording {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use nodeprof_profile::diff::causes::CauseKind;
 use nodeprof_profile::diff::figures::{Figures, List, Naming, Unit};
 use nodeprof_profile::diff::verdict::Rule;
 use nodeprof_profile::diff::{Answer, Certainty, Diff, Side};
@@ -116,6 +117,30 @@ fn a_repeated_lookup_is_listed() {
         "{:#?}",
         diff.causes
     );
+}
+
+#[test]
+fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
+    let noise = [NOISE, NOISE].concat();
+    let diff = compare(
+        side("base", &noise, same),
+        side("head", &noise, |recording, _| {
+            let again = recording.lookups[0];
+            recording.lookups.extend([again; 3]);
+        }),
+    );
+    assert_eq!(diff.verdict.answer, Answer::NoDifference);
+    let kinds: Vec<CauseKind> = diff.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(
+        kinds.first(),
+        Some(&CauseKind::PackageJson),
+        "{:#?}",
+        diff.causes
+    );
+    // The lookups of a module are not told a second time.
+    let twice = (diff.causes.iter().skip(1))
+        .any(|cause| cause.sentence.contains("package.json lookups more"));
+    assert!(!twice, "{:#?}", diff.causes);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::modules::{Bucket, Costs, Module, ModuleKind, Modules};
-use nodeprof_profile::recording::{FileOperation, Nanoseconds, StackId};
+use nodeprof_profile::recording::{FileOperation, Nanoseconds, Sample, StackId};
 use nodeprof_profile::synthetic::program::{Program, START, Told};
 
 /// What was found, by path.
@@ -584,6 +584,49 @@ fn each_thread_has_modules_of_its_own() {
     };
     assert_eq!(of(500), [(&b"/app/main.js"[..], 2), (b"/app/a.js", 2)]);
     assert_eq!(of(501), [(&b"/app/worker.js"[..], 0), (b"/app/a.js", 4)]);
+}
+
+/// A program that calls `process.exit()` has no end of its event loop: the kernel takes down its memory on its last stack, which libc has
+/// cut by then.
+#[test]
+fn what_the_kernel_does_after_the_exit_is_teardown() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| work(p, 3));
+    let (mut recording, _) = p.end();
+    recording.milestones.retain(|m| m.name != "loop_exit");
+    let of_nobody = |recording: &Recording, bucket| {
+        let found = Found::new(recording);
+        let costs = &found.modules.outside[0].costs;
+        costs.get(&bucket).map_or(0, |costs| costs.samples)
+    };
+    let (cut, lost) = (Bucket::Teardown, Bucket::NoStack);
+    let before = (of_nobody(&recording, cut), of_nobody(&recording, lost));
+    let exited = recording.processes[0].exited.unwrap();
+    let last = *recording.samples.last().unwrap();
+    let at = |at| Sample {
+        at: Nanoseconds(at),
+        stack: None,
+        ..last
+    };
+    recording.samples.extend([at(exited.0 - 1), at(exited.0)]);
+    assert_eq!(of_nobody(&recording, cut), before.0 + 1);
+    assert_eq!(of_nobody(&recording, lost), before.1 + 1);
+    // The life is over: whatever the kernel still does on a stack that can be read takes no time of it.
+    let time = |recording: &Recording| -> u64 {
+        let found = Found::new(recording);
+        let modules = found.modules.list.iter();
+        let own: u64 = modules.map(|module| module.self_ns()).sum();
+        own + found.modules.outside[0].time_ns.values().sum::<u64>()
+    };
+    let known = last.stack.or(recording.crossings[0].stack);
+    let on = |nanoseconds| Sample {
+        stack: known,
+        ..at(nanoseconds)
+    };
+    recording.samples.push(on(exited.0));
+    let until_exit = time(&recording);
+    recording.samples.push(on(exited.0 + 7_000_000));
+    assert_eq!(time(&recording), until_exit);
 }
 
 #[test]

@@ -238,11 +238,11 @@ fn edited(sql: &str) -> Vec<u8> {
 
 #[test]
 fn a_newer_schema_is_refused_with_its_number_and_what_to_do() {
-    let error = malformed(&edited("PRAGMA user_version=3"));
-    assert!(matches!(error, Malformed::Newer { found: 3 }));
+    let error = malformed(&edited("PRAGMA user_version=4"));
+    assert!(matches!(error, Malformed::Newer { found: 4 }));
     assert_eq!(
         error.to_string(),
-        "the recording has schema 3, this nodeprof reads up to 2; update nodeprof"
+        "the recording has schema 4, this nodeprof reads up to 3; update nodeprof"
     );
     let error = malformed(&edited("PRAGMA user_version=0"));
     assert!(

@@ -1,12 +1,12 @@
 //! What the holder of a service keeps: whose probes are up, and the tracepoints of the syscalls only while there are some.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::Path,
     time::{Duration, Instant},
 };
 
-use super::Admission;
+use super::{Admission, worker::FileId};
 use crate::{Link, Programs};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
@@ -24,6 +24,8 @@ pub(super) struct Host {
     recorded: HashMap<u32, Option<Link>>,
     /// Processes that are not to be recorded, since when.
     refused: HashMap<u32, Instant>,
+    /// Inodes of the node binaries that had probes.
+    binaries: HashSet<u64>,
     /// When the last process was released.
     idle_since: Instant,
 }
@@ -36,6 +38,7 @@ impl Host {
             tracing: Vec::new(),
             recorded: HashMap::new(),
             refused: HashMap::new(),
+            binaries: HashSet::new(),
             idle_since: Instant::now(),
         }
     }
@@ -59,9 +62,15 @@ impl Host {
         self.recorded.contains_key(&pid) || self.refused.remove(&pid).is_some()
     }
 
-    /// Keeps the probes of a process.
-    pub(super) fn keep(&mut self, pid: u32, link: Option<Link>) {
+    /// Keeps the probes of a process, which executes this binary.
+    pub(super) fn keep(&mut self, pid: u32, binary: Option<FileId>, link: Option<Link>) {
+        self.binaries.extend(binary.map(|(_, inode)| inode));
         self.recorded.insert(pid, link);
+    }
+
+    /// Whether it is a node binary that had probes before.
+    pub(super) fn knows(&self, inode: u64) -> bool {
+        self.binaries.contains(&inode)
     }
 
     /// Follows a process no longer, and takes its probes away, for which nobody waits.

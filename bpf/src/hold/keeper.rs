@@ -23,10 +23,11 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    HolderOptions, Request, act_first,
-    fanotify::{Fanotify, Held, HeldExecs},
+    Execs, HolderOptions, Request, act_first,
+    fanotify::{Fanotify, Held},
     host::Host,
-    is_followed, message, receive,
+    is_followed, message, now, receive,
+    table::HeldExecs,
     tracee::{self, Change, Changes},
     transmit,
     worker::{Done, FileId, Job, Outcome, Source, Workers, file_id},
@@ -112,7 +113,11 @@ impl Keeper {
         socket: OwnedFd,
     ) -> io::Result<Keeper> {
         let changes = Changes::open()?; // before any thread
-        let fanotify = Fanotify::open();
+        let fanotify = match options.execs {
+            Execs::Alone => Fanotify::open(),
+            Execs::Guarded(guarded) => Fanotify::guarded(&guarded),
+            Execs::Not(why) => Err(io::Error::other(why)),
+        };
         if let Ok(f) = &fanotify {
             options.candidates.iter().for_each(|path| f.watch(path));
         }
@@ -253,6 +258,7 @@ impl Keeper {
             pid,
             binary,
             after_exec,
+            since: Instant::now(),
         });
     }
 
@@ -306,8 +312,18 @@ impl Keeper {
     fn executed(&mut self, execution: Execution, programs: &Programs) {
         let pid = execution.pid;
         if let Some(host) = &mut self.host {
-            let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-            if !host.is_decided(pid) && host.admits(pid, &path, programs) {
+            let path = fs::read_link(format!("/proc/{pid}/exe"));
+            if host.is_decided(pid) {
+                return;
+            }
+            let Ok(path) = path else {
+                // Nobody held it, for we were late, or it was started before we were.
+                if host.knows(execution.inode) {
+                    self.tell_missed(pid);
+                }
+                return;
+            };
+            if host.admits(pid, &path, programs) {
                 let stop = Stop {
                     pid,
                     execution,
@@ -389,7 +405,7 @@ impl Keeper {
                             // Hits from here on count; whether any was missed before, the mark at its main will tell.
                             programs.follow_threads(done.pid);
                         }
-                        host.keep(done.pid, attached);
+                        host.keep(done.pid, done.file, attached);
                         if let (Ok(f), true) = (&self.fanotify, done.after_exec) {
                             f.watch(Path::new(&format!("/proc/{}/exe", done.pid)));
                         }
@@ -427,6 +443,21 @@ impl Keeper {
         }
     }
 
+    /// Tells the tracer of a process that nothing can be known of any more.
+    fn tell_missed(&mut self, pid: u32) {
+        self.report(&Done {
+            number: 0,
+            pid,
+            path: PathBuf::from("node"),
+            file: None,
+            after_exec: true,
+            since: Instant::now(),
+            outcome: Outcome::Failed(
+                "it had ended before its probes came, or anybody could ask whether it is to be recorded".into(),
+            ),
+        });
+    }
+
     /// Tells the tracer what came of a job.
     fn report(&mut self, done: &Done) {
         let mut body;
@@ -441,6 +472,7 @@ impl Keeper {
                 body = (took.as_nanos() as u64).to_le_bytes().to_vec();
                 body.extend((*points as u32).to_le_bytes());
                 body.extend([*binary, u8::from(done.after_exec)]);
+                body.extend((done.since.elapsed().as_nanos() as u64).to_le_bytes());
                 b'a'
             }
             Outcome::Failed(reason) => {
@@ -623,17 +655,6 @@ impl Drop for Turn {
 
 /// How often the timer has run off since the turn began.
 static LATE: AtomicU64 = AtomicU64::new(0);
-
-/// CLOCK_MONOTONIC, ns: the clock of the records.
-fn now() -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a live struct.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
 
 /// Field 22 of `/proc/PID/stat`, in clock ticks; 0 if the process is gone.
 fn start_time(pid: u32) -> u64 {

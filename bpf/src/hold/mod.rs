@@ -13,8 +13,10 @@
 //! holder stops it by ptrace before the dynamic linker has reached its main, until it has its probes.
 
 mod fanotify;
+pub mod guard;
 mod host;
 mod keeper;
+mod table;
 mod tracee;
 mod worker;
 
@@ -27,13 +29,14 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
+    rc::Rc,
     time::Duration,
 };
 
 use libbpf_rs::libbpf_sys;
 use nodeprof_probes::plan::{AttachPlan, Family};
 
-use self::keeper::Keeper;
+use self::{guard::Guarded, keeper::Keeper};
 use crate::{Link, Programs};
 
 /// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches.
@@ -60,6 +63,8 @@ pub enum Event {
         path: PathBuf,
         /// After the exec: complete only if the beginning of its main is seen from now on.
         after_exec: bool,
+        /// Time since its exec was met, or held: no more of its beginning than this can be missing.
+        since: Duration,
     },
     /// A process was kept stopped after its exec, until its probes existed.
     Stopped {
@@ -108,6 +113,16 @@ pub struct Holder {
     pid: libc::pid_t,
 }
 
+/// How execs are held.
+pub enum Execs {
+    /// By the holder alone: it needs CAP_SYS_ADMIN.
+    Alone,
+    /// With a guard.
+    Guarded(Rc<Guarded>),
+    /// Not at all, for this reason.
+    Not(String),
+}
+
 /// Settings of a holder.
 pub struct HolderOptions {
     /// Families to attach.
@@ -121,6 +136,8 @@ pub struct HolderOptions {
     /// For a service: follow whom this admits, whoever started it; else the traced tree only. The programs must be loaded with
     /// [`Options::host`](crate::Options).
     pub admission: Option<Admission>,
+    /// How execs are held.
+    pub execs: Execs,
     /// For a service: trace syscalls while there is a process to be recorded.
     pub syscalls: bool,
 }
@@ -283,7 +300,8 @@ impl Holder {
                 points: half_word(8)?,
                 binary: *body.get(12)?,
                 after_exec: *body.get(13)? != 0,
-                path: path(14),
+                since: Duration::from_nanos(word(14)?),
+                path: path(22),
             }),
             b'f' => {
                 let split = 4 + half_word(0)? as usize;
@@ -352,17 +370,45 @@ fn act_first() {
     set_scheduling(libc::SCHED_FIFO, 1);
 }
 
+/// Ahead of those, too.
+fn act_first_of_all() {
+    set_scheduling(libc::SCHED_FIFO, 2);
+}
+
+/// CLOCK_MONOTONIC, ns: the clock of the records.
+fn now() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a live struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 /// For what takes long, and nobody's start depends on within milliseconds.
 fn act_in_turn() {
     set_scheduling(libc::SCHED_OTHER, 0);
 }
+
+/// Of niceness.
+const HIGHEST: libc::c_int = -20;
 
 fn set_scheduling(policy: libc::c_int, priority: libc::c_int) {
     let parameters = libc::sched_param {
         sched_priority: priority,
     };
     // SAFETY: a live struct; the calling thread.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) };
+    let refused = unsafe { libc::sched_setscheduler(0, policy, &parameters) < 0 };
+    // SAFETY: takes integers; the calling thread.
+    unsafe {
+        if refused {
+            // A kernel with CONFIG_RT_GROUP_SCHED has no real-time priority for most control groups: then the highest of the others.
+            libc::setpriority(libc::PRIO_PROCESS, 0, HIGHEST);
+        } else if priority == 0 && libc::getpriority(libc::PRIO_PROCESS, 0) == HIGHEST {
+            libc::setpriority(libc::PRIO_PROCESS, 0, 0);
+        }
+    }
 }
 
 impl Request {

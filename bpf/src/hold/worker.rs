@@ -44,6 +44,8 @@ pub(super) struct Job {
     pub(super) binary: Source,
     /// It runs already: a record shall tell the beginning of its main.
     pub(super) after_exec: bool,
+    /// Since when its process waits, or runs without probes.
+    pub(super) since: Instant,
 }
 
 /// Where to find a binary.
@@ -63,6 +65,7 @@ pub(super) struct Done {
     /// The binary.
     pub(super) file: Option<FileId>,
     pub(super) after_exec: bool,
+    pub(super) since: Instant,
     pub(super) outcome: Outcome,
 }
 
@@ -197,6 +200,7 @@ impl Bench {
             path: PathBuf::new(),
             file: None,
             after_exec: job.after_exec,
+            since: job.since,
             outcome: Outcome::NotNode,
         };
         let executable = PathBuf::from(format!("/proc/{}/exe", job.pid));

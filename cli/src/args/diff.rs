@@ -27,7 +27,10 @@ Examples:
   nodeprof diff both.nodeprof
   nodeprof diff monday.nodeprof today.nodeprof --format markdown
   nodeprof diff bench.nodeprof@node=20 bench.nodeprof@node=24
-  nodeprof diff both.nodeprof --format html -o both.html")]
+  nodeprof diff both.nodeprof --format html -o both.html
+  nodeprof diff --store commit=3f1c2a commit=9b40de,job=test
+
+Runs of the store were not run in turn: what else the machine did is in their times, too, and the verdict says so. Counts do not mind.")]
 pub struct Diff {
     /// What to compare with
     #[arg(value_parser = selector())]
@@ -35,10 +38,13 @@ pub struct Diff {
     /// What to compare
     #[arg(value_parser = selector())]
     pub head: Option<Selector>,
+    /// Or runs of the store
+    #[command(flatten)]
+    pub store: super::store::Store,
     /// Format
     #[arg(long, default_value = "text")]
     pub format: DiffFormat,
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists
@@ -69,7 +75,8 @@ Exit status: 0 all limits are kept, 1 one at least is not, 125 it could not be t
 
 Examples:
   nodeprof check head.nodeprof
-  nodeprof check both.nodeprof@head --against both.nodeprof@base --format github")]
+  nodeprof check both.nodeprof@head --against both.nodeprof@base --format github
+  nodeprof check --store commit=9b40de --against commit=3f1c2a")]
 pub struct Check {
     /// What to check
     #[arg(value_parser = selector())]
@@ -77,6 +84,9 @@ pub struct Check {
     /// What to compare with
     #[arg(long, value_name = "BASE", value_parser = selector())]
     pub against: Option<Selector>,
+    /// Or runs of the store
+    #[command(flatten)]
+    pub store: super::store::Store,
     /// Judge how much times grew also where BASE and HEAD were not run in turn, as if the machine could not have changed
     #[arg(long, requires = "against")]
     pub allow_drift: bool,
@@ -86,7 +96,7 @@ pub struct Check {
     /// Format
     #[arg(long, default_value = "text")]
     pub format: CheckFormat,
-    /// File to write [default: standard output]
+    /// File to write; `-` is standard output [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists
@@ -130,6 +140,9 @@ pub struct BudgetInit {
     /// The baseline
     #[arg(value_parser = selector())]
     pub base: Selector,
+    /// Or runs of the store
+    #[command(flatten)]
+    pub store: super::store::Store,
     /// File to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "nodeprof.toml")]
     pub output: PathBuf,

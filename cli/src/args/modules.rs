@@ -12,6 +12,9 @@ use super::Format;
 pub struct Source {
     /// A recording
     pub file: PathBuf,
+    /// Or runs of the store
+    #[command(flatten)]
+    pub store: super::store::Store,
     /// A run of it, from 1 [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,

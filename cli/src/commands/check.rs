@@ -5,7 +5,7 @@ use std::{fs, io, path::Path, process::ExitCode};
 use anyhow::{Context as _, bail};
 use nodeprof_flamegraphs::text::{self, Style};
 use nodeprof_profile::{
-    Profile, Recording,
+    Profile,
     budget::{self, Budgets, Drift, Outcome},
     diff::{Side, Sides},
     groups::{Group, Selector},
@@ -16,6 +16,7 @@ use crate::{
     args::{
         Color,
         diff::{self as args, BudgetCommand, CheckFormat},
+        store::Store,
     },
     terminal,
 };
@@ -45,11 +46,13 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
     };
     let checked = match &args.against {
         Some(base) => {
-            let loaded = Loaded::load(base, Some(&args.head))?;
+            let loaded = Loaded::load(base, Some(&args.head), &args.store)?;
             let sides = Sides::new(&loaded.base_side(), &loaded.head_side());
             budget::check(&sides, &budgets, drift)
         }
-        None => with_one(&args.head, |sides| budget::check(sides, &budgets, drift))?,
+        None => with_one(&args.head, &args.store, |sides| {
+            budget::check(sides, &budgets, drift)
+        })?,
     };
     let checked = checked.with_context(|| format!("{shown}"))?;
     let text = match args.format {
@@ -61,15 +64,13 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
             let out = io::stdout();
             let style = Style {
                 width: terminal::width(&out),
-                color: args.output.is_none() && terminal::colored(color, &out),
+                color: args.output.as_deref().is_none_or(super::is_standard_output)
+                    && terminal::colored(color, &out),
             };
             text::check(&checked, &style)
         }
     };
-    match &args.output {
-        Some(path) => super::write_file(path, args.force, text.as_bytes(), "check.txt")?,
-        None => terminal::print(&text)?,
-    }
+    super::print_or_write(args.output.as_deref(), args.force, &text, "check.txt")?;
     Ok(match checked.outcome {
         Outcome::Within => ExitCode::SUCCESS,
         Outcome::Over => ExitCode::from(OVER),
@@ -89,15 +90,18 @@ fn read(path: &Path) -> anyhow::Result<Budgets> {
 }
 
 /// Runs of one side, with nothing to compare them with.
-fn with_one<T>(selector: &Selector, then: impl FnOnce(&Sides<'_>) -> T) -> anyhow::Result<T> {
-    let recording = Recording::load(&selector.file)?;
+fn with_one<T>(
+    selector: &Selector,
+    store: &Store,
+    then: impl FnOnce(&Sides<'_>) -> T,
+) -> anyhow::Result<T> {
+    let (recording, group) = super::source::load_selected(selector, store)?;
     let profile = Profile::from_recording(&recording);
     let side = |group| Side {
         recording: &recording,
         profile: &profile,
         group,
     };
-    let group = selector.group(&recording)?;
     let nothing = Group {
         name: "nothing".into(),
         runs: Vec::new(),
@@ -114,13 +118,13 @@ pub fn budget(args: &args::Budget) -> anyhow::Result<ExitCode> {
         .file_name()
         .unwrap_or(args.base.file.as_os_str());
     let source = name.to_string_lossy().replace(['\n', '\r'], " ");
-    let text = with_one(&args.base, |sides| budget::init(sides, &source))?;
+    let text = with_one(&args.base, &args.store, |sides| {
+        budget::init(sides, &source)
+    })?;
     // What is written must be readable.
     Budgets::parse(&text).context("the recording has no figures to write budgets for")?;
-    if args.output == Path::new("-") {
-        terminal::print(&text)?;
-    } else {
-        super::write_file(&args.output, args.force, text.as_bytes(), "nodeprof.toml")?;
+    super::print_or_write(Some(&args.output), args.force, &text, "nodeprof.toml")?;
+    if !super::is_standard_output(&args.output) {
         eprintln!("wrote {}", args.output.display());
     }
     Ok(ExitCode::SUCCESS)

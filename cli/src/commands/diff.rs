@@ -15,7 +15,7 @@ use nodeprof_profile::{
 };
 
 use crate::{
-    args::{Color, diff as args, diff::DiffFormat},
+    args::{Color, diff as args, diff::DiffFormat, store::Store},
     terminal,
 };
 
@@ -24,7 +24,7 @@ pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
     if args.format == DiffFormat::Html {
         super::not_on_a_terminal(args.output.as_ref(), "diff.html")?;
     }
-    let loaded = Loaded::load(&args.base, args.head.as_ref())?;
+    let loaded = Loaded::load(&args.base, args.head.as_ref(), &args.store)?;
     let diff = diff::Diff::new(&loaded.base_side(), &loaded.head_side());
     let (base, head) = (quoted(&loaded.base_text), quoted(&loaded.head_text));
     let text = match args.format {
@@ -68,8 +68,12 @@ pub type Derived = (Recording, Profile);
 
 impl Loaded<Derived> {
     /// Loads both sides with their figures; with one selector, the two that its runs belong to.
-    pub fn load(base: &Selector, head: Option<&Selector>) -> anyhow::Result<Loaded<Derived>> {
-        Loaded::with(base, head, derived, |(recording, _)| recording)
+    pub fn load(
+        base: &Selector,
+        head: Option<&Selector>,
+        store: &Store,
+    ) -> anyhow::Result<Loaded<Derived>> {
+        Loaded::with(base, head, store, derived, |(recording, _)| recording)
     }
 
     /// Base.
@@ -113,15 +117,10 @@ impl Loaded<Derived> {
     }
 }
 
-/// A recording and its figures.
-pub fn derived(file: &Path) -> anyhow::Result<Derived> {
-    let recording = recording(file)?;
+/// A recording with its figures.
+pub fn derived(recording: Recording) -> Derived {
     let profile = Profile::from_recording(&recording);
-    Ok((recording, profile))
-}
-
-fn recording(file: &Path) -> anyhow::Result<Recording> {
-    Ok(Recording::load(file)?)
+    (recording, profile)
 }
 
 impl Loaded<Recording> {
@@ -129,8 +128,15 @@ impl Loaded<Recording> {
     pub fn load_recordings(
         base: &Selector,
         head: Option<&Selector>,
+        store: &Store,
     ) -> anyhow::Result<Loaded<Recording>> {
-        Loaded::with(base, head, recording, |recording| recording)
+        Loaded::with(
+            base,
+            head,
+            store,
+            |recording| recording,
+            |recording| recording,
+        )
     }
 
     /// Runs with probes that ended as most of their side, for flame graphs.
@@ -152,9 +158,14 @@ impl<T> Loaded<T> {
     fn with(
         base: &Selector,
         head: Option<&Selector>,
-        load: fn(&Path) -> anyhow::Result<T>,
+        store: &Store,
+        derive: fn(Recording) -> T,
         recording: fn(&T) -> &Recording,
     ) -> anyhow::Result<Loaded<T>> {
+        if store.store {
+            return Loaded::of_store(base, head, store, derive);
+        }
+        let load = |file: &Path| super::source::load(file, store).map(derive);
         let first = load(&base.file)?;
         let Some(head) = head else {
             let selected = base.group(recording(&first))?;
@@ -200,6 +211,47 @@ impl<T> Loaded<T> {
             base: first,
             head: second,
         })
+    }
+}
+
+impl<T> Loaded<T> {
+    /// Both sides of the store: one recording has them.
+    fn of_store(
+        base: &Selector,
+        head: Option<&Selector>,
+        store: &Store,
+        derive: fn(Recording) -> T,
+    ) -> anyhow::Result<Loaded<T>> {
+        let Some(head) = head else {
+            anyhow::bail!(
+                "found one side; needed: two, BASE and HEAD; type for example: --store commit=3f1c2a commit=9b40de"
+            );
+        };
+        let (base, head) = (base.to_string(), head.to_string());
+        let loaded = super::source::of_store(store, &[&base, &head])?;
+        Ok(Loaded::of_groups(loaded, base, head, derive))
+    }
+
+    /// Of two groups of one recording.
+    pub fn of_groups(
+        (mut groups, recording): (Vec<Group>, Recording),
+        base: String,
+        head: String,
+        derive: fn(Recording) -> T,
+    ) -> Loaded<T> {
+        let mut head_group = groups.pop().unwrap_or_default();
+        let mut base_group = groups.pop().unwrap_or_default();
+        if base_group.name == head_group.name {
+            (base_group.name, head_group.name) = (BASE.into(), HEAD.into());
+        }
+        Loaded {
+            base: derive(recording),
+            head: None,
+            base_group,
+            head_group,
+            base_text: base,
+            head_text: head,
+        }
     }
 }
 

@@ -6,16 +6,13 @@ use nodeprof_flamegraphs::{
     measurements::{hyperfine_json, node_csv},
     tables::{Rows, View},
 };
-use nodeprof_profile::{Profile, Recording};
+use nodeprof_profile::Profile;
 
-use crate::{
-    args::{Export, ExportFormat, TIMES},
-    terminal,
-};
+use crate::args::{Export, ExportFormat, TIMES};
 
 /// Writes the data of a view.
 pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
-    let recording = Recording::load(&args.file)?;
+    let recording = super::source::load(&args.file, &args.store)?;
     let there = recording.runs.len();
     if let Some(number) = args.run.filter(|n| *n as usize > there) {
         anyhow::bail!(
@@ -39,9 +36,6 @@ pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
             ExportFormat::Json => rows.json()?,
         }
     };
-    match &args.output {
-        Some(path) => super::write_file(path, args.force, text.as_bytes(), "view.csv")?,
-        None => terminal::print(&text)?,
-    }
+    super::print_or_write(args.output.as_deref(), args.force, &text, "view.csv")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `nodeprof flame`.
 
 use std::{
-    io::{self, BufWriter, IsTerminal as _, Write},
+    io::{self, IsTerminal as _},
     process::ExitCode,
 };
 
@@ -27,7 +27,7 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
         .file
         .as_deref()
         .context("needed: a recording, or --diff")?;
-    let recording = Recording::load(file)?;
+    let recording = super::source::load(file, &args.store)?;
     if args.format == FlameFormat::Pprof && args.output.is_none() && io::stdout().is_terminal() {
         anyhow::bail!("pprof files are not text; needed: a file or a pipe; type: -o app.pb.gz");
     }
@@ -55,6 +55,11 @@ fn request(args: &Flame) -> anyhow::Result<Request> {
             "found: --order with a format that has an order of its own; needed: --format svg or folded, or no --order"
         );
     }
+    if (args.least.is_some() || args.title.is_some()) && args.format != FlameFormat::Svg {
+        anyhow::bail!(
+            "found: --least or --title with a format that is no picture; needed: --format svg, or neither"
+        );
+    }
     if args.by.is_some() && args.format == FlameFormat::Chrome {
         anyhow::bail!(
             "found: --by with --format chrome, which shows events as they were; needed: another format, or no --by"
@@ -74,6 +79,14 @@ fn request(args: &Flame) -> anyhow::Result<Request> {
     })
 }
 
+fn picture(args: &Flame) -> svg::SvgOptions {
+    svg::SvgOptions {
+        title: args.title.clone(),
+        least: args.least,
+        ..svg::SvgOptions::default()
+    }
+}
+
 /// Draws a differential flame graph.
 fn difference(
     args: &Flame,
@@ -81,7 +94,7 @@ fn difference(
     head: Option<&Selector>,
     request: &Request,
 ) -> anyhow::Result<ExitCode> {
-    let loaded = super::diff::Loaded::load_recordings(base, head)?;
+    let loaded = super::diff::Loaded::load_recordings(base, head, &args.store)?;
     let (base, head) = loaded.comparable();
     let differential = Differential::new(&base, &head, request)?;
     for note in differential.notes() {
@@ -93,12 +106,9 @@ fn difference(
     };
     let mut content = Vec::new();
     match args.format {
-        FlameFormat::Svg => svg::write_difference(
-            &differential,
-            direction,
-            &svg::SvgOptions::default(),
-            &mut content,
-        )?,
+        FlameFormat::Svg => {
+            svg::write_difference(&differential, direction, &picture(args), &mut content)?
+        }
         FlameFormat::Folded => differential.write_folded(&mut content)?,
         FlameFormat::Speedscope => differential.write_speedscope(&mut content)?,
         FlameFormat::Json => differential.write_json(&mut content)?,
@@ -114,11 +124,7 @@ fn difference(
 }
 
 fn output(args: &Flame, content: &[u8]) -> anyhow::Result<()> {
-    match &args.output {
-        Some(path) => super::write_file(path, args.force, content, "flame.svg")?,
-        None => BufWriter::new(io::stdout().lock()).write_all(content)?,
-    }
-    Ok(())
+    super::output(args.output.as_ref(), args.force, content, "flame.svg")
 }
 
 /// Writes the file's content, and says what is not in it.
@@ -134,7 +140,7 @@ fn draw(
             let folded = fold(recording, request)?;
             match args.format {
                 FlameFormat::Folded => folded.write_to(content)?,
-                _ => svg::write(&folded, &svg::SvgOptions::default(), content)?,
+                _ => svg::write(&folded, &picture(args), content)?,
             }
             folded.about().notes.clone()
         }

@@ -17,9 +17,12 @@ pub mod export;
 pub mod flame;
 pub mod import;
 pub mod measure;
+pub mod metrics;
 pub mod modules;
 pub mod probes;
 pub mod report;
+pub mod service;
+pub mod source;
 pub mod target;
 pub mod trace;
 pub mod view;
@@ -42,12 +45,17 @@ fn plan(given: Option<&PathBuf>) -> anyhow::Result<AttachPlan> {
 
 /// Refuses to print a page where a person would see its source.
 fn not_on_a_terminal(path: Option<&PathBuf>, example: &str) -> anyhow::Result<()> {
-    if path.is_none() && io::stdout().is_terminal() {
+    if path.is_none_or(|path| is_standard_output(path)) && io::stdout().is_terminal() {
         anyhow::bail!(
             "an HTML page is for a browser, not for a terminal; needed: a file or a pipe; type: -o {example}"
         );
     }
     Ok(())
+}
+
+/// `-o -`, as everywhere else.
+fn is_standard_output(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 /// Writes to a file, or to standard output.
@@ -58,12 +66,27 @@ fn output(
     example: &str,
 ) -> anyhow::Result<()> {
     match path {
-        Some(path) => write_file(path, force, content, example),
-        None => {
+        Some(path) if !is_standard_output(path) => write_file(path, force, content, example),
+        _ => {
             let mut out = io::stdout().lock();
             out.write_all(content)?;
             Ok(out.flush()?)
         }
+    }
+}
+
+/// Writes text to a file, or prints it as a terminal can show it.
+fn print_or_write(
+    path: Option<&Path>,
+    force: bool,
+    text: &str,
+    example: &str,
+) -> anyhow::Result<()> {
+    match path {
+        Some(path) if !is_standard_output(path) => {
+            write_file(path, force, text.as_bytes(), example)
+        }
+        _ => Ok(crate::terminal::print(text)?),
     }
 }
 

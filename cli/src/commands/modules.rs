@@ -6,7 +6,7 @@ use anyhow::bail;
 use nodeprof_flamegraphs::text::{
     self, BlameOptions, Blamed, By, ChainOptions, Role, Style, TreeOptions,
 };
-use nodeprof_profile::{Profile, Recording, RunProfile, groups::BARE, report::SCHEMA};
+use nodeprof_profile::{Profile, RunProfile, groups::BARE, report::SCHEMA};
 use serde_json::json;
 
 use crate::{
@@ -87,7 +87,7 @@ pub fn tree(args: &args::Tree, color: Color) -> anyhow::Result<ExitCode> {
 
 /// The runs asked for, with their numbers from 1.
 fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
-    let profile = Profile::from_recording(&Recording::load(&source.file)?);
+    let profile = Profile::from_recording(&super::source::load(&source.file, &source.store)?);
     let shown = source.file.display();
     let there = profile.runs.len();
     let numbered = profile.runs.into_iter().enumerate();

@@ -15,7 +15,7 @@ use crate::{
 
 /// Prints the report of a recording.
 pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
-    let recording = Recording::load(&args.file)?;
+    let recording = super::source::load(&args.file, &args.store)?;
     let mut profile = Profile::from_recording(&recording);
     if let Some(number) = args.run {
         let there = profile.runs.len();

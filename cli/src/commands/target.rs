@@ -28,6 +28,11 @@ impl Target {
             });
         };
         let shown = path.display();
+        if path.as_os_str() == "-" {
+            anyhow::bail!(
+                "found: standard output for a recording, which is a database; needed: the name of a file; type: -o trace.nodeprof"
+            );
+        }
         if path.is_dir() {
             anyhow::bail!(
                 "{shown} is a folder; needed: the name of a file; type: -o {}",

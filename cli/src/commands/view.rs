@@ -14,7 +14,7 @@ use nodeprof_profile::Recording;
 use crate::{
     args::View,
     terminal,
-    view::{Folder, serve},
+    view::{self, Folder, Serves, serve},
 };
 
 /// Serves recordings until it is interrupted.
@@ -22,8 +22,20 @@ pub fn run(args: &View) -> anyhow::Result<ExitCode> {
     if !web::is_built() {
         return Err(PageError::NotBuilt.into());
     }
-    let (folder, page) = what(&args.files)?;
-    serve(folder, args.port, |url| {
+    let (serves, page) = match args.store.store {
+        true if !args.files.is_empty() => anyhow::bail!(
+            "found: --store and files; needed: the store, or recordings; type: nodeprof view --store"
+        ),
+        true => {
+            view::check(&args.store)?;
+            (Serves::Store(args.store.clone()), None)
+        }
+        false => {
+            let (folder, page) = what(&args.files)?;
+            (Serves::Folder(folder), page)
+        }
+    };
+    serve(serves, args.port, |url| {
         let url = match &page {
             Some(page) => url.replace("/?", &format!("/{page}&")),
             None => url.to_owned(),

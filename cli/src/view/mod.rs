@@ -1,4 +1,4 @@
-//! The server of `nodeprof view`: recordings as pages, on this machine only.
+//! The server of `nodeprof view`: recordings, or the store of the service, as pages, on this machine only.
 //!
 //! It listens on 127.0.0.1. Every request needs the token of the address that was printed, the right `Host` (so that no name that a
 //! foreign site has pointed at this machine works) and, where the browser tells an `Origin`, our own. Files are served by their place in
@@ -6,6 +6,9 @@
 
 mod folder;
 mod server;
+mod starts;
 
 pub use folder::Folder;
-pub use server::serve;
+pub(crate) use server::same;
+pub use server::{Serves, serve};
+pub use starts::check;

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -28,16 +28,27 @@ use serde_json::json;
 use tokio::{net::TcpListener, sync::watch};
 use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 
-use super::Folder;
-use crate::commands::{diff::Loaded, diff::derived, report};
+use super::{Folder, starts};
+use crate::args::store::Store;
+use crate::commands::{diff::Loaded, diff::derived, report, source};
 
 /// Files change several times while they are written: the list is made anew when they are quiet.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// What is served.
+#[derive(Debug)]
+pub enum Serves {
+    /// Recordings.
+    Folder(Folder),
+    /// The store of the service.
+    Store(Store),
+}
+
 /// What every request needs.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     folder: Folder,
+    pub(super) store: Store,
     token: String,
     /// The values of `Host` that are ours.
     hosts: [String; 2],
@@ -46,7 +57,7 @@ struct Shared {
 
 /// Listens, tells `ready` the address, and serves until the process ends.
 pub fn serve(
-    folder: Folder,
+    serves: Serves,
     port: u16,
     ready: impl FnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -68,17 +79,26 @@ pub fn serve(
             _ => anyhow::Error::new(error).context(format!("listening on {address}")),
         })?;
         let port = listener.local_addr()?.port();
+        let (folder, store, routes) = match serves {
+            Serves::Folder(folder) => (folder, Store::default(), recordings()),
+            Serves::Store(store) => {
+                let path = source::path(&store);
+                let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+                (Folder::new(folder, Vec::new()), store, starts::router())
+            }
+        };
         let (_watcher, changes) = watched(&folder)?;
         let token = token()?;
         let url = format!("http://127.0.0.1:{port}/?token={token}");
         let shared = Arc::new(Shared {
             folder,
+            store,
             token,
             hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
             changes,
         });
         ready(&url)?;
-        axum::serve(listener, router(shared)).await?;
+        axum::serve(listener, guarded(routes, shared)).await?;
         Ok(())
     })
 }
@@ -107,12 +127,16 @@ fn watched(folder: &Folder) -> anyhow::Result<(notify::RecommendedWatcher, watch
     Ok((watcher, changes))
 }
 
-fn router(shared: Arc<Shared>) -> Router {
+fn recordings() -> Router<Arc<Shared>> {
     Router::new()
         .route("/", get(list))
         .route("/report", get(recording))
         .route("/diff", get(comparison))
         .route("/events", get(events))
+}
+
+fn guarded(routes: Router<Arc<Shared>>, shared: Arc<Shared>) -> Router {
+    routes
         .layer(middleware::from_fn_with_state(shared.clone(), guard))
         .with_state(shared)
 }
@@ -182,13 +206,13 @@ fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<
 }
 
 /// Compares in a time that does not tell where two differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && differences == 0
 }
 
 /// A failure as a page's answer.
-struct Failure(StatusCode, String);
+pub(super) struct Failure(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
@@ -203,7 +227,7 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// Reads and reckons where it keeps no other request waiting.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {
     match tokio::task::spawn_blocking(work).await {
@@ -227,7 +251,7 @@ async fn list(State(shared): State<Arc<Shared>>) -> Result<Html<String>, Failure
     blocking(move || Ok(Html(web::list(&listed(&shared.folder)?)?))).await
 }
 
-type Pairs = Vec<(String, String)>;
+pub(super) type Pairs = Vec<(String, String)>;
 
 /// The recordings that a request names, in its order.
 fn named(folder: &Folder, query: &Pairs) -> Result<Vec<(String, PathBuf)>, Failure> {
@@ -260,7 +284,7 @@ async fn recording(
     let run = query.iter().find(|(key, _)| key == "run");
     let run = run.and_then(|(_, number)| number.parse::<u32>().ok());
     blocking(move || {
-        let (recording, profile) = derived(&path)?;
+        let (recording, profile) = derived(nodeprof_profile::Recording::load(&path)?);
         let run = run.filter(|n| *n >= 1 && *n as usize <= recording.runs.len());
         let run = run.map(|number| RunId(number - 1));
         let page = report::html(&name, &recording, &profile, run, Place::Server)?;
@@ -282,7 +306,7 @@ async fn comparison(
         ));
     };
     blocking(move || {
-        let loaded = Loaded::load(&base, head.as_ref())?;
+        let loaded = Loaded::load(&base, head.as_ref(), &Store::default())?;
         let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
         let (base, head) = loaded.pages();
         Ok(Html(web::comparison(&base, &head, &diff, Place::Server)?))

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{Node, on_each_node, trace};
 
-on_each_node!(milestones_are_those_of_node_timing);
+on_each_node!(undisturbed: milestones_are_those_of_node_timing);
 
 /// Node hands its clock's nanoseconds to both; only `nodeTiming`'s arithmetic in milliseconds rounds.
 const TOLERANCE_NS: f64 = 2_000.0;

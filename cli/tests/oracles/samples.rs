@@ -13,15 +13,15 @@ use crate::support::{
     write,
 };
 
-on_each_node!(
+on_each_node!(undisturbed:
     samples_stand_for_the_cpu_time_of_the_process,
     samples_of_each_thread_stand_for_its_own_cpu_time,
     samples_in_the_kernel_have_its_frames,
-    without_a_frequency_nothing_is_sampled,
     a_frequency_is_kept_to,
     samples_of_the_main_thread_reach_main,
     times_of_functions_are_those_of_the_cpu_profiler_and_of_their_own_clock,
 );
+on_each_node!(without_a_frequency_nothing_is_sampled);
 
 /// Uses the CPU for some 400 ms, then prints what `getrusage` says of the process, in microseconds.
 const BUSY: &str = "

@@ -12,7 +12,7 @@ use crate::support::{
     Node, Trace, Traced, folder, has_tool, list, number, on_each_node, text, write,
 };
 
-on_each_node!(
+on_each_node!(undisturbed:
     a_node_binary_that_nobody_knew_of_is_recorded_whole,
     many_processes_of_an_unknown_binary_are_recorded_whole,
 );

@@ -7,7 +7,7 @@ use nodeprof_profile::{
 
 use crate::support::{Node, Traced, folder, has_tool, on_each_node, trace, write};
 
-on_each_node!(
+on_each_node!(undisturbed:
     a_timer_is_waited_for_idly,
     a_pipe_is_waited_for_as_a_file,
     another_thread_is_waited_for_as_a_lock,

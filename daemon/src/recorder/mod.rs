@@ -15,6 +15,7 @@ mod late;
 mod leaves;
 mod memory;
 mod packages;
+mod pump;
 mod source_maps;
 mod sources;
 mod stacks;
@@ -27,24 +28,27 @@ use std::{
     ffi::OsString,
     fs, io,
     os::{
-        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{ffi::OsStrExt, process::ExitStatusExt},
     },
     path::{Path, PathBuf},
     process::ExitStatus,
     rc::Rc,
+    thread::ScopedJoinHandle,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, SampleError, Sum, SumFamily, Warmth,
-    hold::{Event, Holder, HolderOptions},
+    hold::{Event, Execs, Holder, HolderOptions},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState, Role};
 use nodeprof_profile::recording::{
     CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run,
     RunId,
 };
+
+use pump::Pump;
 
 pub use assemble::{Assembler, Notice};
 pub(crate) use command::fork_held;
@@ -144,6 +148,13 @@ impl TraceOptions {
     fn wants(&self, family: &str) -> bool {
         match (family, self.sample_hz) {
             ("cpu", Some(hz)) => hz > 0,
+            // Samples and waits without a stack say nothing; counting is for those who want no stacks.
+            ("stacks", _)
+                if self.mode == Mode::Full
+                    && self.families.iter().any(|f| f == "cpu" || f == "off-cpu") =>
+            {
+                true
+            }
             _ if self.families.is_empty() => {
                 self.mode == Mode::Full || !NOT_IN_COUNT_MODE.contains(&family)
             }
@@ -514,6 +525,7 @@ pub(crate) fn trace_with(
             // The holder has a copy and closes it last; ours goes at once.
             spare: registration,
             admission: None,
+            execs: Execs::Alone,
             syscalls: false,
         },
     )
@@ -794,19 +806,33 @@ impl Session {
         holder: &Holder,
         child: &mut Child,
     ) -> Result<&'static str, TraceError> {
-        // The reader borrows the assembler for as long as it lives, and so does everything between two reads.
-        let buffer = std::cell::RefCell::new(Vec::<u8>::new());
+        let pump = Pump::new().map_err(system("making an eventfd"))?;
         let reader = programs
-            .reader(|bytes| {
-                let mut b = buffer.borrow_mut();
-                b.extend((bytes.len() as u32).to_ne_bytes());
-                b.extend(bytes);
-            })
+            .reader(|record| pump.push(record))
             .map_err(system("mapping the ring buffer"))?;
+        std::thread::scope(|scope| {
+            let pump = &pump;
+            let _stop = pump.stop_later();
+            let copying = scope.spawn(move || pump.run(&reader));
+            self.assemble(options, pump, copying, holder, child)
+        })
+    }
+
+    /// Makes records into events until the trace ends; returns why it did.
+    fn assemble(
+        &mut self,
+        options: &TraceOptions,
+        pump: &Pump,
+        copying: ScopedJoinHandle<io::Result<()>>,
+        holder: &Holder,
+        child: &mut Child,
+    ) -> Result<&'static str, TraceError> {
+        let mut copying = Some(copying);
+        let mut taken = Vec::new();
         let mut ended = None;
         loop {
             let descriptors = [
-                programs.ring().as_fd().as_raw_fd(),
+                pump.ready(),
                 child.descriptor.as_raw_fd(),
                 if self.holder_gone.is_none() {
                     holder.descriptor()
@@ -819,7 +845,17 @@ impl Session {
                 wait_readable(&descriptors, Some(Duration::from_millis(20)))
                     .map_err(system("waiting for records"))?;
             }
-            reader.consume().map_err(system("reading records"))?;
+            let copying_ended = copying.as_ref().is_none_or(|thread| thread.is_finished());
+            if (ended.is_some() || copying_ended)
+                && let Some(thread) = copying.take()
+            {
+                pump.stop();
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    .map_err(system("reading records"))?;
+            }
+            pump.take(&mut taken);
             // A process's binary is announced before its first record is written: so it is known of all that were read.
             while self.holder_gone.is_none()
                 && let Some(event) = holder.next(Duration::ZERO)
@@ -827,7 +863,6 @@ impl Session {
                 self.on_holder(event, holder);
             }
             self.check_holder(holder);
-            let mut taken = std::mem::take(&mut *buffer.borrow_mut());
             let mut rest = taken.as_slice();
             while let Some((length, tail)) = rest.split_first_chunk::<4>() {
                 let (record, tail) =
@@ -836,7 +871,6 @@ impl Session {
                 rest = tail;
             }
             taken.clear();
-            *buffer.borrow_mut() = taken;
             self.act();
             if let Some(reason) = ended {
                 if holder.has_ended() {

@@ -5,32 +5,42 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nodeprof_probes::is_node_binary;
 use nodeprof_profile::random::Random;
 
 use super::{
+    ceiling::Shared,
     config::{Config, Rules, Start},
     context::{cgroup, user},
+    gate::Gate,
 };
 
 /// The rules of a configuration, and the dice for those that take one start in many.
 pub(super) struct Admission {
     rules: Rules,
     dice: Random,
+    gate: Gate,
+    ceiling: Arc<Shared>,
 }
 
 impl Admission {
-    pub(super) fn new(config: &Config) -> Admission {
+    pub(super) fn new(config: &Config, gate: &Gate, ceiling: Arc<Shared>) -> Admission {
         Admission {
             rules: config.rules.clone(),
+            ceiling,
             dice: Random::new(super::now()),
+            gate: gate.clone(),
         }
     }
 
     /// Whether a process that executes this program is recorded.
     pub(super) fn admits(&mut self, pid: u32, program: &Path) -> bool {
+        if self.gate.is_closed() {
+            return false;
+        }
         let directory = self
             .rules
             .ask_directory()
@@ -46,7 +56,18 @@ impl Admission {
             directory: directory.and_then(Result::ok),
             command: None,
         };
-        match self.rules.one_in(&start) {
+        if !self.takes_one_in(self.rules.one_in(&start)) {
+            return false;
+        }
+        let admitted = self.takes_one_in(self.ceiling.one_in());
+        if !admitted {
+            self.ceiling.pass_over();
+        }
+        admitted
+    }
+
+    fn takes_one_in(&mut self, n: u32) -> bool {
+        match n {
             0 => false,
             1 => true,
             n => self.dice.below(n as usize) == 0,

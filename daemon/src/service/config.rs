@@ -17,6 +17,8 @@ pub struct Config {
     pub rules: Rules,
     /// Count file operations, too: tracepoints of the syscalls while a start is recorded.
     pub files: bool,
+    /// Hold the exec of each start until its probes exist.
+    pub hold: bool,
     /// Recording goes on for this long after the event loop has started.
     pub settle: Duration,
     /// And never longer than this after the exec.
@@ -25,12 +27,65 @@ pub struct Config {
     pub nodes: Vec<PathBuf>,
     /// Folder for attach plans.
     pub cache: PathBuf,
+    /// What the service may cost.
+    pub ceiling: CeilingLimits,
     /// Where recordings are kept.
     pub store: StoreLimits,
     /// What is read from the environment of a recorded process.
     pub labels: Labels,
     /// What is not kept.
     pub redaction: Redaction,
+    /// Who may ask the service what.
+    pub access: Access,
+}
+
+/// Who may ask the service what. Root may all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The socket, where no supervisor opens one.
+    pub socket: PathBuf,
+    /// Members of this group may connect to it; only root where there is no such group.
+    pub group: Option<u32>,
+    /// Whose runs may be read.
+    pub read: Read,
+    /// Members of this group read all runs.
+    pub readers: Option<u32>,
+    /// Members of this group read all, and may reload, pause and resume.
+    pub administrators: Option<u32>,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            socket: crate::control::DEFAULT_SOCKET.into(),
+            group: None,
+            read: Read::Own,
+            readers: None,
+            administrators: None,
+        }
+    }
+}
+
+/// Whose runs a user may read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Read {
+    /// The user's own.
+    #[default]
+    Own,
+    /// Everybody's.
+    All,
+}
+
+/// What the service itself may cost; above that it records less.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CeilingLimits {
+    /// CPU time, percent of one core.
+    pub cpu_percent: Option<u64>,
+    /// Probe hits and traced system calls per second.
+    pub events: Option<u64>,
+    /// Below half of both for this long, it records more again.
+    pub recovery: Duration,
 }
 
 /// Where recordings are kept, and how many.
@@ -44,6 +99,8 @@ pub struct StoreLimits {
     pub count: usize,
     /// Of more bytes than this, the oldest are removed.
     pub bytes: u64,
+    /// Of older ones only the counts are kept.
+    pub thin: Duration,
 }
 
 /// What is wrong with a configuration.
@@ -83,14 +140,87 @@ struct File {
     mode: ModeText,
     one_in: u32,
     files: bool,
+    hold: bool,
     settle: String,
     limit: String,
     nodes: Vec<PathBuf>,
     cache: PathBuf,
+    ceiling: CeilingFile,
     store: StoreFile,
     labels: std::collections::BTreeMap<String, String>,
     redact: RedactFile,
+    access: AccessFile,
     rule: Vec<RuleFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct AccessFile {
+    socket: PathBuf,
+    group: String,
+    read: Read,
+    readers: Option<String>,
+    administrators: Option<String>,
+}
+
+impl Default for AccessFile {
+    fn default() -> AccessFile {
+        AccessFile {
+            socket: crate::control::DEFAULT_SOCKET.into(),
+            group: "nodeprof".into(),
+            read: Read::Own,
+            readers: None,
+            administrators: None,
+        }
+    }
+}
+
+impl AccessFile {
+    fn check(self) -> Result<Access, String> {
+        let named = |setting: &str, name: Option<String>| match name {
+            None => Ok(None),
+            Some(name) => match group(&name) {
+                Some(id) => Ok(Some(id)),
+                None => Err(format!(
+                    "access.{setting}: there is no group {name:?}; needed: one of /etc/group; type: sudo groupadd {name}"
+                )),
+            },
+        };
+        if !self.socket.is_absolute() {
+            return Err(format!(
+                "access.socket: found {}; needed: an absolute path",
+                self.socket.display()
+            ));
+        }
+        Ok(Access {
+            // Made with the package; without it only root connects.
+            group: group(&self.group),
+            read: self.read,
+            readers: named("readers", self.readers)?,
+            administrators: named("administrators", self.administrators)?,
+            socket: self.socket,
+        })
+    }
+}
+
+/// Id of a group, by its name.
+fn group(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    let mut buffer = vec![0; 64 << 10];
+    // SAFETY: a struct of pointers and integers.
+    let mut group: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: a name with its NUL, a live struct and a buffer of the length that is told.
+    let done = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            &mut group,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &mut found,
+        )
+    };
+    (done == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -103,11 +233,20 @@ enum ModeText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct CeilingFile {
+    cpu_percent: u64,
+    events: u64,
+    recovery: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct StoreFile {
     directory: PathBuf,
     age: String,
     count: usize,
     megabytes: u64,
+    thin: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -140,14 +279,27 @@ impl Default for File {
             mode: ModeText::Count,
             one_in: 1,
             files: true,
+            hold: true,
             settle: "200ms".into(),
             limit: "30s".into(),
             nodes: Vec::new(),
             cache: "/var/cache/nodeprof/plans".into(),
+            ceiling: CeilingFile::default(),
             store: StoreFile::default(),
             labels: Default::default(),
             redact: RedactFile::default(),
+            access: AccessFile::default(),
             rule: Vec::new(),
+        }
+    }
+}
+
+impl Default for CeilingFile {
+    fn default() -> CeilingFile {
+        CeilingFile {
+            cpu_percent: 50,
+            events: 1_000_000,
+            recovery: "30s".into(),
         }
     }
 }
@@ -155,10 +307,11 @@ impl Default for File {
 impl Default for StoreFile {
     fn default() -> StoreFile {
         StoreFile {
-            directory: "/var/lib/nodeprof/starts".into(),
+            directory: "/var/lib/nodeprof".into(),
             age: "30d".into(),
             count: 100_000,
             megabytes: 2_000,
+            thin: "7d".into(),
         }
     }
 }
@@ -223,18 +376,26 @@ impl Config {
                 otherwise: share(file.mode, file.one_in)?,
             },
             files: file.files,
+            hold: file.hold,
             settle: duration("settle", &file.settle)?,
             limit: duration("limit", &file.limit)?,
             nodes: file.nodes,
             cache: file.cache,
+            ceiling: CeilingLimits {
+                cpu_percent: (file.ceiling.cpu_percent > 0).then_some(file.ceiling.cpu_percent),
+                events: (file.ceiling.events > 0).then_some(file.ceiling.events),
+                recovery: duration("ceiling.recovery", &file.ceiling.recovery)?,
+            },
             store: StoreLimits {
                 directory: file.store.directory,
                 age: duration("store.age", &file.store.age)?,
                 count: file.store.count,
                 bytes: file.store.megabytes.saturating_mul(1_000_000),
+                thin: duration("store.thin", &file.store.thin)?,
             },
             labels: Labels::check(file.labels)?,
             redaction,
+            access: file.access.check()?,
         })
     }
 }
@@ -579,6 +740,12 @@ mod tests {
             ("cache = 'here'", "needed: an absolute path"),
             ("[labels]\n\"a b\" = 'X'", "needed: LABEL"),
             ("[redact]\npatterns = ['(']", "redact.patterns: \"(\""),
+            (
+                "[access]\nreaders = 'no such group'",
+                "access.readers: there is no group",
+            ),
+            ("[access]\nread = 'some'", "unknown variant `some`"),
+            ("[access]\nsocket = 'x'", "access.socket: found x"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(

@@ -31,6 +31,11 @@ impl Context {
         }
     }
 
+    /// The user that it runs as, if known.
+    pub(super) fn owner(&self) -> Option<u32> {
+        self.user
+    }
+
     /// Of what it executes now.
     pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

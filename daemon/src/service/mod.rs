@@ -5,11 +5,16 @@
 //! ones from the kernel; here each of these processes becomes a recording of its own, which goes to the [`Store`].
 //! Some time after the loop has started its probes are taken away: a server pays nothing from then on.
 //!
-//! One thread does all of this, so that a holder that was killed can be forked anew at any time.
+//! One thread does all of this; another one writes to the store, and takes no lock that a holder forked meanwhile could wait for.
 
 mod admission;
+pub mod ceiling;
 pub mod config;
 mod context;
+mod control;
+mod gate;
+mod guard;
+mod metrics;
 mod signals;
 pub mod store;
 
@@ -18,7 +23,7 @@ use std::{
     io,
     os::{
         fd::{AsFd as _, AsRawFd as _},
-        unix::ffi::OsStrExt as _,
+        unix::{ffi::OsStrExt as _, net::UnixListener},
     },
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -26,22 +31,27 @@ use std::{
 
 use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, Record,
-    hold::{Event, Holder, HolderOptions},
+    hold::{Event, Holder, HolderOptions, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
 use nodeprof_profile::recording::{
     FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
 };
 
+use crate::control::Status;
 use crate::recorder::{
     Assembler, FAMILIES, Notice, find_program, guess_node, known_nodes, load_plan, now,
     remember_node, wait_readable,
 };
 use admission::Admission;
+use ceiling::{Ceiling, Stepped};
 use config::Config;
 use context::Context;
+use control::{Control, Order};
+use gate::{Closed, Gate};
+use guard::Guard;
 use signals::{Asked, Signals};
-use store::{Store, StoreError};
+use store::{Outcome, Store, StoreError};
 
 /// A process whose exec failed after it was held: nothing is heard of it.
 const SILENT: Duration = Duration::from_secs(5);
@@ -52,8 +62,13 @@ const MOST_EARLY_BYTES: usize = 256 << 10;
 const LOOK_IN: Duration = Duration::from_millis(20);
 /// How often it looks in otherwise: for the watchdog, and to see that the holder lives.
 const IDLE_LOOK_IN: Duration = Duration::from_secs(1);
-/// A holder that does not answer for this long is ended: it would block every start of node.
+/// A holder that does not answer for this long is ended.
 const SILENCE: Duration = Duration::from_secs(2);
+/// One whom the guard found late, sooner: it lets starts go without probes.
+const SHORT_SILENCE: Duration = Duration::from_millis(200);
+
+/// Some 200 starts whose records nobody has read yet: a busy host lets the service wait for its turn.
+const RING_BYTES: u32 = 16 << 20;
 
 /// What to record: count mode without what only times are good for.
 const PROBED: [Family; 4] = [
@@ -97,16 +112,9 @@ pub enum Happening<'a> {
     Reloading,
     /// It was, and is used from now on; or not, and the old one stays.
     Reloaded(&'a Result<(), String>),
-    /// A start was recorded.
-    Recorded {
-        /// Process.
-        pid: u32,
-        /// The file.
-        file: &'a Path,
-        /// The recording.
-        recording: &'a Recording,
-    },
-    /// A start could not be recorded, or not be kept.
+    /// A start was recorded, or something happened to where they are kept.
+    Stored(&'a Outcome),
+    /// A start could not be recorded.
     Lost {
         /// Process.
         pid: u32,
@@ -122,6 +130,16 @@ pub enum Happening<'a> {
     },
     /// The holder process ended and was started anew.
     HolderRestarted,
+    /// Nobody can connect, and why.
+    NoControl(&'a str),
+    /// Nothing is recorded from now on, by command; or it is again.
+    Paused(bool),
+    /// The holder did not answer for an exec that waited: its guard let it go.
+    HolderLate,
+    /// The guard ended; another one holds execs now, or why not.
+    GuardRestarted(&'a Result<(), String>),
+    /// It costs too much and records less, or costs little and records more again.
+    Stepped(Stepped),
     /// The service ends.
     Stopping,
 }
@@ -134,6 +152,10 @@ struct Running {
     attached_at: u64,
     attach_ns: u64,
     executed: Option<u64>,
+    /// Its probes came so long after its exec.
+    late: Option<Duration>,
+    /// Of the starts that the rules admitted at its time one in so many was recorded, because of the ceiling.
+    one_in: u32,
     loop_started: Option<u64>,
     exited: bool,
     /// It was not there any more in the last round.
@@ -144,26 +166,33 @@ struct Running {
     counters: Counters,
 }
 
-/// Records every start of node on this host until it is asked to end. To be called while the process has one thread; it
-/// stays so.
+/// Records every start of node on this host until it is asked to end. To be called while the process has one thread.
 ///
-/// `source` is where the configuration is read from again when that is asked for; `tell` hears what happens.
+/// `source` is where the configuration is read from again when that is asked for; `control` the control socket that a
+/// supervisor has opened already; `guard` where a guard listens that may hold execs for us (see [`nodeprof_bpf::hold::guard`]): without
+/// one we fork our own. `tell` hears what happens.
 ///
 /// # Errors
 /// [`ServiceError`]; no probe is left behind.
 pub fn serve(
     config: Config,
     source: Option<PathBuf>,
+    control: Option<UnixListener>,
+    guard: Option<PathBuf>,
     tell: &mut dyn FnMut(Happening<'_>),
 ) -> Result<(), ServiceError> {
-    let store = Store::open(&config.store)?;
+    // Before there is a thread that could take them.
     let signals = Signals::block().map_err(system("blocking signals"))?;
+    // Before there is much that a fork would copy.
+    let guard = Guard::start(config.hold, guard);
+    let store = Store::open(&config.store)?;
     let programs = Programs::load(&Options {
         count_only: true,
         files: config.files,
         stacks: false,
         host: true,
         cache: Some(config.cache.clone()),
+        ring_bytes: RING_BYTES,
         ..Options::default()
     })?;
     programs.attach_tree(false)?;
@@ -176,42 +205,71 @@ pub fn serve(
         })
         .map_err(system("mapping the ring buffer"))?;
     plan_ahead(&config, tell);
-    let holder = start_holder(&programs, &config)?;
+    let gate = Gate::new().map_err(system("sharing memory with the holder"))?;
+    let ceiling = Ceiling::new(config.ceiling.clone(), events(&programs.counters()))
+        .map_err(system("sharing memory with the holder"))?;
+    let holder = start_holder(&programs, &config, &gate, &guard, &ceiling)?;
     let mut service = Service {
         config,
         source,
         programs: &programs,
         holder,
+        guard,
+        ceiling,
+        is_late: false,
         pinged: None,
         last_ping: Instant::now(),
         plans: HashMap::new(),
         running: HashMap::new(),
         early: HashMap::new(),
         store,
+        gate,
+        control: None,
+        started_unix_ns: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos() as u64,
+        cpu: CpuTime::default(),
+        holding: Ok(()),
+        lost: 0,
     };
     let holding = service.await_holder();
     tell(Happening::Ready(&holding));
+    service.holding = holding;
+    let access = &service.config.access;
+    let metrics = service.store.metrics();
+    match Control::start(control, access, &service.config.store.directory, metrics) {
+        Ok(control) => service.control = Some(control),
+        Err(why) => tell(Happening::NoControl(&why)),
+    }
     loop {
-        let descriptors = [
+        let mut descriptors = vec![
             programs.ring().as_fd().as_raw_fd(),
             service.holder.descriptor(),
             signals.as_raw_fd(),
+            service.store.as_raw_fd(),
         ];
-        let look_in = match service.running.is_empty() {
+        descriptors.extend(service.control.as_ref().map(|control| control.as_raw_fd()));
+        descriptors.extend(service.guard.descriptor());
+        let look_in = match service.running.is_empty() && !service.is_late {
             true => IDLE_LOOK_IN,
             false => LOOK_IN,
         };
         wait_readable(&descriptors, Some(look_in)).map_err(system("waiting for records"))?;
         tell(Happening::Alive);
         reader.consume().map_err(system("reading records"))?;
+        service.hear_guard(tell)?;
         // A start is announced before its first record is written: so it is known of all that were read.
         service.hear_holder(tell)?;
         let taken = buffer.take();
         service.take(&taken);
         service.look_after(tell);
+        service.hear_store(tell);
+        service.hear_control(tell)?;
+        service.keep_below_ceiling(tell);
         match signals.asked() {
             Some(Asked::End) => break,
-            Some(Asked::Reload) => service.reload(tell)?,
+            Some(Asked::Reload) => drop(service.reload(tell)?),
             None => {}
         }
     }
@@ -221,6 +279,9 @@ pub fn serve(
         service.finish(pid, "interrupt", tell);
     }
     service.holder.end(SILENCE);
+    for outcome in service.store.end() {
+        tell(Happening::Stored(&outcome));
+    }
     Ok(())
 }
 
@@ -229,6 +290,10 @@ struct Service<'p> {
     source: Option<PathBuf>,
     programs: &'p Programs,
     holder: Holder,
+    guard: Guard,
+    ceiling: Ceiling,
+    /// The guard found the holder late, and it has not answered since.
+    is_late: bool,
     pinged: Option<Instant>,
     last_ping: Instant,
     /// By the index that records carry; the holder gives it.
@@ -237,6 +302,29 @@ struct Service<'p> {
     /// Records of processes from their exec on whose probes are not announced yet: their exec was held as long as it may be.
     early: HashMap<u32, Early>,
     store: Store,
+    gate: Gate,
+    control: Option<Control>,
+    started_unix_ns: u64,
+    cpu: CpuTime,
+    /// Starts are held, or why not.
+    holding: Result<(), String>,
+    /// Starts that were not recorded, besides those that the store lost.
+    lost: u64,
+}
+
+/// CPU time that only grows: that of a holder which was replaced is not there any more when it is read again.
+#[derive(Default)]
+struct CpuTime {
+    total: Duration,
+    last: Duration,
+}
+
+impl CpuTime {
+    /// Of the service and the holder that there is now.
+    fn add(&mut self, now: Duration) {
+        self.total += now.saturating_sub(self.last);
+        self.last = now;
+    }
 }
 
 /// See [`Service::early`].
@@ -258,16 +346,24 @@ fn candidates(config: &Config) -> Vec<PathBuf> {
 /// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
 fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
     for path in candidates(config) {
-        if let Err(why) = load_plan(&path, Some(&config.cache), true) {
+        if let Err(why) = load_plan(&path, Some(&config.cache), true)
+            && path.exists()
+        {
             tell(Happening::Unusable { path: &path, why });
         }
     }
 }
 
 /// Forks the holder of a service.
-fn start_holder(programs: &Programs, config: &Config) -> Result<Holder, ServiceError> {
+fn start_holder(
+    programs: &Programs,
+    config: &Config,
+    gate: &Gate,
+    guard: &Guard,
+    ceiling: &Ceiling,
+) -> Result<Holder, ServiceError> {
     let cache = config.cache.clone();
-    let mut admission = Admission::new(config);
+    let mut admission = Admission::new(config, gate, ceiling.shared());
     let candidates = candidates(config);
     let options = HolderOptions {
         families: PROBED.to_vec(),
@@ -275,6 +371,7 @@ fn start_holder(programs: &Programs, config: &Config) -> Result<Holder, ServiceE
         candidates,
         spare: None,
         admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
+        execs: guard.execs(),
         syscalls: config.files,
     };
     Holder::start(programs, options).map_err(system("starting the holder process"))
@@ -295,15 +392,23 @@ impl Service<'_> {
             true => Duration::ZERO,
             false => SILENCE,
         });
+        self.guard.let_all_go();
+        self.is_late = false;
         for run in self.running.values_mut() {
             run.hole("the holder process ended: its probes went with it".into());
         }
-        self.holder = start_holder(self.programs, &self.config)?;
+        self.holder = start_holder(
+            self.programs,
+            &self.config,
+            &self.gate,
+            &self.guard,
+            &self.ceiling,
+        )?;
         self.pinged = None;
         self.last_ping = Instant::now();
         // Indexes of binaries are the holder's.
         self.plans.clear();
-        let _ = self.await_holder();
+        self.holding = self.await_holder();
         Ok(())
     }
 
@@ -315,32 +420,75 @@ impl Service<'_> {
                     gone = true;
                     break;
                 }
-                Event::Alive => self.pinged = None,
+                Event::Alive => {
+                    self.pinged = None;
+                    self.is_late = false;
+                }
                 Event::Attached {
                     pid,
                     binary,
                     took,
                     path,
                     after_exec,
+                    since,
                     ..
-                } => self.begin(pid, binary, took, &path, after_exec, tell),
-                Event::Failed { pid, path, reason } => tell(Happening::Lost {
-                    pid,
-                    why: format!("{}: {reason}", path.display()),
-                }),
+                } => {
+                    let late = after_exec.then_some(since);
+                    self.begin(pid, binary, took, &path, late, tell);
+                }
+                Event::Failed { pid, path, reason } => {
+                    self.lost += 1;
+                    tell(Happening::Lost {
+                        pid,
+                        why: format!("{}: {reason}", path.display()),
+                    });
+                }
                 Event::Stopped { .. } | Event::NotStopped { .. } | Event::Holding(_) => {}
             }
         }
-        let is_silent = self.pinged.is_some_and(|at| at.elapsed() > SILENCE);
+        let patience = if self.is_late { SHORT_SILENCE } else { SILENCE };
+        let is_silent = self.pinged.is_some_and(|at| at.elapsed() > patience);
         if gone || is_silent {
             self.replace_holder(is_silent)?;
             tell(Happening::HolderRestarted);
-        } else if self.pinged.is_none() && self.last_ping.elapsed() > SILENCE / 2 {
+        } else if self.pinged.is_none() && (self.is_late || self.last_ping.elapsed() > SILENCE / 2)
+        {
             self.last_ping = Instant::now();
             let _ = self.holder.ping();
             self.pinged = Some(self.last_ping);
         }
         Ok(())
+    }
+
+    fn hear_guard(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
+        match self.guard.hear() {
+            Some(News::Late) => {
+                // An older ping may be on its way: it has its time from now on.
+                self.pinged = self.pinged.map(|_| Instant::now());
+                self.is_late = true;
+                tell(Happening::HolderLate);
+            }
+            Some(News::Gone) => {
+                self.guard.renew(self.config.hold);
+                self.replace_holder(false)?;
+                tell(Happening::GuardRestarted(&self.holding));
+            }
+            Some(News::Alive) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Measures what the service costs, and records less if that is too much.
+    fn keep_below_ceiling(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        if !self.ceiling.is_due() {
+            return;
+        }
+        let cpu = ceiling::cpu_time(self.holder.pid());
+        self.cpu.add(cpu);
+        let events = events(&self.programs.counters());
+        if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
+            tell(Happening::Stepped(stepped));
+        }
     }
 
     /// A process has its probes, and is about to execute.
@@ -350,7 +498,7 @@ impl Service<'_> {
         binary: u8,
         took: Duration,
         path: &Path,
-        after_exec: bool,
+        late: Option<Duration>,
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
         if !self.plans.contains_key(&binary) {
@@ -365,7 +513,7 @@ impl Service<'_> {
                 Err(why) => return tell(Happening::Lost { pid, why }),
             }
             remember_node(Some(&self.config.cache), path);
-            if !after_exec {
+            if late.is_none() {
                 let _ = self.holder.watch(path);
             }
         }
@@ -393,7 +541,9 @@ impl Service<'_> {
                 .as_nanos() as u64,
             attached_at: now(),
             attach_ns: took.as_nanos() as u64,
-            executed: after_exec.then(now),
+            executed: late.map(|_| now()),
+            late,
+            one_in: self.ceiling.one_in(),
             loop_started: None,
             exited: false,
             gone: false,
@@ -402,9 +552,11 @@ impl Service<'_> {
         };
         run.add_image(binary, &self.plans);
         run.assembler.attached(pid, binary);
-        if after_exec {
+        if late.is_some() {
             run.context.read_program(pid, &self.config.labels);
-            run.assembler.attached_after_exec(pid);
+            // Nobody stopped it: it may have ended before its probes came, and one that was never hit is not whole for that.
+            let why = "probes came after its main had begun";
+            run.assembler.not_stopped(pid, why.into());
         }
         self.running.insert(pid, run);
         if let Some(early) = self.early.remove(&pid) {
@@ -514,6 +666,7 @@ impl Service<'_> {
         if run.executed.is_none() || run.unwanted {
             return; // the exec failed: nothing has started
         }
+        let owner = run.context.owner();
         let mut recording = run.close(
             pid,
             ended_by,
@@ -522,21 +675,83 @@ impl Service<'_> {
             &self.config,
         );
         self.config.redaction.apply(&mut recording);
-        match self.store.keep(&recording) {
-            Ok(file) => tell(Happening::Recorded {
-                pid,
-                file: &file,
-                recording: &recording,
-            }),
-            Err(error) => tell(Happening::Lost {
-                pid,
-                why: error.to_string(),
-            }),
+        if let Err(why) = self.store.keep(pid, owner, recording) {
+            tell(Happening::Lost { pid, why });
+        }
+    }
+
+    /// What happened to what was handed over. While the disk is full, no start is recorded at all.
+    fn hear_store(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        while let Some(outcome) = self.store.next() {
+            match outcome {
+                Outcome::Full => self.gate.close(Closed::Full),
+                Outcome::Space => self.gate.open(Closed::Full),
+                _ => {}
+            }
+            tell(Happening::Stored(&outcome));
+        }
+    }
+
+    /// Does what was asked for on the socket.
+    fn hear_control(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
+        while let Some((order, reply)) = self.control.as_ref().and_then(Control::next) {
+            let done = match order {
+                Order::Status => Ok(()),
+                Order::Reload => self.reload(tell)?,
+                Order::Pause | Order::Resume => {
+                    match order {
+                        Order::Pause => self.gate.close(Closed::Paused),
+                        _ => self.gate.open(Closed::Paused),
+                    }
+                    tell(Happening::Paused(order == Order::Pause));
+                    Ok(())
+                }
+            };
+            // Who does not wait any more has no use for it.
+            let _ = reply.send(done.map(|()| Box::new(self.status())));
+        }
+        Ok(())
+    }
+
+    /// How the service is.
+    fn status(&mut self) -> Status {
+        let cpu = ceiling::cpu_time(self.holder.pid());
+        self.cpu.add(cpu);
+        let store = self.store.state();
+        let state = match (store.full, self.gate.is_closed_for(Closed::Paused)) {
+            (true, _) => "full",
+            (_, true) => "paused",
+            _ => "recording",
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            protocol: crate::control::VERSION,
+            pid: std::process::id(),
+            started_unix_ns: self.started_unix_ns,
+            state: state.into(),
+            holding: self.holding.is_ok(),
+            not_holding_because: self.holding.clone().err(),
+            running: self.running.len(),
+            recorded: store.kept,
+            lost: store.lost + self.lost,
+            store: store.file,
+            runs: store.runs,
+            store_bytes: store.bytes,
+            queued: store.queued,
+            set_aside: store.set_aside,
+            one_in: self.ceiling.one_in(),
+            passed_over: self.ceiling.passed_over(),
+            cpu_ns: self.cpu.total.as_nanos() as u64,
+            memory_bytes: ceiling::memory(self.holder.pid()),
+            ..Status::default()
         }
     }
 
     /// Reads the configuration again; one with a fault changes nothing.
-    fn reload(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
+    fn reload(
+        &mut self,
+        tell: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Result<(), String>, ServiceError> {
         tell(Happening::Reloading);
         let read = match &self.source {
             Some(path) => Config::read(path).map_err(|e| e.to_string()),
@@ -549,7 +764,14 @@ impl Service<'_> {
             Ok(config) => {
                 self.config = config;
                 self.store.limits(&self.config.store);
+                if let Some(control) = &self.control {
+                    control.configure(&self.config.access, &self.config.store.directory);
+                }
+                self.ceiling.limits(self.config.ceiling.clone());
                 plan_ahead(&self.config, tell);
+                if self.guard.differs(self.config.hold) {
+                    self.guard.renew(self.config.hold);
+                }
                 // The rules are the holder's.
                 self.replace_holder(false)?;
                 Ok(())
@@ -557,7 +779,7 @@ impl Service<'_> {
             Err(why) => Err(why),
         };
         tell(Happening::Reloaded(&outcome));
-        Ok(())
+        Ok(outcome)
     }
 }
 
@@ -622,7 +844,22 @@ impl Running {
         let started = exec.map_or(Nanoseconds(self.attached_at), |exec| exec.at);
         let mut labels = crate::machine::labels();
         labels.extend(self.context.labels());
+        if self.one_in > 1 {
+            labels.push(("one-in".into(), self.one_in.to_string()));
+        }
         let mut recording = self.assembler.recording;
+        if let Some(late) = self.late {
+            for why in recording
+                .processes
+                .iter_mut()
+                .filter_map(|p| p.incomplete.as_mut())
+            {
+                why.push_str(&format!(
+                    "; they came {:.1} ms after its exec: at most that much of it is missing",
+                    late.as_secs_f64() * 1e3
+                ));
+            }
+        }
         recording.runs = vec![Run {
             command,
             directory: self.context.directory.as_os_str().as_bytes().to_vec(),
@@ -677,6 +914,29 @@ impl Running {
     }
 }
 
+/// What the kernel side has done.
+fn events(counters: &Counters) -> u64 {
+    counters.hits + counters.syscalls
+}
+
 fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
     of(now).saturating_sub(of(then))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_only_grows() {
+        let mut cpu = CpuTime::default();
+        let totals: Vec<u64> = [5, 9, 2, 4]
+            .map(|seconds| {
+                cpu.add(Duration::from_secs(seconds));
+                cpu.total.as_secs()
+            })
+            .to_vec();
+        // The third is that of a new holder.
+        assert_eq!(totals, [5, 9, 9, 11]);
+    }
 }

@@ -1,20 +1,56 @@
-//! Where recorded starts are kept: a folder of recordings, one a start, by the time at which it began.
+//! Where recorded starts are kept: one database, each start a run in it.
 //!
-//! Each is written whole or not at all, so a crash loses at most the starts in flight, and nothing that was kept before can be
-//! damaged by it. The oldest go when there are too many, too old or too large ones.
+//! One thread writes, off the way of what is recorded: starts come to it by a queue of limited length and size, and what does not
+//! fit is counted and told. It never logs nor prints: what happens is handed back, so that no lock of it can be held while a holder is
+//! forked. A damaged database is set aside and a new one begun; a full disk stops recording until there is space.
 
 use std::{
-    collections::VecDeque,
     fs, io,
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{
+            Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
+        },
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime},
 };
 
-use nodeprof_profile::{Recording, SaveOptions};
+use nodeprof_profile::{
+    Recording,
+    store::database::{Database, DatabaseError, Limits, RunNumber},
+};
 
-use super::config::StoreLimits;
+use crate::event;
 
-/// Why something could not be kept.
+use super::{
+    config::StoreLimits,
+    metrics::{Metrics, counts},
+};
+
+/// Name of the database in its folder.
+pub const FILE: &str = "starts.db";
+/// Starts that wait to be written.
+const MOST_QUEUED: usize = 512;
+/// And bytes of them, about.
+const MOST_QUEUED_BYTES: u64 = 64 << 20;
+/// Bytes that must be free on the disk for recording to go on after it was full.
+const SPACE: u64 = 16 << 20;
+/// How often a full disk is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How often runs are looked through that became too old.
+const TIDY: Duration = Duration::from_secs(60);
+/// A database of up to this size is checked page by page when it is opened: that takes half a second at most.
+const CHECKED_BYTES: u64 = 256 << 20;
+/// Recordings of older versions of nodeprofd, one in a file.
+const ENDING: &str = ".nodeprof";
+
+/// Why there can be no store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The folder cannot be used.
@@ -25,223 +61,784 @@ pub enum StoreError {
         /// What the system said.
         error: io::Error,
     },
-    /// The recording could not be written.
+    /// The database cannot.
     #[error(transparent)]
-    Save(#[from] nodeprof_profile::StoreError),
+    Database(#[from] DatabaseError),
+    /// Nobody can write to it.
+    #[error("starting the thread that writes: {0}")]
+    Thread(io::Error),
 }
 
-/// A kept recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
-    name: String,
-    bytes: u64,
-    started: SystemTime,
+/// What became of a start, or of the store.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A start is in the database.
+    Kept {
+        /// Process.
+        pid: u32,
+        /// Its number.
+        run: RunNumber,
+        /// Calls to C++.
+        crossings: u64,
+        /// package.json lookups.
+        lookups: usize,
+    },
+    /// It is not.
+    Lost {
+        /// Process.
+        pid: u32,
+        /// Why.
+        why: String,
+    },
+    /// The database was damaged; a new one is there.
+    SetAside {
+        /// Where the damaged one is.
+        at: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no space: nothing is recorded until there is.
+    Full,
+    /// There is space again.
+    Space,
+    /// Recordings of an older version are in the database now.
+    Imported(usize),
+    /// One of them cannot be read, and stays where it is.
+    NotImported {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Old runs could not be removed.
+    NotTidied(String),
 }
 
-/// The folder.
+/// What the store is like now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct State {
+    /// The file.
+    pub file: PathBuf,
+    /// Runs in it.
+    pub runs: usize,
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Starts that wait to be written.
+    pub queued: usize,
+    /// Starts that were written since the service began.
+    pub kept: u64,
+    /// Starts that could not be, since then.
+    pub lost: u64,
+    /// There is no space.
+    pub full: bool,
+    /// Where a damaged database was set aside, the last time.
+    pub set_aside: Option<PathBuf>,
+}
+
+enum Job {
+    Keep {
+        pid: u32,
+        owner: Option<u32>,
+        recording: Box<Recording>,
+        weight: u64,
+    },
+    Limits(StoreLimits),
+    End,
+}
+
+/// What both threads look at.
+#[derive(Debug, Default)]
+struct Shared {
+    state: State,
+    queued_bytes: u64,
+}
+
+/// The store, as the service sees it.
 #[derive(Debug)]
 pub struct Store {
-    limits: StoreLimits,
-    /// Oldest first.
-    kept: VecDeque<Kept>,
-    bytes: u64,
+    jobs: SyncSender<Job>,
+    outcomes: Receiver<Outcome>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Mutex<Shared>>,
+    metrics: Arc<Metrics>,
+    thread: Option<JoinHandle<()>>,
 }
 
-const ENDING: &str = ".nodeprof";
-
 impl Store {
-    /// Opens the folder, or makes it, and removes what is beyond the limits.
+    /// Opens the database, or begins one, and starts the thread that writes to it.
     ///
     /// # Errors
-    /// [`StoreError::Folder`].
+    /// [`StoreError`].
     pub fn open(limits: &StoreLimits) -> Result<Store, StoreError> {
         let folder = &limits.directory;
-        let unusable = |error| StoreError::Folder {
+        fs::create_dir_all(folder).map_err(|error| StoreError::Folder {
             folder: folder.clone(),
             error,
-        };
-        fs::create_dir_all(folder).map_err(unusable)?;
-        let mut kept = Vec::new();
-        for entry in fs::read_dir(folder).map_err(unusable)? {
-            let entry = entry.map_err(unusable)?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let metadata = entry.metadata().map_err(unusable)?;
-            // Half-written ones of a service that was killed.
-            if name.starts_with(".nodeprof-") && name.ends_with(".tmp") {
-                let _ = fs::remove_file(entry.path());
-            } else if let Some(started) = begun(&name).filter(|_| metadata.is_file()) {
-                kept.push(Kept {
-                    name,
-                    bytes: metadata.len(),
-                    started,
-                });
-            }
-        }
-        kept.sort_by(|a, b| (a.started, &a.name).cmp(&(b.started, &b.name)));
-        let bytes = kept.iter().map(|k| k.bytes).sum();
-        let mut store = Store {
+        })?;
+        let (jobs, to_do) = sync_channel(MOST_QUEUED);
+        let (tell, outcomes) = channel();
+        let wake = Arc::new(event::new().map_err(StoreError::Thread)?);
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let metrics = Arc::new(Metrics::default());
+        let mut writer = Writer {
+            database: None,
             limits: limits.clone(),
-            kept: kept.into(),
-            bytes,
+            tell,
+            wake: wake.clone(),
+            shared: shared.clone(),
+            metrics: metrics.clone(),
+            to_import: old_recordings(folder),
+            imported: 0,
+            tidied: Instant::now(),
+            more: true,
         };
-        store.thin();
-        Ok(store)
+        let database = writer.begin()?;
+        writer.database = Some(database);
+        writer.note();
+        let thread = std::thread::Builder::new().name("store".into());
+        let thread = thread.spawn(move || writer.run(&to_do));
+        Ok(Store {
+            jobs,
+            outcomes,
+            wake,
+            shared,
+            metrics,
+            thread: Some(thread.map_err(StoreError::Thread)?),
+        })
+    }
+
+    /// Hands a recording of one start over, of this user. What becomes of it comes back by [`next`](Store::next).
+    ///
+    /// # Errors
+    /// Why it is lost at once.
+    pub fn keep(&self, pid: u32, owner: Option<u32>, recording: Recording) -> Result<(), String> {
+        let weight = weight(&recording);
+        {
+            let mut shared = lock(&self.shared);
+            if shared.queued_bytes + weight > MOST_QUEUED_BYTES && shared.state.queued > 0 {
+                shared.state.lost += 1;
+                return Err(behind());
+            }
+            shared.queued_bytes += weight;
+            shared.state.queued += 1;
+        }
+        let job = Job::Keep {
+            pid,
+            owner,
+            recording: Box::new(recording),
+            weight,
+        };
+        let why = match self.jobs.try_send(job) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(_)) => behind(),
+            Err(TrySendError::Disconnected(_)) => "the thread that writes has ended".to_owned(),
+        };
+        let mut shared = lock(&self.shared);
+        shared.queued_bytes -= weight;
+        shared.state.queued -= 1;
+        shared.state.lost += 1;
+        Err(why)
     }
 
     /// Other limits from now on.
-    pub fn limits(&mut self, limits: &StoreLimits) {
-        self.limits = limits.clone();
-        self.thin();
+    pub fn limits(&self, limits: &StoreLimits) {
+        // A full queue is a reason to wait here: the limits must not be lost.
+        let _ = self.jobs.send(Job::Limits(limits.clone()));
     }
 
-    /// Keeps a recording of one start; returns its file.
-    ///
-    /// # Errors
-    /// [`StoreError::Save`]; then nothing was written.
-    pub fn keep(&mut self, recording: &Recording) -> Result<PathBuf, StoreError> {
-        let started_ns = recording.runs.first().map_or(0, |run| run.started_unix_ns);
-        let pid = recording.processes.first().map_or(0, |process| process.pid);
-        let name = format!("{started_ns:020}-{pid}{ENDING}");
-        let path = self.limits.directory.join(&name);
-        recording.save(&path, SaveOptions { overwrite: true })?;
-        let bytes = fs::metadata(&path).map_or(0, |m| m.len());
-        self.bytes += bytes;
-        self.kept.push_back(Kept {
-            name,
-            bytes,
-            started: UNIX_EPOCH + Duration::from_nanos(started_ns),
-        });
-        self.thin();
-        Ok(path)
+    /// What happened, if anything did.
+    pub fn next(&self) -> Option<Outcome> {
+        event::clear(&self.wake);
+        self.outcomes.try_recv().ok()
     }
 
-    /// How many are kept.
-    pub fn len(&self) -> usize {
-        self.kept.len()
+    /// What the store is like.
+    pub fn state(&self) -> State {
+        lock(&self.shared).state.clone()
     }
 
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+    /// Sums over all starts that were kept.
+    pub(super) fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
     }
 
-    /// Bytes of all of them.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The folder.
-    pub fn directory(&self) -> &Path {
-        &self.limits.directory
-    }
-
-    fn thin(&mut self) {
-        // A clock that was set back makes nothing old.
-        let oldest = SystemTime::now().checked_sub(self.limits.age);
-        while let Some(first) = self.kept.front() {
-            let is_old = oldest.is_some_and(|oldest| first.started < oldest);
-            if !is_old && self.kept.len() <= self.limits.count && self.bytes <= self.limits.bytes {
-                return;
-            }
-            let _ = fs::remove_file(self.limits.directory.join(&first.name));
-            self.bytes = self.bytes.saturating_sub(first.bytes);
-            self.kept.pop_front();
+    /// Writes what waits, and closes the database; returns what happened meanwhile.
+    pub fn end(&mut self) -> Vec<Outcome> {
+        let _ = self.jobs.send(Job::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
+        self.outcomes.try_iter().collect()
     }
 }
 
-/// When a start of this file name began; `None`: the file is none of ours.
-fn begun(name: &str) -> Option<SystemTime> {
-    let (nanoseconds, pid) = name.strip_suffix(ENDING)?.split_once('-')?;
-    pid.parse::<u32>().ok()?;
-    Some(UNIX_EPOCH + Duration::from_nanos(nanoseconds.parse().ok()?))
+impl AsRawFd for Store {
+    /// Readable when there is something for [`Store::next`].
+    fn as_raw_fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+}
+
+fn behind() -> String {
+    "the store is too slow: too many starts wait to be written".to_owned()
+}
+
+fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of a recording in memory, about.
+fn weight(recording: &Recording) -> u64 {
+    let rows = recording.crossings.len()
+        + recording.crossing_sums.len()
+        + recording.lookups.len()
+        + recording.files.len()
+        + recording.serializations.len()
+        + recording.serialization_sums.len()
+        + recording.compilations.len()
+        + recording.samples.len()
+        + recording.waits.len()
+        + recording.frames.len()
+        + recording.stacks.len()
+        + recording.imports.len();
+    let names: usize = recording.names.iter().map(|name| name.len() + 24).sum();
+    4096 + 80 * rows as u64 + names as u64
+}
+
+/// Files of an older version, which kept each start by itself: oldest first.
+fn old_recordings(folder: &Path) -> Vec<PathBuf> {
+    let folders = [folder.to_owned(), folder.join("starts")];
+    let mut files: Vec<PathBuf> = folders
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| is_start(path) && path.symlink_metadata().is_ok_and(|m| m.is_file()))
+        .collect();
+    // By name, which begins with the time; taken from the end.
+    files.sort_by(|a, b| b.file_name().cmp(&a.file_name()));
+    files
+}
+
+/// `TIME-PID.nodeprof`.
+fn is_start(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let parts = name.and_then(|name| name.strip_suffix(ENDING)?.split_once('-'));
+    parts.is_some_and(|(time, pid)| time.parse::<u64>().is_ok() && pid.parse::<u32>().is_ok())
+}
+
+/// Bytes that are free on the disk of a folder.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
+    // SAFETY: a struct of integers.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a path with its NUL, and a live struct.
+    let done = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    (done == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// The thread that writes.
+struct Writer {
+    /// `None` only between a damaged database and the next one.
+    database: Option<Database>,
+    limits: StoreLimits,
+    tell: Sender<Outcome>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Mutex<Shared>>,
+    metrics: Arc<Metrics>,
+    to_import: Vec<PathBuf>,
+    imported: usize,
+    tidied: Instant,
+    /// There is more to remove or to thin.
+    more: bool,
+}
+
+impl Writer {
+    fn file(&self) -> PathBuf {
+        self.limits.directory.join(FILE)
+    }
+
+    /// Opens the database; one that is damaged is set aside.
+    fn begin(&mut self) -> Result<Database, StoreError> {
+        let file = self.file();
+        let opened = Database::open(&file).and_then(|database| {
+            // Nobody else tells damage that lies where nothing is read for now.
+            if database.bytes()? <= CHECKED_BYTES {
+                database.check()?;
+            }
+            Ok(database)
+        });
+        match opened {
+            Err(error) if error.is_damage() => {
+                self.set_aside(&error.to_string())?;
+                Ok(Database::open(&file)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Renames the database and the two files beside it: nothing is deleted.
+    fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
+        let file = self.file();
+        let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let time = time.replace([':', '-'], "");
+        let name = |suffix: &str, n: usize| {
+            let again = if n > 0 {
+                format!(".{n}")
+            } else {
+                String::new()
+            };
+            let name = format!("{FILE}.damaged-{time}{again}{suffix}");
+            self.limits.directory.join(name)
+        };
+        let n = (0..).find(|n| !name("", *n).exists()).unwrap_or(0);
+        let failed = |error| StoreError::Folder {
+            folder: self.limits.directory.clone(),
+            error,
+        };
+        fs::rename(&file, name("", n)).map_err(failed)?;
+        for suffix in ["-wal", "-shm"] {
+            let mut beside = file.clone().into_os_string();
+            beside.push(suffix);
+            match fs::rename(&beside, name(suffix, n)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        let at = name("", n);
+        lock(&self.shared).state.set_aside = Some(at.clone());
+        self.tell(Outcome::SetAside {
+            at,
+            why: why.to_owned(),
+        });
+        Ok(())
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        let _ = self.tell.send(outcome);
+        event::signal(&self.wake);
+    }
+
+    /// Puts down what the store is like.
+    fn note(&self) {
+        let (runs, bytes) = match &self.database {
+            Some(database) => (database.runs(), database.bytes().unwrap_or_default()),
+            None => (0, 0),
+        };
+        let mut shared = lock(&self.shared);
+        shared.state.file = self.file();
+        shared.state.runs = runs;
+        shared.state.bytes = bytes;
+    }
+
+    fn is_full(&self) -> bool {
+        lock(&self.shared).state.full
+    }
+
+    fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            let patience = match (self.is_full(), self.more || !self.to_import.is_empty()) {
+                (true, _) => LOOK_AGAIN,
+                (false, true) => Duration::ZERO,
+                (false, false) => TIDY,
+            };
+            match jobs.recv_timeout(patience) {
+                Ok(Job::Keep {
+                    pid,
+                    owner,
+                    recording,
+                    weight,
+                }) => {
+                    self.keep(pid, owner, *recording);
+                    let mut shared = lock(&self.shared);
+                    shared.queued_bytes -= weight;
+                    shared.state.queued -= 1;
+                }
+                Ok(Job::Limits(limits)) => {
+                    self.limits = limits;
+                    self.more = true;
+                }
+                Ok(Job::End) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => self.idle(),
+            }
+            if self.tidied.elapsed() >= TIDY {
+                self.tidy();
+            }
+            self.note();
+        }
+        if let Some(database) = &self.database {
+            // What is in the log is safe; in the file itself it can be copied.
+            let _ = database.checkpoint();
+        }
+    }
+
+    /// Nothing waits to be written.
+    fn idle(&mut self) {
+        if self.is_full() {
+            let free = free_bytes(&self.limits.directory);
+            if free.is_none_or(|free| free >= SPACE) {
+                lock(&self.shared).state.full = false;
+                self.tell(Outcome::Space);
+            }
+        } else if let Some(file) = self.to_import.pop() {
+            self.import(&file);
+        } else {
+            self.tidy();
+        }
+    }
+
+    fn keep(&mut self, pid: u32, owner: Option<u32>, recording: Recording) {
+        let (crossings, lookups) = counts(&recording);
+        match self.write(owner, &recording) {
+            Ok(run) => {
+                self.metrics.observe(&recording);
+                lock(&self.shared).state.kept += 1;
+                self.tell(Outcome::Kept {
+                    pid,
+                    run,
+                    crossings,
+                    lookups,
+                });
+                self.more = true;
+                self.tidy();
+            }
+            Err(why) => {
+                lock(&self.shared).state.lost += 1;
+                self.tell(Outcome::Lost { pid, why });
+            }
+        }
+    }
+
+    /// Writes a run; where the database turns out damaged, into a new one.
+    fn write(&mut self, owner: Option<u32>, recording: &Recording) -> Result<RunNumber, String> {
+        match self.on_database(|database| database.keep(recording.clone(), owner)) {
+            Err(error) if error.is_damage() => {
+                self.renew(&error)?;
+                let kept = self.on_database(|database| database.keep(recording.clone(), owner));
+                kept.map_err(|error| error.to_string())
+            }
+            Err(error) => {
+                self.hear(&error);
+                Err(error.to_string())
+            }
+            Ok(run) => Ok(run),
+        }
+    }
+
+    fn on_database<T>(
+        &mut self,
+        work: impl FnOnce(&mut Database) -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        match &mut self.database {
+            Some(database) => work(database),
+            None => Err(DatabaseError::NotFound { path: self.file() }),
+        }
+    }
+
+    /// Sets a damaged database aside, and begins a new one.
+    fn renew(&mut self, why: &DatabaseError) -> Result<(), String> {
+        self.database = None;
+        let renewed = self.set_aside(&why.to_string()).and_then(|()| self.begin());
+        self.database = Some(renewed.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// A full disk stops all until there is space. What a full disk makes of SQLite's third file is an error of its own.
+    fn hear(&mut self, error: &DatabaseError) {
+        let is_full = match error {
+            DatabaseError::Full { .. } => true,
+            DatabaseError::Sqlite { .. } => {
+                free_bytes(&self.limits.directory).is_some_and(|free| free < SPACE / 16)
+            }
+            _ => false,
+        };
+        if is_full && !std::mem::replace(&mut lock(&self.shared).state.full, true) {
+            self.tell(Outcome::Full);
+        }
+    }
+
+    /// Removes and thins what is beyond the limits: a part of it.
+    fn tidy(&mut self) {
+        self.tidied = Instant::now();
+        let limits = Limits {
+            age: self.limits.age,
+            count: self.limits.count,
+            bytes: self.limits.bytes,
+            thin: self.limits.thin,
+        };
+        match self.on_database(|database| database.retain(&limits)) {
+            Ok(retained) => self.more = retained.more,
+            Err(error) => {
+                self.more = false;
+                if error.is_damage() {
+                    if let Err(why) = self.renew(&error) {
+                        self.tell(Outcome::NotTidied(why));
+                    }
+                } else {
+                    self.hear(&error);
+                    self.tell(Outcome::NotTidied(error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Takes a recording of an older version into the database, and then removes its file.
+    fn import(&mut self, file: &Path) {
+        let loaded = Recording::load(file).map_err(|error| error.to_string());
+        let kept = loaded.and_then(|recording| {
+            let user = recording.runs.first().and_then(|run| run.label("user"));
+            let owner = user.and_then(|user| user.parse().ok());
+            self.write(owner, &recording)
+        });
+        match kept {
+            Ok(_) => {
+                let _ = fs::remove_file(file);
+                self.imported += 1;
+            }
+            Err(why) => self.tell(Outcome::NotImported {
+                file: file.to_owned(),
+                why,
+            }),
+        }
+        if self.to_import.is_empty() && self.imported > 0 {
+            let files = std::mem::take(&mut self.imported);
+            self.tell(Outcome::Imported(files));
+        }
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
-    use nodeprof_profile::recording::{Process, Run};
+    use nodeprof_profile::{
+        SaveOptions,
+        store::database::{Filter, Reader},
+    };
 
     fn limits(directory: &Path) -> StoreLimits {
         StoreLimits {
-            directory: directory.join("starts"),
+            directory: directory.to_owned(),
             age: Duration::from_secs(3600),
             count: 3,
             bytes: 1 << 30,
+            thin: Duration::from_secs(3600),
         }
     }
 
-    fn start(seconds_ago: u64, pid: u32) -> Recording {
-        let at = SystemTime::now() - Duration::from_secs(seconds_ago);
-        Recording {
-            runs: vec![Run {
-                started_unix_ns: at.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
-                ..Run::default()
-            }],
-            processes: vec![Process {
-                pid,
-                ..Process::default()
-            }],
-            ..Recording::default()
-        }
+    fn start(n: u32) -> Recording {
+        let mut recording = Recording::synthetic(50);
+        recording.runs[0].labels = vec![("n".into(), n.to_string()), ("user".into(), "12".into())];
+        recording
     }
 
-    fn pids(store: &Store) -> Vec<u32> {
-        let mut names: Vec<_> = fs::read_dir(store.directory())
-            .unwrap()
-            .map(|e| e.unwrap().path())
-            .collect();
-        names.sort();
-        let pid = |path: &PathBuf| Recording::load(path).unwrap().processes[0].pid;
-        names.iter().map(pid).collect()
+    fn kept(store: &Store) -> Vec<String> {
+        let reader = Reader::open(&store.state().file).unwrap();
+        let runs = reader.find(&Filter::default()).unwrap();
+        runs.iter()
+            .rev()
+            .map(|run| run.labels["n"].clone())
+            .collect()
     }
 
-    #[test]
-    fn the_oldest_go_first_by_number_age_and_size() {
-        let folder = tempfile::tempdir().unwrap();
-        let limits = limits(folder.path());
-        let mut store = Store::open(&limits).unwrap();
-        for pid in 1..=5 {
-            store.keep(&start(100 - u64::from(pid), pid)).unwrap();
+    fn next(store: &Store) -> Outcome {
+        for _ in 0..1000 {
+            if let Some(outcome) = store.next() {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        assert_eq!(pids(&store), [3, 4, 5]);
-        store.keep(&start(7200, 6)).unwrap(); // too old from the beginning, but the newest to come
-        let store = Store::open(&limits).unwrap();
-        assert_eq!(pids(&store), [4, 5]);
-        let each = store.bytes() / 2;
-        let store = Store::open(&StoreLimits {
-            bytes: each + each / 2,
-            ..limits
-        })
-        .unwrap();
-        assert_eq!(pids(&store), [5]);
-        assert_eq!((store.len(), store.bytes()), (1, each));
+        panic!("nothing happens");
     }
 
     #[test]
-    fn what_a_killed_service_left_half_written_goes_and_other_files_stay() {
+    fn starts_are_written_in_order_and_the_oldest_go() {
         let folder = tempfile::tempdir().unwrap();
-        let limits = limits(folder.path());
-        fs::create_dir(&limits.directory).unwrap();
-        for name in [".nodeprof-abc.tmp", "notes.txt", "12-x.nodeprof"] {
-            fs::write(limits.directory.join(name), "x").unwrap();
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        for n in 1..=5 {
+            store.keep(n, Some(12), start(n)).unwrap();
         }
-        let store = Store::open(&limits).unwrap();
-        assert!(store.is_empty());
-        let mut left: Vec<_> = fs::read_dir(store.directory())
-            .unwrap()
-            .map(|e| e.unwrap().file_name())
+        let ended = store.end();
+        let runs: Vec<(u32, u32)> = ended
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Kept { pid, run, .. } => (*pid, *run),
+                other => panic!("{other:?}"),
+            })
             .collect();
+        assert_eq!(runs, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
+        assert_eq!(kept(&store), ["3", "4", "5"]);
+        let state = store.state();
+        assert_eq!(
+            (state.runs, state.kept, state.queued, state.lost),
+            (3, 5, 0, 0)
+        );
+    }
+
+    #[test]
+    fn more_than_the_queue_holds_is_counted_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&limits(folder.path())).unwrap();
+        let large = Recording::synthetic(400_000);
+        let told: Vec<_> = (0..6).map(|n| store.keep(n, None, large.clone())).collect();
+        let lost = told.iter().filter(|told| told.is_err()).count() as u64;
+        assert!(lost > 0 && told[0].is_ok());
+        assert_eq!(store.state().lost, lost);
+    }
+
+    #[test]
+    fn recordings_of_an_older_version_are_taken_in_once_and_other_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("starts")).unwrap();
+        for n in [2u32, 1] {
+            let file = format!("starts/0000000000000000000{n}-{n}.nodeprof");
+            let file = folder.path().join(file);
+            start(n).save(file, SaveOptions::default()).unwrap();
+        }
+        fs::write(folder.path().join("starts/3-3.nodeprof"), "damaged").unwrap();
+        fs::write(folder.path().join("starts/mine.nodeprof"), "x").unwrap();
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        let mut outcomes = [next(&store), next(&store)];
+        outcomes.sort_by_key(|outcome| matches!(outcome, Outcome::Imported(_)));
+        assert!(
+            matches!(&outcomes[0], Outcome::NotImported { file, .. } if file.ends_with("3-3.nodeprof"))
+        );
+        assert!(matches!(&outcomes[1], Outcome::Imported(2)));
+        store.end();
+        assert_eq!(kept(&store), ["1", "2"]);
+        let reader = Reader::open(&store.state().file).unwrap();
+        assert_eq!(reader.find(&Filter::default()).unwrap()[0].owner, Some(12));
+        let left = fs::read_dir(folder.path().join("starts")).unwrap();
+        let mut left: Vec<_> = left.map(|e| e.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["12-x.nodeprof", "notes.txt"]);
+        assert_eq!(left, ["3-3.nodeprof", "mine.nodeprof"]);
+    }
+
+    #[test]
+    fn a_damaged_database_is_set_aside_and_a_new_one_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        fs::write(&file, vec![1; 20_000]).unwrap();
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        let Outcome::SetAside { at, .. } = next(&store) else {
+            panic!("it was not set aside")
+        };
+        assert_eq!(fs::read(&at).unwrap(), vec![1; 20_000]);
+        store.keep(1, None, start(1)).unwrap();
+        store.end();
+        assert_eq!(kept(&store), ["1"]);
+        // One that is damaged while it is open, and one in the middle.
+        let mut bytes = fs::read(&file).unwrap();
+        for byte in &mut bytes[4096..] {
+            *byte = 0xa5;
+        }
+        fs::write(&file, bytes).unwrap();
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        assert!(matches!(next(&store), Outcome::SetAside { .. }));
+        store.keep(2, None, start(2)).unwrap();
+        store.end();
+        assert_eq!(kept(&store), ["2"]);
+        let aside = fs::read_dir(folder.path()).unwrap().filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            let name = name.to_string_lossy().into_owned();
+            name.contains(".damaged-") && !name.ends_with("-wal") && !name.ends_with("-shm")
+        });
+        assert_eq!(aside.count(), 2);
     }
 
     #[test]
     fn a_folder_that_cannot_be_made_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("starts"), "a file").unwrap();
-        let error = Store::open(&limits(folder.path())).unwrap_err().to_string();
+        let error = Store::open(&limits(&folder.path().join("starts")));
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("starts cannot be used"), "{error}");
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_full_disk_stops_the_store_until_there_is_space() {
+        use std::process::Command;
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        fs::create_dir(&disk).unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            let status = Command::new(program).args(arguments).arg(&disk).status();
+            status.is_ok_and(|status| status.success())
+        };
+        if !run("mount", &["-t", "tmpfs", "-o", "size=24m", "none"]) {
+            println!("skipped: no file system can be mounted here");
+            return;
+        }
+        struct Unmount(PathBuf);
+        impl Drop for Unmount {
+            fn drop(&mut self) {
+                let _ = std::process::Command::new("umount")
+                    .arg("-l")
+                    .arg(&self.0)
+                    .status();
+            }
+        }
+        let _unmount = Unmount(disk.clone());
+        let limits = StoreLimits {
+            count: usize::MAX,
+            ..limits(&disk)
+        };
+        let mut store = Store::open(&limits).unwrap();
+        store.keep(0, None, start(0)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        // Something else fills it.
+        let ballast = disk.join("ballast");
+        let mut file = fs::File::create(&ballast).unwrap();
+        while io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+        let mut full = false;
+        for n in 1..2000 {
+            store.keep(n, None, Recording::synthetic(2_000)).unwrap();
+            match next(&store) {
+                Outcome::Kept { .. } => continue,
+                Outcome::Full => {
+                    full = true;
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(full && store.state().full);
+        assert!(matches!(next(&store), Outcome::Lost { .. }));
+        drop(file);
+        fs::remove_file(&ballast).unwrap();
+        assert!(matches!(next(&store), Outcome::Space));
+        assert!(!store.state().full);
+        store.keep(3000, None, start(3)).unwrap();
+        loop {
+            match next(&store) {
+                Outcome::Kept { pid: 3000, .. } => break,
+                Outcome::Kept { .. } | Outcome::NotTidied(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        store.end();
+        let reader = Reader::open(&store.state().file).unwrap();
+        let runs = reader.find(&Filter::default()).unwrap();
+        assert_eq!(
+            runs.first()
+                .map(|run| run.labels["n"].as_str())
+                .or(Some("3")),
+            Some("3")
+        );
+        let all: Vec<u32> = runs.iter().map(|run| run.id).collect();
+        assert_eq!(reader.load(&all).unwrap().runs.len(), all.len());
+    }
+
+    #[test]
+    fn only_whole_names_are_those_of_starts() {
+        for (name, is) in [
+            ("12-3.nodeprof", true),
+            ("12-x.nodeprof", false),
+            ("a", false),
+        ] {
+            assert_eq!(is_start(Path::new(name)), is, "{name}");
+        }
     }
 }

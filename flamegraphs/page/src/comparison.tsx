@@ -83,6 +83,12 @@ function placeOf(cause: Cause): Record<string, string> {
   }
 }
 
+/** A change with its sign; none where nothing changed. */
+function signed(ns: number): string {
+  const size = time(Math.abs(ns));
+  return size === time(0) ? size : `${ns > 0 ? "+" : "−"}${size}`;
+}
+
 function Causes({ diff }: { diff: Diff }) {
   if (diff.causes.length === 0) {
     return <section class="card"><h3>Causes</h3><p class="empty">No part of the run explains a difference.</p></section>;
@@ -94,7 +100,7 @@ function Causes({ diff }: { diff: Diff }) {
       <ol class="findings">
         {diff.causes.map((cause, index) => (
           <li key={index} data-cause={cause.kind}>
-            <span class={`figure ${cause.change_ns > 0 ? "loses" : "gains"}`}>{cause.change_ns > 0 ? "+" : "−"}{time(Math.abs(cause.change_ns))}</span>
+            <span class={`figure ${signed(cause.change_ns) === time(0) ? "" : cause.change_ns > 0 ? "loses" : "gains"}`}>{signed(cause.change_ns)}</span>
             <span class="meter" aria-hidden="true"><i style={{ width: `${(Math.abs(cause.change_ns) / most) * 100}%`, background: cause.change_ns > 0 ? "var(--more)" : "var(--less)" }} /></span>
             <span class="sentence">
               {capital(cause.sentence)} <em>({CERTAINTY[cause.certainty] ?? cause.certainty})</em>{" "}

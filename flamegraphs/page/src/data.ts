@@ -265,6 +265,36 @@ export interface RawEvents extends Record<FamilyName, FamilyColumns> {
   start_to_origin_ns: number;
 }
 
+/** A run of the store. */
+export interface Start {
+  id: number;
+  command: string[];
+  started_unix_ns: number;
+  duration_ns: number;
+  mode: string;
+  node_version: string | null;
+  thinned: boolean;
+  crossings: number;
+  lookups: number;
+  labels: Record<string, string>;
+}
+
+/** A figure along the values of a label. */
+export interface Trend {
+  figure: string;
+  unit: "ns" | "bytes" | "percent" | "count";
+  by: string;
+  points: {
+    value: string;
+    runs: number;
+    median: number | null;
+    minimum: number | null;
+    maximum: number | null;
+    first_unix_ns: number;
+    change: { before: number; after: number; exact: boolean; p: number | null } | null;
+  }[];
+}
+
 export interface Measured {
   name: string;
   command: string;
@@ -390,12 +420,22 @@ export interface Listed {
 export interface Data {
   format: number;
   generator: string;
-  kind: "report" | "diff" | "list";
+  kind: "report" | "diff" | "list" | "starts";
   sides?: Side[];
   diff?: Diff;
   differentials?: RawDifferential[];
   missing?: string[];
   list?: { folder: string; recordings: Listed[] };
+  starts?: {
+    store: string;
+    /** Null: it may not be known. */
+    total: number | null;
+    listed: number;
+    runs: Start[];
+    labels: [key: string, value: string, runs: number][];
+    trend: Trend | null;
+    trend_error: string | null;
+  };
 }
 
 export class Columns {

@@ -121,7 +121,8 @@ export function findings(run: Run): Finding[] {
 
   const resolve = run.modules.reduce((sum, module) => sum + module.resolve_ns, 0);
   const { lookups, opens, repeated_lookups, repeated_opens } = run.package_json;
-  const asked = Math.max(lookups, opens);
+  // Where lookups are not seen, what was opened.
+  const asked = lookups > 0 ? lookups : opens;
   const stats = run.files.stat.calls;
   if (resolve > 0 || asked > 0) {
     const vain = walks(run);

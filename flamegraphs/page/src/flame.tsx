@@ -7,7 +7,7 @@ import { FlameCanvas, ROW, Tooltip, type Look } from "./flamecanvas";
 import { count, inUnit, percent, shortPath } from "./format";
 import { forEach, METRICS, metricOf, offers, valuesOf, type Events, type Metric, type Values } from "./model";
 import { STEP, useSliced } from "./slices";
-import { moved, regroup, type Stacks } from "./regroup";
+import { moved, regroup, type Grouped, type Stacks } from "./regroup";
 import { dark, get, link, number, set, span } from "./state";
 import { Table, type Column } from "./table";
 import { Tabs } from "./tabs";
@@ -80,15 +80,11 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
   const during = span.value;
   const frames = get("by", "function");
   const byGroup = frames === "module" || frames === "package" ? frames : null;
-  const grouped = useSliced(byGroup ? () => regroup(recorded, byGroup) : null, [recorded, byGroup]);
-  const waiting = byGroup !== null && grouped === null;
+  const added = useSliced(() => addedUp(recorded, metric, during, byGroup), [recorded, metric, during, byGroup]);
+  const { grouped = null, values = null } = added ?? {};
   const events: Stacks = grouped?.stacks ?? recorded;
-  const values = useMemo(() => {
-    const values = valuesOf(recorded, metric, during);
-    return grouped ? moved(values, grouped) : values;
-  }, [recorded, grouped, metric, during]);
   const found = useMemo(() => matching(events, query), [events, query]);
-  const share = useMemo(() => (found ? shareOf(events, values, found) : null), [events, values, found]);
+  const share = useMemo(() => (found && values ? shareOf(events, values, found) : null), [events, values, found]);
   const colour = useMemo(() => colourOf(events, by), [events, by]);
   const look: Look = useMemo(() => ({ name: (frame) => events.frames.names[frame] ?? "", colour: (node) => colour(node.frame) }), [events, colour]);
   const focus = useMemo(() => pathFrom(get("at")), [get("at")]);
@@ -100,12 +96,12 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
     const value = inUnit(node.value, metric.unit);
     return [
       names[node.frame] ?? "",
-      `${value}${metric.things ? ` ${metric.things}` : ""} · ${percent(node.value, values.sum)}${node.own > 0 && node.own < node.value ? ` · itself ${inUnit(node.own, metric.unit)}` : ""}`,
+      `${value}${metric.things ? ` ${metric.things}` : ""} · ${percent(node.value, values?.sum ?? 0)}${node.own > 0 && node.own < node.value ? ` · itself ${inUnit(node.own, metric.unit)}` : ""}`,
       [kindNames.get(kinds[node.frame] ?? "") ?? "", packages[node.frame] ?? "", place(events, node.frame, directory)].filter(Boolean).join(" · "),
     ];
   };
-  const tree = useMemo(
-    () => (layout === "inverted" ? inverted(events, values) : layout === "merged" ? merged(events, values) : null),
+  const tree = useSliced(
+    values && (layout === "inverted" || layout === "merged") ? () => (layout === "inverted" ? inverted(events, values) : atOnce(merged(events, values))) : null,
     [events, values, layout],
   );
   const onFocus = (path: number[]) => set({ at: pathText(path), sel: null });
@@ -134,44 +130,76 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
           </select>
         </label>
         <input type="search" placeholder="Search, or /regex/" aria-label="Search frames" value={query} onInput={(event) => set({ q: event.currentTarget.value }, false)} />
-        {share !== null && <output class="found" data-value={share}>{percent(share, values.sum) || "0%"} found · {inUnit(share, metric.unit)}</output>}
+        {share !== null && values && <output class="found" data-value={share}>{percent(share, values.sum) || "0%"} found · {inUnit(share, metric.unit)}</output>}
       </div>
-      {waiting ? <p class="empty" aria-live="polite">Adding up …</p> : values.sum === 0 ? <p class="empty">Nothing of this metric {during ? "in the selected span" : "was recorded"}.</p> : (
+      {!values ? <p class="empty" aria-live="polite">Adding up …</p> : values.sum === 0 ? <p class="empty">Nothing of this metric {during ? "in the selected span" : "was recorded"}.</p> : (
         <section class="card tight">
           <p class="note">
             {metric.title}{metric.javascript ? " of main threads" : ""}: <b data-figure="total" data-value={values.sum}>{inUnit(values.sum, metric.unit)}{metric.things ? ` ${metric.things}` : ""}</b>
             {values.leftOut > 0 && <> · {count(values.leftOut)} calls were only summed and are left out of the span</>}
             {" · click a frame for details, double-click to zoom"}
           </p>
-          {by === "kind" && <Legend events={events} values={values} />}
+          {by === "kind" && <Legend events={events} kinds={added!.kinds} />}
+          {layout !== "time" && layout !== "sandwich" && !tree && <p class="empty" aria-live="polite">Adding up …</p>}
           {tree && <FlameCanvas tree={tree} look={look} label={`${metric.title}, ${layout}`} found={found} focus={focus} selected={chosen} onFocus={onFocus} onSelect={onSelect} tooltip={tooltip} />}
           {layout === "time" && <TimeOrdered recorded={recorded} places={grouped?.place ?? null} events={events} metric={metric} during={during} colour={colour} found={found} directory={directory} values={values} />}
           {layout === "sandwich" && (frame === null ? <p class="empty">Choose a function in the table below.</p> : <Sandwich events={events} values={values} frame={frame} look={look} tooltip={tooltip} metric={metric} found={found} />)}
           {current && current.frame >= 0 && <Details node={current} events={events} metric={metric} values={values} directory={directory} onFocus={() => onFocus(chosen!)} />}
         </section>
       )}
-      {!waiting && values.sum > 0 && <Functions events={events} metric={metric} values={values} directory={directory} found={found} />}
+      {values && values.sum > 0 && <Functions events={events} metric={metric} values={values} directory={directory} found={found} />}
     </>
   );
 }
 
-function Legend({ events, values }: { events: Stacks; values: Values }) {
-  const kinds = useMemo(() => {
-    const own = new Float64Array(events.frames.names.length);
-    const there = new Uint8Array(own.length);
-    for (let node = 0; node < values.own.length; node++) {
-      if (values.total[node]! > 0) {
-        own[events.frame[node]!]! += values.own[node]!;
-        there[events.frame[node]!] = 1;
-      }
+function* atOnce<T>(result: T): Generator<void, T> {
+  return result;
+}
+
+interface AddedUp {
+  grouped: Grouped | null;
+  values: Values;
+  /** Kinds of frames that are there, the largest first. */
+  kinds: string[];
+}
+
+/** Of whole runs: what was added up stays. */
+const known = new WeakMap<Events, Map<string, AddedUp>>();
+
+function* addedUp(recorded: Events, metric: Metric, during: [number, number] | null, by: "module" | "package" | null): Generator<void, AddedUp> {
+  const of = known.get(recorded) ?? new Map<string, AddedUp>();
+  known.set(recorded, of);
+  const key = `${metric.name} ${by}`;
+  const before = during === null ? of.get(key) : undefined;
+  if (before) return before;
+  const groups = [...of.values()].find((one) => one.grouped?.by === by)?.grouped;
+  const grouped = by === null ? null : (groups ?? (yield* regroup(recorded, by)));
+  const plain = yield* valuesOf(recorded, metric, during);
+  const values = grouped ? yield* moved(plain, grouped) : plain;
+  const added = { grouped, values, kinds: yield* kindsOf(grouped?.stacks ?? recorded, values) };
+  if (during === null) of.set(key, added);
+  return added;
+}
+
+function* kindsOf(events: Stacks, values: Values): Generator<void, string[]> {
+  const own = new Float64Array(events.frames.names.length);
+  const there = new Uint8Array(own.length);
+  for (let node = 0; node < values.own.length; node++) {
+    if (node % STEP === 0) yield;
+    if (values.total[node]! > 0) {
+      own[events.frame[node]!]! += values.own[node]!;
+      there[events.frame[node]!] = 1;
     }
-    const sums = new Map<string, number>();
-    there.forEach((is, frame) => {
-      const kind = events.frames.kinds[frame]!;
-      if (is === 1) sums.set(kind, (sums.get(kind) ?? 0) + own[frame]!);
-    });
-    return [...sums].sort((a, b) => b[1] - a[1]).map(([kind]) => kind);
-  }, [events, values]);
+  }
+  const sums = new Map<string, number>();
+  there.forEach((is, frame) => {
+    const kind = events.frames.kinds[frame]!;
+    if (is === 1) sums.set(kind, (sums.get(kind) ?? 0) + own[frame]!);
+  });
+  return [...sums].sort((a, b) => b[1] - a[1]).map(([kind]) => kind);
+}
+
+function Legend({ events, kinds }: { events: Stacks; kinds: string[] }) {
   return (
     <ul class="legend" aria-label="Colours">
       {kinds.map((kind) => <li key={kind}><i style={{ background: KIND[kind] ?? KIND["unknown"]! }} />{events.frames.kindNames.get(kind) || kind}</li>)}
@@ -264,10 +292,11 @@ function Functions({ events, metric, values, directory, found }: { events: Stack
 }
 
 function Sandwich({ events, values, frame, look, tooltip, metric, found }: { events: Stacks; values: Values; frame: number; look: Look; tooltip: (node: TreeNode) => string[]; metric: Metric; found: Uint8Array | null }) {
-  const both = useMemo(() => sandwich(events, values, frame), [events, values, frame]);
+  const both = useSliced(() => sandwich(events, values, frame), [events, values, frame]);
   const [focus, setFocus] = useState<{ callers: number[]; callees: number[] }>({ callers: [], callees: [] });
   const [selected, setSelected] = useState<{ side: string; path: number[] } | null>(null);
   useEffect(() => setFocus({ callers: [], callees: [] }), [both]);
+  if (!both) return <p class="empty" aria-live="polite">Adding up …</p>;
   if (both.value === 0) return <p class="empty">This function is on no stack of this metric.</p>;
   return (
     <>
@@ -300,26 +329,60 @@ interface Ordered {
   sum: number;
 }
 
-function ordered(events: Events, metric: Metric, during: [number, number] | null): Ordered {
-  const list: { node: number; value: number; at: number; thread: number }[] = [];
-  forEach(events, metric, during, (node, value, at, thread) => list.push({ node, value, at, thread }));
-  list.sort((a, b) => a.thread - b.thread || a.at - b.at);
-  const nodes = new Int32Array(list.length);
-  const starts = new Float64Array(list.length);
-  const at = new Float64Array(list.length);
-  let sum = 0;
-  list.forEach((one, index) => {
-    nodes[index] = one.node;
-    starts[index] = sum;
-    at[index] = one.at;
-    sum += one.value;
+function* ordered(events: Events, metric: Metric, during: [number, number] | null): Generator<void, Ordered> {
+  // Each family is in order; of two, the second comes after the first.
+  const length = metric.families.reduce((sum, name) => sum + events.family(name).length, 0);
+  const nodes = new Int32Array(length);
+  const values = new Float64Array(length);
+  const at = new Float64Array(length);
+  const threads = new Int32Array(length);
+  let size = 0;
+  yield* forEach(events, metric, during, (node, value, start, thread) => {
+    nodes[size] = node;
+    values[size] = value;
+    at[size] = start;
+    threads[size] = thread;
+    size++;
   });
-  return { nodes, starts, at, sum };
+  const before = (a: number, b: number) => threads[a]! < threads[b]! || (threads[a] === threads[b] && at[a]! <= at[b]!);
+  let second = 1;
+  while (second < size && before(second - 1, second)) {
+    second++;
+    if (second % STEP === 0) yield;
+  }
+  const order: Ordered = { nodes: new Int32Array(size), starts: new Float64Array(size), at: new Float64Array(size), sum: 0 };
+  let [left, right] = [0, second];
+  for (let index = 0; index < size; index++) {
+    if (index % STEP === 0) yield;
+    const next = right >= size || (left < second && before(left, right)) ? left++ : right++;
+    order.nodes[index] = nodes[next]!;
+    order.starts[index] = order.sum;
+    order.at[index] = at[next]!;
+    order.sum += values[next]!;
+  }
+  return order;
+}
+
+interface TimeOrderedProperties {
+  recorded: Events;
+  places: Int32Array | null;
+  events: Stacks;
+  metric: Metric;
+  during: [number, number] | null;
+  colour: (frame: number) => string;
+  found: Uint8Array | null;
+  directory: string;
+  values: Values;
+}
+
+function TimeOrdered(properties: TimeOrderedProperties) {
+  const { recorded, metric, during } = properties;
+  const order = useSliced(() => ordered(recorded, metric, during), [recorded, metric, during]);
+  return order ? <InOrder {...properties} order={order} /> : <p class="empty" aria-live="polite">Adding up …</p>;
 }
 
 /** Of all events that fall into a pixel the one in its middle is drawn: as quick for a million as for a hundred. */
-function TimeOrdered({ recorded, places, events, metric, during, colour, found, directory, values }: { recorded: Events; places: Int32Array | null; events: Stacks; metric: Metric; during: [number, number] | null; colour: (frame: number) => string; found: Uint8Array | null; directory: string; values: Values }) {
-  const order = useMemo(() => ordered(recorded, metric, during), [recorded, metric, during]);
+function InOrder({ order, places, events, metric, colour, found, directory, values }: TimeOrderedProperties & { order: Ordered }) {
   const [holder, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const range = useMemo((): [number, number] => {

@@ -7,6 +7,7 @@ import { Comparison } from "./comparison";
 import { Flame } from "./flame";
 import { commandLine, time } from "./format";
 import { Listing } from "./listing";
+import { Starts } from "./starts";
 import { eventsOf } from "./model";
 import { Modules } from "./modules";
 import { Overview } from "./overview";
@@ -27,6 +28,7 @@ const VIEWS = [
 
 function Page({ data, columns }: { data: Data; columns: Columns }) {
   if (data.kind === "list") return <Frame title={<b>nodeprof</b>} data={data}><Listing data={data} /></Frame>;
+  if (data.kind === "starts") return <Frame title={<b>nodeprof</b>} data={data}><Starts data={data} /></Frame>;
   const sides = data.sides ?? [];
   const isDiff = data.kind === "diff";
   const index = isDiff ? (number("side") === 0 ? 0 : 1) : 0;
@@ -63,8 +65,11 @@ function Page({ data, columns }: { data: Data; columns: Columns }) {
     return <Frame title={title} data={data}><p class="empty">This recording has no run: nothing was started, or nothing was seen of it.</p></Frame>;
   }
   const shown: Shown = { data, columns, side, run, events: eventsOf(side, columns) };
+  // Of a comparison both sides', of all else that of what is shown.
+  const of = view === "comparison" && isDiff ? sides.map((one) => one.profile.runs[one.shown]) : [run];
+  const versions = [...new Set(of.map((one) => one?.node?.version).filter((version) => version))];
   return (
-    <Frame title={title} data={data} head={head} subtitle={run.node?.version ? `node ${run.node.version}` : ""}>
+    <Frame title={title} data={data} run={side.number} head={head} subtitle={versions.length > 0 ? `node ${versions.join(" → ")}` : ""}>
       <Guard key={`${view}${index}`}>
         {view !== "comparison" && view !== "overview" && <h2 class="hidden">{VIEWS.find(([key]) => key === view)?.[1] ?? "Overview"}</h2>}
         {view === "comparison" && isDiff ? <Comparison shown={shown} />
@@ -84,7 +89,7 @@ function Guard({ children }: { children: ComponentChildren }) {
   return <>{children}</>;
 }
 
-function Frame({ title, subtitle, head, children, data }: { title: ComponentChildren; subtitle?: string; head?: ComponentChildren; children: ComponentChildren; data: Data }) {
+function Frame({ title, subtitle, head, children, data, run }: { title: ComponentChildren; subtitle?: string; head?: ComponentChildren; children: ComponentChildren; data: Data; run?: number }) {
   return (
     <>
       <a class="skip" href="#content" onClick={(event) => {
@@ -94,10 +99,10 @@ function Frame({ title, subtitle, head, children, data }: { title: ComponentChil
       <header>
         <h1><Logo />{title}{subtitle && <small>{subtitle}</small>}</h1>
         {head}
-        {data.kind !== "list" && <Served side={data.sides?.[0]} />}
+        {data.kind !== "list" && data.kind !== "starts" && <Served side={data.sides?.[0]} />}
         <button type="button" class="theme" onClick={toggleTheme} aria-label={dark.value ? "Light colours" : "Dark colours"}>{dark.value ? "☀" : "☾"}</button>
       </header>
-      <main id="content" tabIndex={-1}>{children}</main>
+      <main id="content" tabIndex={-1} data-run={run}>{children}</main>
       <footer>
         <span>{data.generator}</span>
         <details>

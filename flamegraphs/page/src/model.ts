@@ -1,5 +1,6 @@
 // Events and stacks, as typed arrays; figures of a metric over a span of time.
 import { Columns, FAMILIES, type FamilyColumns, type FamilyName, type RawEvents, type Side, type SumColumns } from "./data";
+import { STEP, whole } from "./slices";
 
 export class Family {
   readonly length: number;
@@ -200,24 +201,29 @@ export function offers(events: Events, metric: Metric): boolean {
   return metric.families.includes("serializations") && events.raw.serialization_sums.node.count > 0;
 }
 
-/** Calls `each` with the value of every event that counts. */
-export function forEach(
+/** Calls `each` with the value of every event that counts, family by family; those of a family by thread, then time. */
+export function* forEach(
   events: Events,
   metric: Metric,
   span: [number, number] | null,
   each: (node: number, value: number, at: number, thread: number) => void,
-): void {
+): Generator<void, void> {
   const threads = events.threads;
   for (const name of metric.families) {
     const family = events.family(name);
+    yield;
     const { at, own, node, thread, length } = family;
-    for (let index = 0; index < length; index++) {
-      const value = metric.unit === "count" ? 1 : own[index]!;
-      if (value <= 0) continue;
-      const start = at[index]!;
-      if (span && (start < span[0] || start >= span[1])) continue;
-      if (metric.javascript && !isMain(threads[thread[index]!])) continue;
-      each(node[index]!, value, start, thread[index]!);
+    for (let from = 0; from < length; from += STEP) {
+      const until = Math.min(length, from + STEP);
+      for (let index = from; index < until; index++) {
+        const value = metric.unit === "count" ? 1 : own[index]!;
+        if (value <= 0) continue;
+        const start = at[index]!;
+        if (span && (start < span[0] || start >= span[1])) continue;
+        if (metric.javascript && !isMain(threads[thread[index]!])) continue;
+        each(node[index]!, value, start, thread[index]!);
+      }
+      yield;
     }
   }
 }
@@ -236,9 +242,9 @@ export interface Values {
   leftOut: number;
 }
 
-export function valuesOf(events: Events, metric: Metric, span: [number, number] | null): Values {
+export function* valuesOf(events: Events, metric: Metric, span: [number, number] | null): Generator<void, Values> {
   const own = new Float64Array(events.parent.length);
-  forEach(events, metric, span, (node, value) => {
+  yield* forEach(events, metric, span, (node, value) => {
     own[node]! += value;
   });
   let leftOut = 0;
@@ -250,19 +256,27 @@ export function valuesOf(events: Events, metric: Metric, span: [number, number] 
   };
   if (metric.families.includes("crossings")) add(events.crossingSums);
   if (metric.families.includes("serializations")) add(events.serializationSums);
-  return { metric, own, ...totals(own, events.parent), leftOut };
+  yield;
+  return { metric, own, ...(yield* totalsIn(own, events.parent)), leftOut };
 }
 
-export function totals(own: Float64Array, parent: Int32Array): { total: Float64Array; sum: number } {
+export function* totalsIn(own: Float64Array, parent: Int32Array): Generator<void, { total: Float64Array; sum: number }> {
   const total = own.slice();
   let sum = 0;
   // Callers come before callees.
-  for (let node = total.length - 1; node >= 0; node--) {
-    const above = parent[node]!;
-    if (above >= 0) total[above]! += total[node]!;
-    else sum += total[node]!;
+  for (let until = total.length; until > 0; until -= STEP) {
+    for (let node = until - 1; node >= Math.max(0, until - STEP); node--) {
+      const above = parent[node]!;
+      if (above >= 0) total[above]! += total[node]!;
+      else sum += total[node]!;
+    }
+    yield;
   }
   return { total, sum };
+}
+
+export function totals(own: Float64Array, parent: Int32Array): { total: Float64Array; sum: number } {
+  return whole(totalsIn(own, parent));
 }
 
 const known = new WeakMap<Side, Events>();

@@ -1,11 +1,12 @@
 // Stacks of modules or packages instead of functions, by the rules of nodeprof flame --by.
 import { STEP } from "./slices";
-import { childrenOf, totals, type Events, type Values } from "./model";
+import { childrenOf, totalsIn, type Events, type Values } from "./model";
 
 /** As much of the events as trees are made of. */
 export type Stacks = Pick<Events, "frames" | "parent" | "frame" | "children">;
 
 export interface Grouped {
+  by: "module" | "package";
   stacks: Stacks;
   /** By node of the events: the node that stands for it. */
   place: Int32Array;
@@ -106,6 +107,7 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
   const parents = Int32Array.from(parent);
   const none = new Int32Array(names.length).fill(-1);
   return {
+    by,
     place,
     stacks: {
       parent: parents,
@@ -117,10 +119,12 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
 }
 
 /** The same values on other stacks. */
-export function moved(values: Values, grouped: Grouped): Values {
+export function* moved(values: Values, grouped: Grouped): Generator<void, Values> {
   const own = new Float64Array(grouped.stacks.parent.length);
-  values.own.forEach((value, node) => {
-    own[grouped.place[node]!]! += value;
-  });
-  return { ...values, own, ...totals(own, grouped.stacks.parent) };
+  for (let from = 0; from < values.own.length; from += STEP) {
+    const until = Math.min(values.own.length, from + STEP);
+    for (let node = from; node < until; node++) own[grouped.place[node]!]! += values.own[node]!;
+    yield;
+  }
+  return { ...values, own, ...(yield* totalsIn(own, grouped.stacks.parent)) };
 }

@@ -1,35 +1,44 @@
 // Work that would hold up a frame, done a slice a frame.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 /** What a slice may take, ms. */
 const SLICE = 10;
 /** How much is done between two looks at the clock. */
 export const STEP = 8192;
 
-/** The result of a generator that yields now and then; null until it is there. */
+/** Goes on with work until it is done or the time is up. */
+function slice<T>(work: Generator<void, T>): { result: T } | null {
+  const end = performance.now() + SLICE;
+  for (;;) {
+    const step = work.next();
+    if (step.done) return { result: step.value };
+    if (performance.now() >= end) return null;
+  }
+}
+
+/** The result of a generator that yields now and then; null until it is there. What one slice is enough for is there at once. */
 export function useSliced<T>(make: (() => Generator<void, T>) | null, needs: readonly unknown[]): T | null {
-  const [done, setDone] = useState<{ needs: readonly unknown[]; result: T } | null>(null);
-  useEffect(() => {
-    if (!make) return;
+  const [done, setDone] = useState<{ work: unknown; result: T } | null>(null);
+  const begun = useMemo(() => {
+    if (!make) return null;
     const work = make();
-    let next = 0;
-    const slice = () => {
-      const end = performance.now() + SLICE;
-      for (;;) {
-        const step = work.next();
-        if (step.done) {
-          setDone({ needs, result: step.value });
-          return;
-        }
-        if (performance.now() >= end) break;
-      }
-      next = requestAnimationFrame(slice);
-    };
-    next = requestAnimationFrame(slice);
-    return () => cancelAnimationFrame(next);
+    return { work, first: slice(work) };
   }, needs);
-  const current = done !== null && done.needs.length === needs.length && done.needs.every((one, index) => one === needs[index]);
-  return current ? done.result : null;
+  useEffect(() => {
+    if (!begun || begun.first) return;
+    const { work } = begun;
+    let next = 0;
+    const go = () => {
+      const end = slice(work);
+      if (end) setDone({ work, result: end.result });
+      else next = requestAnimationFrame(go);
+    };
+    next = requestAnimationFrame(go);
+    return () => cancelAnimationFrame(next);
+  }, [begun]);
+  if (!begun) return null;
+  if (begun.first) return begun.first.result;
+  return done !== null && done.work === begun.work ? done.result : null;
 }
 
 /** Runs a generator to its end at once. */

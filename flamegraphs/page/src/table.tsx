@@ -195,7 +195,7 @@ export function Table<Row>(properties: Properties<Row>) {
                       key={column.key}
                       class={column.unit === "text" ? "words" : "number"}
                       data-key={column.key}
-                      {...(value !== null && typeof value !== "string" ? { "data-value": String(value) } : {})}
+                      {...(value !== null && (typeof value !== "string" || column.show) ? { "data-value": String(value) } : {})}
                     >
                       {share !== null && <i class="share" style={{ width: `${share * 100}%` }} aria-hidden="true" />}
                       {column.show ? column.show(row) : value === 0 ? <span class="zero">0</span> : text(column, row)}

@@ -2,6 +2,7 @@
 // first looked at, so that only what is wide enough to be seen costs anything.
 import type { Values } from "./model";
 import type { Stacks } from "./regroup";
+import { STEP, whole } from "./slices";
 
 export interface TreeNode {
   /** Index into the frames; -1: above all. */
@@ -81,14 +82,22 @@ class Backward implements FlameTree {
   }
 
   children(node: TreeNode): TreeNode[] {
+    return node.children ?? whole(this.expand(node));
+  }
+
+  /** The same, in slices: for a root that stands for all there is. */
+  *expand(node: TreeNode): Generator<void, TreeNode[]> {
     if (node.children) return node.children;
     const { bases, weights } = node as Lazy;
     const { parent, frame: frames } = this.#events;
-    // By frame: its place in the list, from 1. Quicker than a map, and cleared by what was found.
-    const known = (this.#known ??= new Int32Array(this.#events.frames.names.length));
+    // By frame: its place in the list, from 1. Quicker than a map, and cleared by what was found. The root's is its own: nothing that
+    // is done between its slices is mixed up with it.
+    const size = this.#events.frames.names.length;
+    const known = node.frame < 0 ? new Int32Array(size) : (this.#known ??= new Int32Array(size));
     const list: Lazy[] = [];
     let ended = 0;
     for (let index = 0; index < bases.length; index++) {
+      if (node.frame < 0 && index % STEP === 0) yield;
       const base = bases[index]!;
       const weight = weights![index]!;
       // The root stands for the stacks themselves, others for what called them.
@@ -123,26 +132,30 @@ export function merged(events: Stacks, values: Values): FlameTree {
   return new Forward(events, values, lazy(values.sum, [events.parent.length]));
 }
 
-export function inverted(events: Stacks, values: Values): FlameTree {
+export function* inverted(events: Stacks, values: Values): Generator<void, FlameTree> {
   const bases: number[] = [];
   const weights: number[] = [];
   for (let node = 0; node < values.own.length; node++) {
+    if (node % STEP === 0) yield;
     if (values.own[node]! > 0) {
       bases.push(node);
       weights.push(values.own[node]!);
     }
   }
-  return new Backward(events, lazy(values.sum, bases, weights));
+  const tree = new Backward(events, lazy(values.sum, bases, weights));
+  yield* tree.expand(tree.root);
+  return tree;
 }
 
 /** Callers and callees of a function, wherever it is called. Recursive calls count once: where it was called first. */
-export function sandwich(events: Stacks, values: Values, frame: number): { callers: FlameTree; callees: FlameTree; value: number; own: number } {
+export function* sandwich(events: Stacks, values: Values, frame: number): Generator<void, { callers: FlameTree; callees: FlameTree; value: number; own: number }> {
   const places: number[] = [];
   const weights: number[] = [];
   let value = 0;
   let own = 0;
   const inside = new Uint8Array(events.parent.length);
   for (let node = 0; node < inside.length; node++) {
+    if (node % STEP === 0) yield;
     const above = events.parent[node]!;
     const within = above >= 0 && inside[above] === 1;
     const here = events.frame[node] === frame;
@@ -155,6 +168,7 @@ export function sandwich(events: Stacks, values: Values, frame: number): { calle
     }
   }
   const callers = new Backward(events, lazy(value, places, weights));
+  yield* callers.expand(callers.root);
   // As a root of its own, with its frame below all.
   const callees = new Forward(events, values, lazy(value, []));
   callees.root.children = value > 0 ? [{ frame, value, own, depth: 0, parent: callees.root, children: null, bases: places } as Lazy] : [];

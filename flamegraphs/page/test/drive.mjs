@@ -1,9 +1,11 @@
 // Looks at every view of a page in a headless browser.
 //
-//   node drive.mjs PAGE.html [--json REPORT.json] [--expect KIND] [--axe]
+//   node drive.mjs PAGE.html [--json REPORT.json]… [--diff DIFF.json] [--flame METRIC=FLAME.json]… [--axe] [--brief]
+//   node drive.mjs http://ADDRESS --axe [--starts CROSSINGS,CROSSINGS]
 //
-// Fails on an error in the console, on a request, on what axe finds, and on a figure that is not that of the JSON. Exit status 77: there is
-// no browser.
+// Fails on an error in the console, on a request, on what axe finds, and on a figure that is not that of the JSON (of a comparison: one JSON
+// of each side, and its own). The second form looks at the list of recordings that nodeprof view serves, and at what it leads to. Exit
+// status 77: there is no browser.
 import { readFileSync, existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { delimiter, join, resolve } from "node:path";
@@ -37,8 +39,8 @@ export async function launch() {
 const problems = [];
 const wrong = (text) => problems.push(text);
 
-/** Notes every error and every request but that for the page itself. */
-export function watch(page, address, onProblem = wrong) {
+/** Notes every error and every request but that for the page itself, or its origin. */
+export function watch(page, address, onProblem = wrong, origin = null) {
   page.on("console", (message) => {
     if (["error", "warn", "assert"].includes(message.type())) onProblem(`console: ${message.text()}`);
   });
@@ -49,7 +51,8 @@ export function watch(page, address, onProblem = wrong) {
   });
   page.on("request", (request) => {
     const url = request.url();
-    if (!url.startsWith("data:") && url.split("#")[0] !== address) onProblem(`request: ${url}`);
+    const own = origin === null ? url.split("#")[0] === address : new URL(url).origin === origin;
+    if (!url.startsWith("data:") && !own) onProblem(`request: ${url}`);
   });
 }
 
@@ -142,11 +145,19 @@ async function sameFigure(page, name, value) {
 
 const COSTS = ["crossings", "crossings_self_ns", "package_json_lookups", "stats", "opens", "bytes_read", "files_ns", "cpu_ns", "blocked_ns"];
 
-async function compareWithJson(page, report) {
-  const bare = (run) => run.mode === "bare";
-  const run = report.runs.find((run) => !bare(run)) ?? report.runs[0];
-  if (!run) return;
-  await show(page, "view=overview");
+/** The run of the JSON that the page shows. */
+async function shownRun(page, report) {
+  const number = await page.evaluate(() => document.querySelector("main")?.dataset.run);
+  return number === undefined ? report.runs[0] : report.runs[Number(number) - 1];
+}
+
+async function compareWithJson(page, report, side = "") {
+  await show(page, `view=overview${side}`);
+  const run = await shownRun(page, report);
+  if (!run) {
+    if (report.runs.length > 0) wrong("the run that is shown is not in the JSON");
+    return;
+  }
   await sameFigure(page, "wall", run.time.wall_ns);
   await sameFigure(page, "crossings", run.crossings.total);
   await sameFigure(page, "stats", run.files.stat.calls);
@@ -155,22 +166,22 @@ async function compareWithJson(page, report) {
   await sameFigure(page, "modules", run.modules.filter((module) => module.kind !== "builtin").length);
   if (run.phases.length > 0) {
     await page.evaluate(() => document.querySelector("details")?.setAttribute("open", ""));
-    await sameRows(page, "view=overview", "phases", run.phases, ["start_ns", "crossings", "crossings_self_ns", "lookups", "stats", "opens", "files_ns", "compilations", "compile_ns"]);
+    await sameRows(page, `view=overview${side}`, "phases", run.phases, ["start_ns", "crossings", "crossings_self_ns", "lookups", "stats", "opens", "files_ns", "compilations", "compile_ns"]);
   }
   const lists = [
     ["view=tables&table=callbacks", "callbacks", run.crossings.callbacks, ["binding", "function", "kind", "calls", "total_ns", "self_ns", "total_corrected_ns", "unfinished"]],
     ["view=tables&table=callbacks", "to-js", run.crossings.to_js, ["kind", "calls", "total_ns", "self_ns"]],
-    ["view=tables&table=package-json", "package-json", run.package_json.files, ["lookups", "found", "opens", "opens_failed", "stats", "reads", "bytes", "total_ns"]],
+    ["view=tables&table=package-json", "package-json", run.package_json.files, ["path", "lookups", "found", "opens", "opens_failed", "stats", "reads", "bytes", "total_ns"]],
     ["view=tables&table=files", "operations", ["stat", "open", "read", "readlink", "access", "close"].map((operation) => ({ operation, ...run.files[operation] })), ["operation", "calls", "failed", "total_ns"]],
     ["view=tables&table=serialization", "serialization", run.serialization.functions, ["function", "calls", "bytes", "total_ns", "self_ns"]],
     ["view=tables&table=serialization", "serialization-callbacks", run.serialization.callbacks.map((one) => ({ ...one, binding: one.binding ?? "(outside)" })), ["binding", "function", "calls", "bytes", "total_ns", "self_ns"]],
-    ["view=tables&table=compilation", "compilation", run.compile.scripts, ["cached", "compilations", "total_ns", "self_ns"]],
+    ["view=tables&table=compilation", "compilation", run.compile.scripts, ["path", "cached", "compilations", "total_ns", "self_ns"]],
     ["view=tables&table=processes", "processes", run.processes, ["start_ns", "end_ns", "user_ns", "system_ns", "max_rss_bytes", "crossings", "file_operations"]],
     ["view=modules&show=packages", "packages", run.packages, ["self_ns", "total_ns", "uncertain_ns", "modules", ...COSTS]],
-    ["view=modules&show=modules", "modules", run.modules, ["kind", "start_ns", "self_ns", "total_ns", "resolve_ns", "read_ns", "compile_ns", "execute_ns", ...COSTS]],
+    ["view=modules&show=modules", "modules", run.modules, ["path", "kind", "start_ns", "self_ns", "total_ns", "resolve_ns", "read_ns", "compile_ns", "execute_ns", ...COSTS]],
   ];
   for (const [hash, table, list, fields] of lists) {
-    if (list.length > 0) await sameRows(page, hash, table, list, fields);
+    if (list.length > 0) await sameRows(page, `${hash}${side}`, table, list, fields);
   }
   // What flame graphs add up to.
   const totals = {
@@ -182,20 +193,195 @@ async function compareWithJson(page, report) {
   };
   for (const [metric, total] of Object.entries(totals)) {
     if (total > 0) {
-      await show(page, `view=flame&metric=${metric}`);
+      await show(page, `view=flame&metric=${metric}${side}`);
       await sameFigure(page, "total", total);
       // The same stacks by module and by package lose nothing.
-      await show(page, `view=flame&metric=${metric}&by=package`);
+      await show(page, `view=flame&metric=${metric}&by=package${side}`);
       await sameFigure(page, "total", total);
     }
   }
 }
 
+function sameText(what, found, expected) {
+  if (found !== expected) wrong(`${what}: the page has\n    ${found}\n  where the JSON has\n    ${expected}`);
+}
+
+/** The comparison's own view: its sentences, and its tables cell by cell. */
+async function compareWithDiff(page, diff) {
+  await show(page, "view=comparison");
+  const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
+  const said = await page.evaluate(() => ({
+    verdict: document.querySelector(".verdict h2")?.textContent,
+    answer: document.querySelector(".verdict h2")?.dataset.answer,
+    statements: [...document.querySelectorAll(".verdict .warning li")].map((line) => line.textContent),
+    causes: [...document.querySelectorAll("[data-cause]")].map((line) => ({ kind: line.dataset.cause, sentence: line.querySelector(".sentence").firstChild.textContent })),
+  }));
+  sameText("verdict", said.verdict, capital(diff.verdict.sentence));
+  sameText("answer", said.answer, diff.verdict.answer);
+  sameText("statements", said.statements.join("\n"), diff.statements.map((one) => one.text).join("\n"));
+  sameText(
+    "causes",
+    said.causes.map((one) => `${one.kind}: ${one.sentence}`).join("\n"),
+    diff.causes.map((cause) => `${cause.kind}: ${capital(cause.sentence)}`).join("\n"),
+  );
+  const changes = (list) => list.map((one) => ({ ...one, base: one.base?.median, head: one.head?.median }));
+  const fields = ["figure", "base", "head", "difference", "certainty"];
+  const only = (list, what, name) => list.map((one) => ({ what, name: one, change: `only in ${name}` }));
+  const tables = [
+    ["times", diff.times.map((one) => ({ ...one, base: one.base?.mean, head: one.head?.mean, p: one.welch?.p })), ["figure", "base", "head", "percent", "p"]],
+    ["counts", changes(diff.counts), fields],
+    ["durations", changes(diff.durations), fields],
+    ["lookup-changes", diff.lookups, ["path", "base", "head", "certainty"]],
+    ["presence", [
+      ...only(diff.packages.added, "package", diff.head.name),
+      ...only(diff.packages.removed, "package", diff.base.name),
+      ...diff.versions.map((one) => ({ what: "package", name: one.package, change: `${one.base.join(", ")} → ${one.head.join(", ")}` })),
+      ...only(diff.modules.added, "module", diff.head.name),
+      ...only(diff.modules.removed, "module", diff.base.name),
+    ], ["what", "name", "change"]],
+  ];
+  for (const [table, list, fields] of tables) {
+    if (list.length > 0) await sameRows(page, "view=comparison", table, list, fields);
+    else if ((await rows(page, table)).some((row) => Object.keys(row).length > 1)) wrong(`${table}: there are rows, the JSON has none`);
+  }
+}
+
+/** A differential flame graph has the values that `flame --diff --format json` has: in all, and by function. */
+async function compareWithFlame(page, metric, flame) {
+  await show(page, `view=comparison&metric=${metric}`);
+  // Means, added up in another order.
+  const same = (a, b) => Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(b));
+  for (const [name, total] of [["base-total", flame.base.total], ["head-total", flame.head.total]]) {
+    const shown = Number(await figure(page, name));
+    if (!same(shown, total)) wrong(`${metric}, ${name}: the page has ${shown}, the JSON ${total}`);
+  }
+  const add = (sums, name, difference) => sums.set(name, (sums.get(name) ?? 0) + difference);
+  const [expected, found] = [new Map(), new Map()];
+  for (const frame of flame.frames) add(expected, frame.name, frame.head_own - frame.base_own);
+  // A row is a function; several may have one name.
+  for (const row of await rows(page, "differences")) add(found, row.name, Number(row.head) - Number(row.base));
+  for (const name of new Set([...expected.keys(), ...found.keys()])) {
+    const [page, json] = [found.get(name) ?? 0, expected.get(name) ?? 0];
+    if (!(Math.abs(page - json) <= 1e-9 * Math.max(1, flame.base.total, flame.head.total))) wrong(`${metric}, ${name}: the page has a difference of ${page}, the JSON of ${json}`);
+  }
+}
+
+async function axeFinds(page, view) {
+  for (const scheme of ["light", "dark"]) {
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    await settle(page);
+    const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.any.concat(node.all, node.none).map((check) => check.message).join("; ")}`).join(" | ")}`)));
+    for (const line of found) wrong(`axe, ${view}, ${scheme}: ${line}`);
+  }
+}
+
+const axeSource = () => readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** The list that nodeprof view serves: a row for each recording, those that cannot be read told, and links to a report and a comparison. */
+async function look(address, { axe, recordings }) {
+  const browser = await launch();
+  const page = await browser.newPage();
+  await page.setViewport({ width: 1280, height: 900 });
+  watch(page, address, wrong, new URL(address).origin);
+  const ready = () => page.waitForSelector("[data-ready]", { timeout: 30_000 });
+  const open = async (action) => {
+    await Promise.all([page.waitForNavigation(), action()]);
+    await ready();
+  };
+  await page.goto(address);
+  await ready();
+  const expected = JSON.parse(readFileSync(recordings, "utf8"));
+  await sameRows(page, "", "recordings", expected, ["name", "node", "runs", "wall", "bytes"]);
+  if (axe) {
+    await page.evaluate(axeSource());
+    await axeFinds(page, "list");
+  }
+  for (const width of [420, 1280]) {
+    await page.setViewport({ width, height: 900 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (wide > 1) wrong(`the list is ${wide} pixels wider than a window of ${width}`);
+  }
+  const good = expected.filter((one) => one.wall !== null);
+  const bad = expected.find((one) => one.wall === null);
+  if (bad) {
+    const links = await page.$$eval('[data-table="recordings"] tbody a', (links) => links.map((link) => link.textContent));
+    if (links.includes(bad.name)) wrong(`${bad.name}, which cannot be read, has a link`);
+  }
+  // A report, its views, and the way back.
+  await open(() => page.click('[data-table="recordings"] tbody a'));
+  for (const view of ["view=timeline", "view=flame"]) {
+    await show(page, view);
+    if (await page.$('[role="alert"]')) wrong(`${view} of a served report could not be drawn`);
+  }
+  await open(() => page.click('header a[href^="./?"]'));
+  // Two that are ticked are compared, base first.
+  for (const one of good.slice(0, 2)) await page.click(`input[aria-label="Compare ${one.name}"]`);
+  await page.waitForSelector("a.button");
+  await open(() => page.click("a.button"));
+  const title = await page.title();
+  for (const one of good.slice(0, 2)) if (!title.includes(one.name.replace(/\.nodeprof$/, ""))) wrong(`the comparison is called ${title}, without ${one.name}`);
+  await browser.close();
+  report("list: no problem");
+}
+
+/** A store of nine runs of three commits, of which the third has more crossings. */
+async function lookAtStarts(address, { axe, starts }) {
+  const browser = await launch();
+  const page = await browser.newPage();
+  await page.setViewport({ width: 1280, height: 900 });
+  watch(page, address, wrong, new URL(address).origin);
+  const open = async (url) => {
+    await page.goto(url);
+    await page.waitForSelector("[data-ready]", { timeout: 30_000 });
+  };
+  await open(address);
+  const all = await rows(page, "starts");
+  // What each of the first six made, and each of the last three.
+  const [few, many] = starts.split(",").map(Number);
+  const commits = [1, 2, 3, 4, 5, 6, 7, 8, 9].map((id) => ({ id: String(id), crossings: String(id > 6 ? many : few) }));
+  const shown = all.map(({ id, crossings }) => ({ id, crossings })).sort((a, b) => Number(a.id) - Number(b.id));
+  sameText("starts", JSON.stringify(shown), JSON.stringify(commits));
+  await open(`${address}&figure=crossings.total`);
+  const points = await rows(page, "trend");
+  sameText("trend", points.map((point) => `${point.value} ${point.runs} ${point.median} ${point.change ?? ""}`).join("\n"), `a1 3 ${few} \nb2 3 ${few} \nc3 3 ${many} ${many - few}`);
+  if ((await page.$$("svg.trend circle")).length !== 3) wrong("the chart has not three points");
+  if (axe) {
+    await page.evaluate(axeSource());
+    await axeFinds(page, "starts");
+  }
+  for (const width of [420, 1280]) {
+    await page.setViewport({ width, height: 900 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (wide > 1) wrong(`the store is ${wide} pixels wider than a window of ${width}`);
+  }
+  // A filter typed into its field, and two commits compared.
+  await page.type('input[name="label"]', "commit=b2");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  await page.waitForSelector("[data-ready]");
+  sameText("filtered", (await rows(page, "starts")).map((run) => run.id).sort().join(), "4,5,6");
+  await open(address);
+  await Promise.all([page.waitForNavigation(), page.click("a[data-compare]")]);
+  await page.waitForSelector("[data-ready]");
+  if (!(await page.$('a[href*="view=comparison"]'))) wrong("two commits are not compared");
+  if (await page.evaluate(() => globalThis.injected !== undefined)) wrong("a label ran");
+  await browser.close();
+  report("starts: no problem");
+}
+
+function report(line) {
+  if (problems.length > 0) {
+    console.log([...new Set(problems)].join("\n"));
+    process.exitCode = 1;
+  } else console.log(line);
+}
+
 async function main() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { json: { type: "string" }, axe: { type: "boolean" }, contains: { type: "string", multiple: true }, first: { type: "string", multiple: true }, leads: { type: "string" } },
+    options: { json: { type: "string", multiple: true }, diff: { type: "string" }, flame: { type: "string", multiple: true }, recordings: { type: "string" }, starts: { type: "string" }, axe: { type: "boolean" }, brief: { type: "boolean" }, contains: { type: "string", multiple: true }, first: { type: "string", multiple: true }, leads: { type: "string" } },
   });
+  if (values.starts) return lookAtStarts(positionals[0], values);
+  if (positionals[0].startsWith("http:")) return look(positionals[0], values);
   const file = resolve(positionals[0]);
   const address = pathToFileURL(file).href;
   const browser = await launch();
@@ -223,27 +409,20 @@ async function main() {
   const views = kind === "diff"
     ? ["view=comparison", "view=comparison&metric=crossings&direction=base", ...REPORT_VIEWS.flatMap((view) => [`${view}&side=0`, `${view}&side=1`])]
     : REPORT_VIEWS;
-  const axe = values.axe ? readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8") : null;
-  if (axe) await page.evaluate(axe);
-  for (const view of views) {
+  if (values.axe) await page.evaluate(axeSource());
+  // Where other pages of the kind are looked at whole, what is asked for here is enough.
+  for (const view of values.brief ? [] : views) {
     await show(page, view);
     const text = await page.evaluate(() => document.querySelector("main")?.innerText ?? "");
     if (text.trim() === "") wrong(`${view}: nothing is shown`);
     if (await page.$('[role="alert"]')) wrong(`${view}: ${text}`);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     if (wide > 1) wrong(`${view}: it is ${wide} pixels wider than the window`);
-    if (axe) {
-      for (const scheme of ["light", "dark"]) {
-        await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
-        await settle(page);
-        const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.any.concat(node.all, node.none).map((check) => check.message).join("; ")}`).join(" | ")}`)));
-        for (const line of found) wrong(`axe, ${view}, ${scheme}: ${line}`);
-      }
-    }
+    if (values.axe) await axeFinds(page, view);
   }
   // As on a telephone: nothing sticks out.
   await page.setViewport({ width: 420, height: 900 });
-  for (const view of views) {
+  for (const view of values.brief ? [] : views) {
     await show(page, view);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     if (wide > 1) wrong(`${view}: it is ${wide} pixels wider than a narrow window`);
@@ -266,16 +445,17 @@ async function main() {
     }
     await show(page, "view=overview");
   }
-  if (values.json) await compareWithJson(page, JSON.parse(readFileSync(values.json, "utf8")));
+  const parsed = (file) => JSON.parse(readFileSync(file, "utf8"));
+  for (const [at, file] of (values.json ?? []).entries()) await compareWithJson(page, parsed(file), kind === "diff" ? `&side=${at}` : "");
+  if (values.diff) await compareWithDiff(page, parsed(values.diff));
+  for (const metric of values.flame ?? []) {
+    const [name, file] = metric.split("=");
+    await compareWithFlame(page, name, parsed(file));
+  }
   // What a traced program is called must not have run.
   if (await page.evaluate(() => globalThis.injected !== undefined || document.querySelector("main img, main script, main iframe") !== null)) wrong("a string of the recording became markup");
   await browser.close();
-  if (problems.length > 0) {
-    console.log([...new Set(problems)].join("\n"));
-    process.exitCode = 1;
-  } else {
-    console.log(`${kind}: ${views.length} views, no problem`);
-  }
+  report(`${kind}: ${values.brief ? "what was asked for" : `${views.length} views`}, no problem`);
 }
 
 if (process.argv[1] && pathToFileURL(process.argv[1]).href === import.meta.url) await main();

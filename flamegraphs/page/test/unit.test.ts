@@ -73,7 +73,7 @@ test("a merged tree has the sums of its callees, largest first", () => {
 
 test("an inverted tree begins with what ran, and loses nothing", () => {
   const { events, values } = stacks();
-  const tree = inverted(events, values);
+  const tree = whole(inverted(events, values));
   const top = tree.children(tree.root);
   assert.deepEqual(top.map(({ frame, value }) => [frame, value]), [[1, 18], [2, 12], [0, 1]]);
   const callers = tree.children(top[1]!);
@@ -83,7 +83,7 @@ test("an inverted tree begins with what ran, and loses nothing", () => {
 
 test("callers and callees count a recursive call once", () => {
   const { events, values } = stacks();
-  const both = sandwich(events, values, 1);
+  const both = whole(sandwich(events, values, 1));
   assert.deepEqual([both.value, both.own], [22, 18]);
   assert.deepEqual(both.callers.children(both.callers.root).map((node) => [node.frame, node.value]), [[1, 22]]);
   const [a] = both.callees.children(both.callees.root);
@@ -100,7 +100,7 @@ test("by package, Node's own frames show only where they run, and nothing is los
     frames: { names: ["C++", "load", "f", "fs.stat"], kinds: ["native", "node", "javascript", "callback"], files: [null, "node:x", "/p.js", null], packages: [null, "node", "p", null], kindNames: new Map() },
   } as unknown as Events;
   const grouped = whole(regroup(events, "package"));
-  const values = moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped);
+  const values = whole(moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped));
   const { stacks } = grouped;
   const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)}/${stacks.frames.names[stacks.frame[node]!]}`);
   const found = Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));

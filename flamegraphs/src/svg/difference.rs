@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::{
-    CHARACTER, Decimal, Escaped, FRAME, LEGEND_CHARACTER, Legend, MARGIN, Page, SvgError,
-    SvgOptions, USUAL_WIDTH, WIDEST, beginning,
+    CHARACTER, Decimal, Escaped, FRAME, LEGEND_CHARACTER, Legend, MARGIN, NARROWEST, Page,
+    SvgError, SvgOptions, USUAL_WIDTH, WIDEST, beginning,
 };
 use crate::differential::{Differential, Direction, Known, Node};
 use crate::fold::Unit;
@@ -13,8 +13,6 @@ use crate::paths::{columns, printable};
 use crate::units::{number, time};
 use nodeprof_profile::statistics::stars;
 
-/// Frames narrower than this part of the whole are not drawn.
-const INVISIBLE: f64 = 1e-4;
 /// What nothing is known of, or did not change.
 const GREY: &str = "#c9cacd";
 /// What only the other side has, by chance.
@@ -27,7 +25,8 @@ pub fn write(
     options: &SvgOptions,
     mut to: impl Write,
 ) -> Result<(), SvgError> {
-    let layout = Layout::new(differential, direction);
+    let least = f64::from(options.least.unwrap_or(NARROWEST)) / 1e6;
+    let layout = Layout::new(differential, direction, least);
     if layout.total <= 0.0 {
         return Err(SvgError::Empty);
     }
@@ -101,7 +100,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(differential: &Differential, direction: Direction) -> Layout {
+    fn new(differential: &Differential, direction: Direction, least: f64) -> Layout {
         let nodes = &differential.nodes;
         let of_side = |node: &Node| match direction {
             Direction::Head => (node.head, node.base, node.is_elided()),
@@ -149,7 +148,7 @@ impl Layout {
             let start = *next;
             *next += widths[index];
             cursors[index] = start;
-            if widths[index] >= total * INVISIBLE {
+            if widths[index] >= total * least {
                 let depth = node.depth as usize + 1;
                 layout.rows = layout.rows.max(depth + 1);
                 layout.shapes.push(Shape {

@@ -2,9 +2,6 @@
 
 use crate::fold::{Folded, FrameKind};
 
-/// Frames narrower than this part of the whole are not drawn: a tenth of a pixel.
-const INVISIBLE: u64 = 10_000;
-
 /// A frame to draw. Horizontal positions are in the metric's unit.
 pub(super) struct Shape {
     /// Index into the frames; `None` for the one around all.
@@ -26,7 +23,8 @@ pub(super) struct Layout {
     pub(super) kinds: Vec<(FrameKind, u64)>,
 }
 
-pub(super) fn layout(folded: &Folded) -> Layout {
+/// `least`: frames narrower than this part of the whole, in millionths, are left out.
+pub(super) fn layout(folded: &Folded, least: u32) -> Layout {
     let nodes = &folded.nodes;
     let kind = |index: usize| folded.frames()[nodes[index].frame as usize].kind;
     let mut sums: Vec<u64> = nodes.iter().map(|node| node.own).collect();
@@ -78,7 +76,7 @@ pub(super) fn layout(folded: &Folded) -> Layout {
             Some((_, own)) => *own = own.saturating_add(owns[index]),
             None => layout.kinds.push((kind, owns[index])),
         }
-        if sums[index].saturating_mul(INVISIBLE) >= total {
+        if u128::from(sums[index]) * 1_000_000 >= u128::from(total) * u128::from(least) {
             let depth = node.depth + 1;
             layout.rows = layout.rows.max(depth as usize + 1);
             layout.boxes.push(Shape {

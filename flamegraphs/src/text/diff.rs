@@ -135,10 +135,13 @@ impl View<'_> {
             }
             return;
         }
-        self.page.section(
-            "Why",
-            &[faint("largest part first; times of runs with probes")],
-        );
+        let order = match self.diff.verdict.answer {
+            Answer::Alike | Answer::NoDifference => {
+                "what came or went or is done more or less often, then parts whose time changed"
+            }
+            _ => "largest part first; times of runs with probes",
+        };
+        self.page.section("Why", &[faint(order)]);
         for (index, cause) in causes.iter().enumerate() {
             let text = format!(
                 "{}. {}{}",

@@ -127,6 +127,8 @@ struct Data<'a> {
     missing: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     list: Option<&'a serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    starts: Option<&'a serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -239,6 +241,16 @@ pub fn list(recordings: &serde_json::Value) -> Result<String, PageError> {
     page(&data, &Columns::default(), Place::Server)
 }
 
+/// The page of a store of runs; what it shows of them is the server's.
+pub fn starts(starts: &serde_json::Value) -> Result<String, PageError> {
+    let data = Data {
+        kind: "starts",
+        starts: Some(starts),
+        ..empty()
+    };
+    page(&data, &Columns::default(), Place::Server)
+}
+
 fn empty<'a>() -> Data<'a> {
     Data {
         format: FORMAT,
@@ -249,6 +261,7 @@ fn empty<'a>() -> Data<'a> {
         differentials: Vec::new(),
         missing: Vec::new(),
         list: None,
+        starts: None,
     }
 }
 

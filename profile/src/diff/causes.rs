@@ -70,15 +70,14 @@ const STEPS: [(&str, Option<CauseKind>); 4] = [
 ];
 const RESOLVE: usize = 0;
 
-/// C++ functions that read package.json files, by version of node.
-const READERS: [&str; 7] = [
-    "fs.internalModuleReadJSON",
-    "fs.InternalModuleReadJSON",
-    "modules.readPackageJSON",
-    "modules.getNearestParentPackageJSON",
-    "modules.getNearestParentPackageJSONType",
-    "modules.getPackageScopeConfig",
-    "modules.getPackageType",
+/// C++ functions that read package.json files: the first up to Node 21.4, the others from then on.
+const READERS: [&str; 6] = [
+    "InternalModuleReadJSON",
+    "ReadPackageJSON",
+    "GetNearestParentPackageJSON",
+    "GetNearestParentPackageJSONType",
+    "GetPackageScopeConfig",
+    "GetPackageType",
 ];
 
 /// Changes below this say nothing, ns.
@@ -95,6 +94,8 @@ const ONE_OF_MANY: f64 = 0.75;
 const READER_SHARE: f64 = 0.5;
 /// or a file that grew by so many bytes: most of their cost can be in JavaScript, which parses them.
 const GROWN_BYTES: f64 = 32_768.0;
+/// With fewer runs a side, that no difference of time was found says nothing: none could be.
+const FEWEST_RUNS: usize = 10;
 /// Causes that only counts tell.
 const MOST_OF_COUNTS: usize = 5;
 
@@ -188,9 +189,10 @@ pub fn causes(
     let mut causes = Vec::new();
     let mut largest = 0.0f64;
     while causes.len() < MOST {
-        let Some(choice) = search.next() else {
+        let Some(mut choice) = search.next() else {
             break;
         };
+        choice.package_json &= !causes.iter().any(|cause| is_step(cause, PACKAGE_JSON));
         let change = choice.change;
         largest = largest.max(change.abs());
         if change.abs() < search.least || change.abs() < largest * LEAST_SHARE {
@@ -200,9 +202,42 @@ pub fn causes(
         causes.push(search.cause(&choice, share));
         search.take(choice.index);
     }
-    let of_counts = search.of_counts(changes, keys, &causes);
-    causes.extend(of_counts);
-    causes
+    let runs = match verdict.bare {
+        true => sides.base.bare.len().min(sides.head.bare.len()),
+        false => sides.base.probed.len().min(sides.head.probed.len()),
+    };
+    if !matches!(verdict.answer, Answer::Alike | Answer::NoDifference) || runs < FEWEST_RUNS {
+        let of_counts = search.of_counts(changes, keys, &causes);
+        causes.extend(of_counts);
+        return causes;
+    }
+    // The whole takes as long as before. Parts whose time changed make up for one another, as when the garbage collector runs in another
+    // module; what Node does more or less often in all modules is the change.
+    let (steps, mut parts): (Vec<Cause>, Vec<Cause>) =
+        (causes.into_iter()).partition(|cause| STEPS_OF_COUNTS.contains(&cause.kind));
+    let (mut causes, modules): (Vec<Cause>, Vec<Cause>) =
+        (search.of_counts(changes, keys, &parts).into_iter())
+            .partition(|cause| STEPS_OF_COUNTS.contains(&cause.kind));
+    parts.extend(steps);
+    parts.retain(|part| !causes.iter().any(|cause| is_step(part, cause.kind)));
+    parts.sort_by(|a, b| b.change_ns.abs().total_cmp(&a.change_ns.abs()));
+    // What came or went comes before all.
+    let (mut ordered, parts): (Vec<Cause>, Vec<Cause>) =
+        (parts.into_iter()).partition(|part| part.presence.is_some());
+    ordered.append(&mut causes);
+    ordered.extend(parts);
+    ordered.extend(modules);
+    ordered
+}
+
+const PACKAGE_JSON: CauseKind = CauseKind::PackageJson;
+/// Steps of which counts can tell by themselves that they changed.
+const STEPS_OF_COUNTS: [CauseKind; 3] =
+    [CauseKind::Compilation, CauseKind::Resolution, PACKAGE_JSON];
+
+/// It is this step.
+fn is_step(cause: &Cause, kind: CauseKind) -> bool {
+    cause.kind == kind && STEPS_OF_COUNTS.contains(&kind)
 }
 
 /// What explains most of what is left.
@@ -308,11 +343,7 @@ impl Search<'_> {
         let field = List::Callbacks.field("self_ns").unwrap_or_default();
         let mut series = Series::default();
         for (row, name) in table.names.iter().enumerate() {
-            let plain = name.split(" (").next().unwrap_or_default();
-            if READERS
-                .iter()
-                .any(|reader| reader.eq_ignore_ascii_case(plain))
-            {
+            if READERS.contains(&function_of(name)) {
                 series.add(&Series::of(self.sides, List::Callbacks, row, field));
             }
         }
@@ -539,7 +570,7 @@ impl Search<'_> {
                 key.list == List::Run && figures.contains(&change.name.as_str())
             })
         };
-        let mut causes = Vec::new();
+        let mut steps: Vec<(f64, Cause)> = Vec::new();
         for (kind, figures, field) in [
             (CauseKind::Compilation, &["compile.cached"][..], ""),
             (
@@ -577,13 +608,28 @@ impl Search<'_> {
             };
             let mut cause = self.of_count(kind, "", series, left, &evidence);
             cause.certainty = certainty;
-            causes.push(cause);
+            let events = |figure: &&str| -> f64 {
+                let row = self.sides.figures.table(List::Run).find(figure);
+                let medians = row.and_then(|row| self.medians(List::Run, row, ""));
+                medians.map_or(0.0, |(base, head)| (head - base).abs())
+            };
+            steps.push((figures.iter().map(events).sum(), cause));
         }
+        // What happens so and so often more or less, most first.
+        steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let searched = |row: usize| {
+            let medians = self.medians(List::Modules, row, "package_json_lookups");
+            medians.is_some_and(|(base, head)| base != head)
+        };
+        let lookups = steps.iter().any(|(_, cause)| cause.kind == PACKAGE_JSON);
+        let mut causes: Vec<Cause> = steps.into_iter().map(|(_, cause)| cause).collect();
         let mut modules: Vec<(f64, usize)> = (exact.iter())
             .filter(|(_, key)| {
                 key.list == List::Modules
                     && key.list.fields()[key.field] == "crossings"
                     && !explained(key.list, key.row)
+                    // A lookup is a crossing: that was said of all modules.
+                    && !(lookups && searched(key.row))
             })
             .map(|(change, key)| (change.difference.abs(), key.row))
             .collect();
@@ -780,6 +826,12 @@ impl Search<'_> {
     }
 }
 
+/// `GetPackageScopeConfig` of `modules.BindingData::GetPackageScopeConfig<false> (slow)`.
+fn function_of(callback: &str) -> &str {
+    let name = callback.split(['<', ' ']).next().unwrap_or_default();
+    name.rsplit(['.', ':']).next().unwrap_or_default()
+}
+
 /// What is compiled.
 const COMPILATIONS: [(&str, &str, &str); 2] = [
     ("compile.compilations", "compilation", "compilations"),
@@ -862,5 +914,22 @@ fn bucket_words(bucket: &str) -> &str {
         "unseen" => "JavaScript in which nothing was recorded",
         "no_stack" => "what has no known stack",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_of_package_json_are_known_by_any_spelling_of_their_binding() {
+        for name in [
+            "fs.InternalModuleReadJSON",
+            "modules.BindingData::ReadPackageJSON (slow)",
+            "modules.BindingData::GetPackageScopeConfig<false>",
+        ] {
+            assert!(READERS.contains(&function_of(name)), "{name}");
+        }
+        assert!(!READERS.contains(&function_of("fs.InternalModuleStat")));
     }
 }

@@ -306,16 +306,21 @@ struct Recorded {
     modules: bool,
     /// Families that were off, or failed.
     missing: Vec<String>,
+    /// Families of which only the figures of the run are left.
+    thinned: Vec<String>,
 }
 
 impl Recorded {
     fn of(run: &RunProfile) -> Recorded {
-        let missing = (run.families.iter())
-            .filter(|family| matches!(family.state.as_str(), "off" | "failed"));
+        let with_state = |states: &[&str]| {
+            let of = (run.families.iter()).filter(|family| states.contains(&family.state.as_str()));
+            of.map(|family| family.name.clone()).collect::<Vec<_>>()
+        };
         Recorded {
             probed: run.mode != crate::groups::BARE,
             modules: !run.modules.is_empty(),
-            missing: missing.map(|family| family.name.clone()).collect(),
+            missing: with_state(&["off", "failed"]),
+            thinned: with_state(&[crate::thin::THINNED]),
         }
     }
 
@@ -324,7 +329,10 @@ impl Recorded {
             List::Run => [family_of(name), None],
             list => [list.family(), family_of(name)],
         };
-        let missing = |family: &str| self.missing.iter().any(|missing| missing == family);
+        let missing = |family: &str| {
+            let thinned = list != List::Run && self.thinned.iter().any(|thinned| thinned == family);
+            thinned || self.missing.iter().any(|missing| missing == family)
+        };
         let of_modules = matches!(list, List::Modules | List::Packages | List::Outside)
             || matches!(name, "modules.count" | "packages.count");
         (self.probed || list == List::Run)
@@ -570,7 +578,7 @@ pub fn callback_name(callback: &crate::report::CallbackProfile) -> String {
 }
 
 /// Figures of the run itself.
-fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
+pub(crate) fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
     macro_rules! each {
         ($($name:literal: $value:expr),* $(,)?) => {$(add($name, $value);)*};
     }

@@ -102,6 +102,8 @@ pub struct Diff {
     pub verdict: Verdict,
     /// Times and memory of whole runs.
     pub times: Vec<TimeChange>,
+    /// Starts per second without probes, as Node's own benchmark tools compare them.
+    pub rate: Option<TimeChange>,
     /// What explains the change of time, the largest part first.
     pub causes: Vec<Cause>,
     /// Counts and sizes that differ: exact ones, then significant ones, then those with too few runs to know.
@@ -131,6 +133,7 @@ impl Diff {
         let times = verdict::times(sides);
         let wall = times.iter().find(|time| time.figure == "time.wall_ns");
         let statements = Statements::of(sides, wall);
+        let rate = verdict::rate(sides);
         let verdict = Verdict::new(sides, wall, statements.obstacle.clone());
         let (mut changes, keys) = changes(sides);
         let tests = compare::settle(&mut changes);
@@ -184,6 +187,7 @@ impl Diff {
             statements: statements.list,
             verdict,
             times,
+            rate,
             causes,
             counts,
             durations,

@@ -269,6 +269,25 @@ impl Statements {
             .filter(|family| family.state == "partial")
             .map(|family| family.name.clone())
             .collect();
+        let thinned = |run: &&usize| {
+            let mut families = sides.runs[**run].families.iter();
+            families.any(|family| family.state == crate::thin::THINNED)
+        };
+        let thinned = (members.iter().flat_map(|member| &member.probed))
+            .filter(thinned)
+            .count();
+        if thinned > 0 {
+            self.say(
+                "thinned",
+                format!(
+                    "{} of the runs compared {} thinned to {} counts: single files, lookups, compilations and modules of {} are not known any more.",
+                    thinned,
+                    if thinned == 1 { "was" } else { "were" },
+                    if thinned == 1 { "its" } else { "their" },
+                    if thinned == 1 { "it" } else { "them" },
+                ),
+            );
+        }
         if !partial.is_empty() {
             let partial: Vec<String> = partial.into_iter().collect();
             let text = format!("Recorded in part only: {}.", words::list(&partial));

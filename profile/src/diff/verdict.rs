@@ -139,6 +139,22 @@ pub fn times(sides: &Sides<'_>) -> Vec<TimeChange> {
         .collect()
 }
 
+/// Starts per second of the runs without probes, which Node's `benchmark/compare.R` and node-benchmark-compare test instead of times. Their mean is not the
+/// inverse of the mean time, so neither is the difference in percent.
+pub fn rate(sides: &Sides<'_>) -> Option<TimeChange> {
+    if !sides.bare() {
+        return None;
+    }
+    let row = sides.figures.table(List::Run).find("time.wall_ns")?;
+    let (base, head) = sides.values(List::Run, row, 0);
+    let rates = |times: Vec<f64>| -> Vec<f64> {
+        let seconds = times.into_iter().map(|ns| ns / 1e9);
+        seconds.filter(|s| *s > 0.0).map(|s| 1.0 / s).collect()
+    };
+    let change = TimeChange::new("rate", &rates(base), &rates(head));
+    (change.base.is_some() && change.head.is_some()).then_some(change)
+}
+
 /// Highest probability at which two groups are said to differ.
 const CLAIM: f64 = 0.01;
 /// The same for the rank test, which only has to agree.

@@ -62,6 +62,8 @@ pub(super) struct Phases {
     pub(super) start: Option<u64>,
     pub(super) bootstrap_complete: Option<u64>,
     pub(super) loop_exit: Option<u64>,
+    /// The process has ended: from here on the kernel only takes down what it had.
+    pub(super) exited: Option<u64>,
 }
 
 pub(super) struct Pass<'a> {
@@ -402,13 +404,15 @@ impl<'a> Pass<'a> {
             start,
             bootstrap_complete,
             loop_exit,
+            exited,
         } = self.phases;
         let before = |instant: Option<u64>| instant.is_some_and(|instant| at < instant);
+        let after = |instant: Option<u64>| instant.is_some_and(|instant| at >= instant);
         if before(start) {
             Bucket::BeforeMain
         } else if before(bootstrap_complete) {
             Bucket::Bootstrap
-        } else if loop_exit.is_some_and(|exit| at >= exit) {
+        } else if after(loop_exit) || after(exited) {
             Bucket::Teardown
         } else {
             match context {
@@ -504,6 +508,8 @@ impl<'a> Pass<'a> {
     /// Notes what the thread does at an instant, and divides the time since the last one.
     fn seen(&mut self, at: u64, stack: Option<StackId>) -> Option<State> {
         let state = self.state(stack, at)?;
+        // The kernel may go on taking the process apart: its CPU time counts, but no time of a life that is over.
+        let at = self.phases.exited.map_or(at, |exited| at.min(exited));
         self.spend_until(at, state);
         self.last = Some((at, state));
         self.see_bodies(at, stack);

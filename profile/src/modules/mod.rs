@@ -558,7 +558,14 @@ fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {
 
 /// When each thread's environment was ready, by its milestones.
 fn phases(recording: &Recording, threads: &Threads) -> Vec<Phases> {
-    let mut phases = vec![Phases::default(); threads.list.len()];
+    let of_thread = threads.list.iter().map(|thread| {
+        let process = recording.processes.get(thread.process.0 as usize);
+        Phases {
+            exited: process.and_then(|process| process.exited).map(|at| at.0),
+            ..Phases::default()
+        }
+    });
+    let mut phases: Vec<Phases> = of_thread.collect();
     for milestone in &recording.milestones {
         let Some(unit) = threads.find(milestone.process, milestone.thread) else {
             continue;

@@ -23,7 +23,8 @@ struct Step {
 }
 
 /// In order; one for each schema after the first.
-const STEPS: &[Step] = &[Step {
+const STEPS: &[Step] = &[
+Step {
     to: 2,
     added: &[
         "package", "frame", "stack", "sample", "wait", "import",
@@ -144,7 +145,14 @@ ALTER TABLE serialization ADD COLUMN stack INTEGER;
 ALTER TABLE serialization_sum ADD COLUMN stack INTEGER;
 ALTER TABLE compilation ADD COLUMN stack INTEGER;
 ",
-}];
+},
+Step {
+    to: 3,
+    added: &["figure"],
+    changed: &[],
+    sql: "",
+},
+];
 
 /// The oldest schema that is read.
 pub(super) const OLDEST: u32 = 1;
@@ -187,6 +195,11 @@ pub(super) fn checksum(database: &Connection, version: u32) -> rusqlite::Result<
 
 /// Brings a database in memory from an older schema to that of today.
 pub(super) fn migrate(database: &Connection, version: u32) -> Result<(), Malformed> {
+    Ok(steps(database, version)?)
+}
+
+/// Takes the steps from an older schema to that of today.
+pub(super) fn steps(database: &Connection, version: u32) -> rusqlite::Result<()> {
     for step in STEPS.iter().filter(|step| step.to > version) {
         database.execute_batch(step.sql)?;
         for (_, statement) in TABLES.iter().filter(|(name, _)| step.added.contains(name)) {

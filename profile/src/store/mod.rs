@@ -8,6 +8,7 @@
 //! beyond i64 (none of which a clock gives) appear negative. Text that is not UTF-8 is stored as BLOB.
 
 mod cells;
+pub mod database;
 mod digest;
 mod migrate;
 mod schema;
@@ -241,6 +242,20 @@ impl Recording {
             path: path.to_path_buf(),
             source,
         })
+    }
+
+    /// The bytes of a recording's file.
+    ///
+    /// # Errors
+    ///
+    /// See [`StoreError`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, StoreError> {
+        self.check_references()
+            .map_err(|source| StoreError::Inconsistent { source })?;
+        let too_large = |source| StoreError::TooLarge { source };
+        let mut database = build(self).map_err(too_large)?;
+        let bytes = database.serialize(MAIN_DB).map_err(too_large)?;
+        Ok(bytes.to_vec())
     }
 
     /// Reads a recording from the bytes of its file.

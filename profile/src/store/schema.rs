@@ -1,4 +1,4 @@
-//! The tables of schema 2, and views that join them for people who query by hand.
+//! The tables of schema 3, and views that join them for people who query by hand.
 //!
 //! `docs/recording.md` explains them. Hot tables hold integers only. Nothing is indexed but the ids: a recording is read
 //! whole, and an index would cost more at the end of each trace than it saves in a query.
@@ -11,7 +11,7 @@ use super::{Malformed, migrate};
 pub const APPLICATION_ID: u32 = 0x4e50_5246;
 
 /// `PRAGMA user_version`: raised with every change of a table; older files are then migrated or refused by name.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Names and statements. A file is read only if its statements are these: then its tables are what they seem.
 pub(super) const TABLES: &[(&str, &str)] = &[
@@ -317,6 +317,14 @@ pub(super) const TABLES: &[(&str, &str)] = &[
   ns_per_hit REAL NOT NULL,
   setup_ns INTEGER NOT NULL,
   attach_ns INTEGER NOT NULL
+)",
+    ),
+    (
+        "figure",
+        "CREATE TABLE figure (
+  run INTEGER NOT NULL REFERENCES run,
+  name TEXT NOT NULL,                    -- as in the JSON
+  value REAL NOT NULL
 )",
     ),
 ];

@@ -7,8 +7,8 @@ use super::cells::{BadCell, Cell, InstantCell, RowReader, RowWriter};
 use super::digest::Digest;
 use crate::recording::{
     Binary, Callback, Compilation, Crossing, CrossingSum, Exec, FamilyState, FileAccess, Frame,
-    FrameKind, Import, Lookup, Loss, Milestone, NameId, Nanoseconds, OriginalPosition, Overhead,
-    Package, ProbeHits, Process, ProcessId, Recording, Run, RunId, Sample, Serialization,
+    FrameKind, Import, KeptFigure, Lookup, Loss, Milestone, NameId, Nanoseconds, OriginalPosition,
+    Overhead, Package, ProbeHits, Process, ProcessId, Recording, Run, RunId, Sample, Serialization,
     SerializationSum, Span, Stack, Tier, Wait,
 };
 
@@ -18,6 +18,14 @@ trait Stored: Sized {
     const COLUMNS: &'static [&'static str];
     /// The first column is `id`, the row's index.
     const INDEXED: bool;
+    /// Id of the first row.
+    fn first(origins: &Origins) -> usize {
+        match Self::TABLE {
+            "run" => origins.first_run as usize,
+            "process" => origins.first_process as usize,
+            _ => 0,
+        }
+    }
     fn write(&self, origins: &Origins, row: &mut RowWriter<'_, '_>) -> rusqlite::Result<()>;
     fn read(origins: &Origins, row: &mut RowReader<'_, '_>) -> Result<Self, BadCell>;
 }
@@ -25,8 +33,17 @@ trait Stored: Sized {
 /// Start of each run and of the run of each process: what stored instants count from.
 #[derive(Default)]
 struct Origins {
+    /// Id of the first run: 0 in a recording.
+    first_run: u32,
     runs: Vec<Nanoseconds>,
+    /// Id of the first process.
+    first_process: u32,
     processes: Vec<Nanoseconds>,
+}
+
+/// The one at an id, where the first has another id than 0.
+fn at(list: &[Nanoseconds], first: u32, id: u32) -> Option<Nanoseconds> {
+    list.get(id.checked_sub(first)? as usize).copied()
 }
 
 impl Origins {
@@ -53,13 +70,13 @@ impl HasOrigin for Nanoseconds {
 
 impl HasOrigin for RunId {
     fn origin(&self, origins: &Origins) -> Option<Nanoseconds> {
-        origins.runs.get(self.0 as usize).copied()
+        at(&origins.runs, origins.first_run, self.0)
     }
 }
 
 impl HasOrigin for ProcessId {
     fn origin(&self, origins: &Origins) -> Option<Nanoseconds> {
-        origins.processes.get(self.0 as usize).copied()
+        at(&origins.processes, origins.first_process, self.0)
     }
 }
 
@@ -297,6 +314,11 @@ stored!(Overhead in "overhead" {
     setup_ns: "setup_ns",
     attach_ns: "attach_ns",
 });
+stored!(KeptFigure in "figure" {
+    run: "run",
+    name: "name",
+    value: "value",
+});
 
 /// A label of a run.
 struct LabelRow {
@@ -412,12 +434,33 @@ impl FrameRow {
     }
 }
 
+/// The ids of the first rows of a recording that is written; its rows refer to each other by these.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct First {
+    pub(super) run: u32,
+    pub(super) process: u32,
+}
+
 pub(super) fn write(
     recording: &Recording,
     database: &Connection,
     digest: &mut Digest,
 ) -> rusqlite::Result<()> {
-    let mut origins = Origins::default();
+    write_from(First::default(), recording, database, digest)
+}
+
+/// Writes rows whose ids begin elsewhere than at 0. Rows that runs share are written where the recording has some.
+pub(super) fn write_from(
+    first: First,
+    recording: &Recording,
+    database: &Connection,
+    digest: &mut Digest,
+) -> rusqlite::Result<()> {
+    let mut origins = Origins {
+        first_run: first.run,
+        first_process: first.process,
+        ..Origins::default()
+    };
     origins.learn_runs(&recording.runs);
     origins.learn_processes(&recording.processes);
     macro_rules! write_tables {
@@ -428,7 +471,7 @@ pub(super) fn write(
     let runs = recording.runs.iter().enumerate();
     let labels = runs.flat_map(|(run, of_run)| {
         of_run.labels.iter().map(move |(key, value)| LabelRow {
-            run: RunId(run as u32),
+            run: RunId(first.run + run as u32),
             key: key.clone(),
             value: value.clone(),
         })
@@ -436,7 +479,7 @@ pub(super) fn write(
     let processes = recording.processes.iter().enumerate();
     let execs = processes.flat_map(|(process, of_process)| {
         of_process.execs.iter().map(move |exec| ExecRow {
-            process: ProcessId(process as u32),
+            process: ProcessId(first.process + process as u32),
             at: exec.at,
             path: exec.path.clone(),
             arguments: exec.arguments.clone(),
@@ -473,6 +516,7 @@ pub(super) fn write(
         Loss: recording.losses.iter(),
         ProbeHits: recording.probe_hits.iter(),
         Overhead: recording.overheads.iter(),
+        KeptFigure: recording.figures.iter(),
     ];
     Ok(())
 }
@@ -539,6 +583,7 @@ pub(super) fn read(database: &Connection, digest: &mut Digest) -> Result<Recordi
         losses: rows!(),
         probe_hits: rows!(),
         overheads: rows!(),
+        figures: rows!(),
     })
 }
 
@@ -567,9 +612,9 @@ fn write_table<T: Stored>(
         if chunk.len() < ROWS_AT_ONCE {
             statement = None;
         }
-        let statement = match &mut statement {
+        let statement: &mut rusqlite::CachedStatement<'_> = match &mut statement {
             Some(statement) => statement,
-            none => none.insert(database.prepare(&insert::<T>(chunk.len()))?),
+            none => none.insert(database.prepare_cached(&insert::<T>(chunk.len()))?),
         };
         let mut row = RowWriter {
             statement,
@@ -578,7 +623,7 @@ fn write_table<T: Stored>(
         };
         for (id, item) in &chunk {
             if T::INDEXED {
-                row.integer(Some(*id as i64))?;
+                row.integer(Some((*id + T::first(origins)) as i64))?;
             }
             item.borrow().write(origins, &mut row)?;
         }
@@ -603,7 +648,16 @@ fn read_table<T: Stored>(
     let columns = T::COLUMNS.join(",");
     let query = format!("SELECT {columns} FROM {} ORDER BY rowid", T::TABLE);
     let mut statement = database.prepare(&query)?;
-    let mut cursor = statement.query([])?;
+    read_rows(origins, &mut statement, [], digest)
+}
+
+fn read_rows<T: Stored>(
+    origins: &Origins,
+    statement: &mut rusqlite::Statement<'_>,
+    parameters: impl rusqlite::Params,
+    digest: &mut Digest,
+) -> Result<Vec<T>, Malformed> {
+    let mut cursor = statement.query(parameters)?;
     let mut rows = Vec::new();
     while let Some(row) = cursor.next()? {
         let mut reader = RowReader {
@@ -637,12 +691,265 @@ fn read_row<T: Stored>(
 ) -> Result<T, BadCell> {
     if T::INDEXED {
         let id = row.integer()?;
-        if id != Some(index as i64) {
+        let needed = index + T::first(origins);
+        if id != Some(needed as i64) {
             return Err(BadCell {
-                needed: "ids from 0 without gaps",
-                found: Some(format!("{id:?} in place of {index}")),
+                needed: match T::first(origins) {
+                    0 => "ids from 0 without gaps",
+                    _ => "ids without gaps",
+                },
+                found: Some(format!("{id:?} in place of {needed}")),
             });
         }
     }
     T::read(origins, row)
+}
+
+/// Reads one run of a database that holds many, with its rows' ids as they are there; rows that runs share are not read.
+/// `None`: there is no such run.
+pub(super) fn read_run(
+    database: &Connection,
+    run: u32,
+) -> Result<Option<(Recording, First)>, Malformed> {
+    let digest = &mut Digest::new();
+    let mut origins = Origins {
+        first_run: run,
+        ..Origins::default()
+    };
+    let first_process: Option<u32> = database
+        .prepare_cached("SELECT min(id) FROM process WHERE run = ?")?
+        .query_row([run], |row| row.get(0))?;
+    let first = First {
+        run,
+        process: first_process.unwrap_or_default(),
+    };
+    origins.first_process = first.process;
+    macro_rules! of_run {
+        ($column:literal) => {{ read_where(&origins, database, concat!($column, " = ?1"), [run], digest)? }};
+    }
+    let mut runs: Vec<Run> = of_run!("id");
+    if runs.is_empty() {
+        return Ok(None);
+    }
+    origins.learn_runs(&runs);
+    let labels: Vec<LabelRow> = of_run!("run");
+    runs[0].labels = labels
+        .into_iter()
+        .map(|label| (label.key, label.value))
+        .collect();
+    let mut processes: Vec<Process> = of_run!("run");
+    origins.learn_processes(&processes);
+    let last = first.process + (processes.len() as u32).saturating_sub(1);
+    macro_rules! of_processes {
+        () => {{
+            let range = [first.process, last];
+            read_where(
+                &origins,
+                database,
+                "process BETWEEN ?1 AND ?2",
+                range,
+                digest,
+            )?
+        }};
+    }
+    if processes.is_empty() {
+        let recording = Recording {
+            runs,
+            families: of_run!("run"),
+            losses: of_run!("run"),
+            probe_hits: of_run!("run"),
+            overheads: of_run!("run"),
+            figures: of_run!("run"),
+            packages: of_run!("run"),
+            ..Recording::default()
+        };
+        return Ok(Some((recording, first)));
+    }
+    let execs: Vec<ExecRow> = of_processes!();
+    for exec in execs {
+        let index = exec.process.0.checked_sub(first.process);
+        let process = index.and_then(|index| processes.get_mut(index as usize));
+        let process = process.ok_or_else(|| nowhere("exec", "process", exec.process.0))?;
+        process.execs.push(Exec {
+            at: exec.at,
+            path: exec.path,
+            arguments: exec.arguments,
+        });
+    }
+    let recording = Recording {
+        runs,
+        processes,
+        milestones: of_processes!(),
+        spans: of_processes!(),
+        crossings: of_processes!(),
+        crossing_sums: of_processes!(),
+        lookups: of_processes!(),
+        files: of_processes!(),
+        serializations: of_processes!(),
+        serialization_sums: of_processes!(),
+        compilations: of_processes!(),
+        packages: of_run!("run"),
+        samples: of_processes!(),
+        waits: of_processes!(),
+        imports: of_processes!(),
+        families: of_run!("run"),
+        losses: of_run!("run"),
+        probe_hits: of_run!("run"),
+        overheads: of_run!("run"),
+        figures: of_run!("run"),
+        ..Recording::default()
+    };
+    Ok(Some((recording, first)))
+}
+
+/// A run with its labels, and its first process.
+pub(super) fn read_head(
+    database: &Connection,
+    run: u32,
+) -> Result<Option<(Run, Option<Process>)>, Malformed> {
+    let digest = &mut Digest::new();
+    let mut origins = Origins {
+        first_run: run,
+        ..Origins::default()
+    };
+    let runs: Vec<Run> = read_where(&origins, database, "id = ?1", [run], digest)?;
+    let Some(mut run_row) = runs.into_iter().next() else {
+        return Ok(None);
+    };
+    origins.learn_runs(std::slice::from_ref(&run_row));
+    let labels: Vec<LabelRow> = read_where(&origins, database, "run = ?1", [run], digest)?;
+    run_row.labels = labels
+        .into_iter()
+        .map(|label| (label.key, label.value))
+        .collect();
+    let first: Option<u32> = database
+        .prepare_cached("SELECT min(id) FROM process WHERE run = ?")?
+        .query_row([run], |row| row.get(0))?;
+    let Some(first) = first else {
+        return Ok(Some((run_row, None)));
+    };
+    origins.first_process = first;
+    let process: Vec<Process> = read_where(&origins, database, "id = ?1", [first], digest)?;
+    Ok(Some((run_row, process.into_iter().next())))
+}
+
+/// Rows for which a condition holds, by an index, in the order of writing.
+fn read_where<T: Stored>(
+    origins: &Origins,
+    database: &Connection,
+    condition: &str,
+    parameters: impl rusqlite::Params,
+    digest: &mut Digest,
+) -> Result<Vec<T>, Malformed> {
+    let columns = T::COLUMNS.join(",");
+    // `+rowid`: or else the whole table may be read in its order, instead of the few rows by their index.
+    let query = format!(
+        "SELECT {columns} FROM {} WHERE {condition} ORDER BY +rowid",
+        T::TABLE
+    );
+    let mut statement = database.prepare_cached(&query)?;
+    read_rows(origins, &mut statement, parameters, digest)
+}
+
+/// Tables with rows of one run, and the column that says so: `run`, or `process`.
+pub(super) fn tables_of_runs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    macro_rules! scopes {
+        ($($type:ty)*) => {[$((<$type>::TABLE, <$type>::COLUMNS)),*]};
+    }
+    let all = scopes![
+        LabelRow ExecRow Milestone Span Crossing CrossingSum Lookup FileAccess Serialization SerializationSum Compilation
+        Package Sample Wait Import FamilyState Loss ProbeHits Overhead KeptFigure Process
+    ];
+    all.into_iter().map(|(table, columns)| {
+        let of_run = columns.contains(&"run");
+        (table, if of_run { "run" } else { "process" })
+    })
+}
+
+/// Rows that runs share, one by one, by their ids.
+pub(super) mod shared {
+    use super::*;
+    use rusqlite::OptionalExtension as _;
+
+    /// A row that runs share.
+    pub(in super::super) trait Shared: Sized {
+        const TABLE: &'static str;
+        fn insert(&self, database: &Connection, id: u32) -> rusqlite::Result<()>;
+        fn find(database: &Connection, id: u32) -> Result<Option<Self>, Malformed>;
+    }
+
+    fn insert_row<T: Stored>(row: &T, database: &Connection, id: u32) -> rusqlite::Result<()> {
+        let mut statement = database.prepare_cached(&insert::<T>(1))?;
+        let mut writer = RowWriter {
+            statement: &mut statement,
+            digest: &mut Digest::new(),
+            bound: 0,
+        };
+        writer.integer(Some(id.into()))?;
+        row.write(&Origins::default(), &mut writer)?;
+        statement.raw_execute()?;
+        Ok(())
+    }
+
+    fn find_row<T: Stored>(database: &Connection, id: u32) -> Result<Option<T>, Malformed> {
+        let columns = T::COLUMNS.join(",");
+        let query = format!("SELECT {columns} FROM {} WHERE id = ?1", T::TABLE);
+        let mut statement = database.prepare_cached(&query)?;
+        let found = statement.query_row([id], |row| {
+            let mut reader = RowReader {
+                row,
+                digest: &mut Digest::new(),
+                taken: 1,
+            };
+            Ok(T::read(&Origins::default(), &mut reader).map_err(|bad| bad.needed))
+        });
+        match found.optional()? {
+            None => Ok(None),
+            Some(Ok(row)) => Ok(Some(row)),
+            Some(Err(needed)) => Err(Malformed::Corrupt {
+                what: format!("table {}, row {id}: needs {needed}", T::TABLE),
+            }),
+        }
+    }
+
+    macro_rules! as_it_is {
+        ($($type:ty)*) => {$(
+            impl Shared for $type {
+                const TABLE: &'static str = <$type as Stored>::TABLE;
+                fn insert(&self, database: &Connection, id: u32) -> rusqlite::Result<()> {
+                    insert_row(self, database, id)
+                }
+                fn find(database: &Connection, id: u32) -> Result<Option<Self>, Malformed> {
+                    find_row(database, id)
+                }
+            }
+        )*};
+    }
+    as_it_is!(Binary Callback Stack);
+
+    impl Shared for Vec<u8> {
+        const TABLE: &'static str = NameRow::TABLE;
+        fn insert(&self, database: &Connection, id: u32) -> rusqlite::Result<()> {
+            insert_row(&NameRow { text: self.clone() }, database, id)
+        }
+        fn find(database: &Connection, id: u32) -> Result<Option<Self>, Malformed> {
+            Ok(find_row::<NameRow>(database, id)?.map(|row| row.text))
+        }
+    }
+
+    impl Shared for Frame {
+        const TABLE: &'static str = FrameRow::TABLE;
+        fn insert(&self, database: &Connection, id: u32) -> rusqlite::Result<()> {
+            insert_row(&FrameRow::from(self), database, id)
+        }
+        fn find(database: &Connection, id: u32) -> Result<Option<Self>, Malformed> {
+            let row: Option<FrameRow> = find_row(database, id)?;
+            row.map(|row| {
+                row.into_frame().ok_or(Malformed::Corrupt {
+                    what: format!("table frame, row {id}: an original position is there in part"),
+                })
+            })
+            .transpose()
+        }
+    }
 }

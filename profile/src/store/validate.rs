@@ -121,9 +121,19 @@ impl Recording {
             "loss": self.losses => run;
             "probe_hits": self.probe_hits => run;
             "overhead": self.overheads => run;
+            "figure": self.figures => run;
         }
         self.check_stacks(limits)?;
         self.check_ancestry()?;
+        for (row, figure) in self.figures.iter().enumerate() {
+            if !figure.value.is_finite() {
+                return Err(Inconsistency {
+                    table: "figure",
+                    row,
+                    problem: format!("a value of {}", figure.value),
+                });
+            }
+        }
         for (row, overhead) in self.overheads.iter().enumerate() {
             // NaN and infinity have no place in SQL, nor in JSON.
             if !(overhead.ns_per_hit.is_finite() && overhead.ns_per_hit >= 0.0) {

@@ -400,6 +400,11 @@ pub fn small() -> Recording {
             setup_ns: 30_000_000,
             attach_ns: 11_000_000,
         }],
+        figures: vec![KeptFigure {
+            run: RunId(0),
+            name: "a.figure".into(),
+            value: 3.0,
+        }],
     }
 }
 
@@ -558,6 +563,11 @@ impl Fuel<'_> {
             ns_per_hit: fuel.number() as f64 / 7.0,
             setup_ns: fuel.number(),
             attach_ns: fuel.number(),
+        });
+        recording.figures = fuel.some(3, |fuel| KeptFigure {
+            run: run(fuel),
+            name: fuel.text(),
+            value: fuel.number() as f64 / 3.0,
         });
         let (processes, callbacks, names) = (
             recording.processes.len(),
@@ -788,6 +798,7 @@ pub fn without_stacks(mut recording: Recording) -> Recording {
         samples: Vec::new(),
         waits: Vec::new(),
         imports: Vec::new(),
+        figures: Vec::new(),
         ..recording
     }
 }

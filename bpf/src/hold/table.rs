@@ -1,0 +1,243 @@
+//! Which execs wait, in memory that the holder and its guard share, so that each can let them go for the other.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use rustix::{
+    fs::{MemfdFlags, ftruncate, memfd_create},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+
+/// Execs that are held at the same time; one more is let go at once.
+const MOST_HELD: usize = 256;
+/// No exec: this descriptor is a standard stream of both.
+const NONE: i32 = 0;
+
+/// All zeros at first.
+#[repr(C)]
+struct Table {
+    /// How often the holder has looked for execs.
+    looks: AtomicU64,
+    /// The guard has taken all marks away, because the holder did not look.
+    is_unmarked: AtomicBool,
+    /// Descriptors of the holder.
+    files: [AtomicI32; MOST_HELD],
+    /// Since when, CLOCK_MONOTONIC, ns.
+    since: [AtomicU64; MOST_HELD],
+}
+
+/// The table, mapped.
+struct Mapped(NonNull<Table>);
+
+// SAFETY: all that it points to is atomic, and stays mapped as long as this lives.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    fn of(memory: BorrowedFd<'_>) -> io::Result<Mapped> {
+        // SAFETY: a new mapping where nothing is.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                size_of::<Table>(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                memory,
+                0,
+            )?
+        };
+        NonNull::new(at.cast())
+            .map(Mapped)
+            .ok_or_else(|| io::Error::other("mapped at 0"))
+    }
+}
+
+impl std::ops::Deref for Mapped {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        // SAFETY: mapped with this size, and zeros are a table.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of`; no reference outlives this.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<Table>()) };
+    }
+}
+
+/// Which execs of a fanotify group wait. Each is answered once.
+pub(super) struct HeldExecs {
+    group: OwnedFd,
+    table: Mapped,
+}
+
+impl HeldExecs {
+    /// Memory for a table, to be shared.
+    pub(super) fn memory() -> io::Result<OwnedFd> {
+        let memory = memfd_create("nodeprof-held-execs", MemfdFlags::CLOEXEC)?;
+        ftruncate(&memory, size_of::<Table>() as u64)?;
+        Ok(memory)
+    }
+
+    /// Of this group, in that memory.
+    pub(super) fn of(group: OwnedFd, memory: BorrowedFd<'_>) -> io::Result<HeldExecs> {
+        // Beyond its end there would be no memory.
+        if rustix::fs::fstat(memory)?.st_size < size_of::<Table>() as i64 {
+            return Err(io::Error::other("the shared memory is too short"));
+        }
+        Ok(HeldExecs {
+            group,
+            table: Mapped::of(memory)?,
+        })
+    }
+
+    /// The group.
+    pub(super) fn group(&self) -> RawFd {
+        self.group.as_raw_fd()
+    }
+
+    /// Takes a place for an exec. Only one thread does.
+    fn enter(&self, file: RawFd) -> Option<usize> {
+        let place = self
+            .table
+            .files
+            .iter()
+            .position(|place| place.load(Ordering::Relaxed) == NONE)?;
+        self.table.since[place].store(super::now(), Ordering::Relaxed);
+        self.table.files[place].store(file, Ordering::Release);
+        Some(place)
+    }
+
+    /// Whether this exec waits still.
+    pub(super) fn waits(&self, place: usize, file: RawFd) -> bool {
+        self.table.files[place].load(Ordering::Acquire) == file
+    }
+
+    /// Answers one, if nobody has.
+    pub(super) fn let_go(&self, place: usize) {
+        let file = self.table.files[place].swap(NONE, Ordering::AcqRel);
+        if file != NONE {
+            self.allow(file);
+        }
+    }
+
+    /// Answers those that have waited for longer than this; whether others wait still.
+    pub(super) fn let_go_after(&self, limit: Duration) -> bool {
+        let clock = super::now();
+        let mut others = false;
+        for place in 0..MOST_HELD {
+            if self.table.files[place].load(Ordering::Acquire) == NONE {
+                continue;
+            }
+            let since = self.table.since[place].load(Ordering::Relaxed);
+            if clock.saturating_sub(since) > limit.as_nanos() as u64 {
+                self.let_go(place);
+            } else {
+                others = true;
+            }
+        }
+        others
+    }
+
+    /// Answers all that wait, also those that nobody has read yet.
+    pub(super) fn let_all_go(&self) {
+        (0..MOST_HELD).for_each(|place| self.let_go(place));
+        for (file, _) in self.read() {
+            // An answer names a descriptor of who has read it. If one of the same number waits for the other process, the kernel
+            // takes that: until none is left.
+            while self.allow(file.as_raw_fd()) {}
+        }
+    }
+
+    /// All execs that wait and were not read yet, each with its place; with none if too many wait: then it was let go.
+    pub(super) fn take(&self) -> Vec<(File, u32, usize)> {
+        self.table.looks.fetch_add(1, Ordering::Relaxed);
+        let mut taken = Vec::new();
+        for (file, pid) in self.read() {
+            match self.enter(file.as_raw_fd()) {
+                Some(place) => taken.push((file, pid, place)),
+                None => {
+                    self.allow(file.as_raw_fd());
+                }
+            }
+        }
+        taken
+    }
+
+    /// How often the holder has looked.
+    pub(super) fn looks(&self) -> u64 {
+        self.table.looks.load(Ordering::Relaxed)
+    }
+
+    /// Takes all marks away: no exec waits from now on.
+    pub(super) fn unmark(&self) {
+        // SAFETY: takes no path.
+        unsafe {
+            libc::fanotify_mark(
+                self.group(),
+                libc::FAN_MARK_FLUSH,
+                0,
+                libc::AT_FDCWD,
+                std::ptr::null(),
+            )
+        };
+        self.table.is_unmarked.store(true, Ordering::Release);
+    }
+
+    /// Whether they were taken away since this was asked last.
+    pub(super) fn was_unmarked(&self) -> bool {
+        self.table.is_unmarked.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether the kernel knew of such an exec.
+    fn allow(&self, file: RawFd) -> bool {
+        let answer = libc::fanotify_response {
+            fd: file,
+            response: libc::FAN_ALLOW,
+        };
+        // SAFETY: a plain struct of the size given.
+        unsafe {
+            libc::write(
+                self.group(),
+                (&raw const answer).cast(),
+                size_of_val(&answer),
+            ) > 0
+        }
+    }
+
+    /// Files and processes of all execs that wait and were not read yet.
+    fn read(&self) -> Vec<(File, u32)> {
+        let mut buffer = [0u8; 4096];
+        // SAFETY: the buffer has the length given.
+        let got = unsafe { libc::read(self.group(), buffer.as_mut_ptr().cast(), buffer.len()) };
+        let mut rest = &buffer[..usize::try_from(got).unwrap_or(0)];
+        let mut all = Vec::new();
+        const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
+        while rest.len() >= SIZE {
+            // SAFETY: enough bytes; the struct consists of integers; alignment is not assumed.
+            let event = unsafe {
+                rest.as_ptr()
+                    .cast::<libc::fanotify_event_metadata>()
+                    .read_unaligned()
+            };
+            if event.fd >= 0 {
+                // SAFETY: the kernel opened it for us.
+                all.push((unsafe { File::from_raw_fd(event.fd) }, event.pid as u32));
+            }
+            rest = rest
+                .get((event.event_len as usize).max(SIZE)..)
+                .unwrap_or_default();
+        }
+        all
+    }
+}

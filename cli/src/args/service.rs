@@ -1,0 +1,111 @@
+//! `nodeprof service`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::Format;
+
+/// `nodeprof service`.
+#[derive(Args)]
+pub struct Service {
+    /// What to ask for
+    #[command(subcommand)]
+    pub command: ServiceCommand,
+    /// Socket of the service
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        default_value = "/run/nodeprof/control.sock"
+    )]
+    pub socket: PathBuf,
+    /// Format; the keys of the JSON are documented in docs/service.md
+    #[arg(long, global = true, default_value = "text")]
+    pub format: Format,
+}
+
+/// What the service is asked for.
+#[derive(Subcommand)]
+pub enum ServiceCommand {
+    /// How the service is, and what you may do
+    Status,
+    /// Which runs there are, the newest first: those that you may read
+    Runs(Runs),
+    /// Print the report of a run
+    Show {
+        /// Its number
+        #[arg(value_name = "NUMBER")]
+        run: u32,
+    },
+    /// Compare two groups of runs, as nodeprof diff does
+    Diff {
+        /// What to compare with: numbers of runs, or KEY=VALUE,KEY=VALUE
+        base: String,
+        /// What to compare
+        head: String,
+    },
+    /// Print sums over all starts for a monitoring system (OpenMetrics), or serve them
+    Metrics(Metrics),
+    /// Read the configuration again
+    Reload,
+    /// Record nothing until resume
+    Pause,
+    /// Record again
+    Resume,
+}
+
+/// `nodeprof service runs`.
+#[derive(Args)]
+pub struct Runs {
+    /// Only those with these labels
+    #[arg(value_name = "KEY=VALUE")]
+    pub labels: Vec<String>,
+    /// Only those whose command has this in it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub command: Option<String>,
+    /// Only those that loaded modules of this package (of runs with stacks)
+    #[arg(long, value_name = "NAME")]
+    pub package: Option<String>,
+    /// Only those that started so long ago at most: 90s, 30min, 2h, 7d
+    #[arg(long, value_name = "TIME", value_parser = ago)]
+    pub since: Option<std::time::Duration>,
+    /// Only those of the user with this number
+    #[arg(long, value_name = "UID")]
+    pub user: Option<u32>,
+    /// At most so many, up to 1000
+    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    pub number: usize,
+}
+
+/// `nodeprof service metrics`.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  nodeprof service metrics > /var/lib/node_exporter/nodeprof.prom
+  nodeprof service metrics --listen 127.0.0.1:9747
+  nodeprof service metrics --listen 0.0.0.0:9747 --token-file /etc/nodeprof/metrics-token
+
+Prometheus finds them at /metrics; docs/service.md has its configuration, and what each figure is.")]
+pub struct Metrics {
+    /// Serve them by HTTP at this address and port, until interrupted; port 0: any free one, which is printed
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Answer only who sends what this file holds as bearer token; needed where others than this machine can connect
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    pub token_file: Option<PathBuf>,
+}
+
+fn ago(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => f64::NAN,
+    };
+    let seconds = digits.parse::<f64>().unwrap_or(f64::NAN) * unit;
+    std::time::Duration::try_from_secs_f64(seconds)
+        .map_err(|_| format!("found {text:?}; needed: a time such as 90s, 30min, 2h or 7d"))
+}

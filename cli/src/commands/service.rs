@@ -1,0 +1,250 @@
+//! `nodeprof service`.
+
+use std::{
+    fmt::Write as _,
+    io,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::bail;
+use nodeprof_flamegraphs::text::{self, Style, render};
+use nodeprof_profile::{Profile, diff::Diff, store::database::Summary};
+use nodeprofd::control::{Ask, Client, Find, Status};
+
+use super::{
+    diff::{Loaded, derived, quoted},
+    report,
+    source::{Runs, filter, of},
+};
+use crate::{
+    args::{
+        Color, Format,
+        service::{self as args, ServiceCommand},
+    },
+    terminal,
+};
+
+/// Asks the service.
+pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.socket);
+    let json = args.format == Format::Json;
+    let out = io::stdout();
+    let style = Style {
+        width: terminal::width(&out),
+        color: terminal::colored(color, &out),
+    };
+    let text = match &args.command {
+        ServiceCommand::Status => {
+            let status = client.status()?;
+            match json {
+                true => serde_json::to_string_pretty(&status)? + "\n",
+                false => status_text(&status),
+            }
+        }
+        ServiceCommand::Runs(wanted) => {
+            let runs = client.find(find(wanted)?)?;
+            match json {
+                true => {
+                    let document = serde_json::json!({ "schema": 1, "runs": runs });
+                    serde_json::to_string_pretty(&document)? + "\n"
+                }
+                false => runs_text(&runs, style.width),
+            }
+        }
+        ServiceCommand::Show { run } => {
+            let profile = Profile::from_recording(&client.fetch(&[*run])?);
+            match json {
+                true => report::json(&profile)?,
+                false => render(&profile, &style),
+            }
+        }
+        ServiceCommand::Diff { base, head } => {
+            let groups = of(&Runs::Service(client), &[base, head])?;
+            let loaded = Loaded::of_groups(groups, base.clone(), head.clone(), derived);
+            let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
+            match json {
+                true => serde_json::to_string_pretty(&diff)? + "\n",
+                false => text::diff(&diff, &quoted(base), &quoted(head), &style),
+            }
+        }
+        ServiceCommand::Metrics(metrics) => match metrics.listen {
+            Some(address) => {
+                super::metrics::serve(client, address, metrics.token_file.as_deref())?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            None => client.metrics()?,
+        },
+        ServiceCommand::Reload => done(
+            &client,
+            Ask::Reload,
+            "the configuration was read again",
+            json,
+        )?,
+        ServiceCommand::Pause => done(
+            &client,
+            Ask::Pause,
+            "nothing is recorded until: nodeprof service resume",
+            json,
+        )?,
+        ServiceCommand::Resume => done(&client, Ask::Resume, "starts are recorded", json)?,
+    };
+    terminal::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn done(client: &Client, ask: Ask, said: &str, json: bool) -> anyhow::Result<String> {
+    client.order(ask)?;
+    Ok(match json {
+        true => "{ \"done\": true }\n".to_owned(),
+        false => format!("{said}\n"),
+    })
+}
+
+fn find(args: &args::Runs) -> anyhow::Result<Find> {
+    let mut labels = Vec::new();
+    for text in &args.labels {
+        let of = filter(text)?;
+        if of.runs.is_some() {
+            bail!(
+                "found {text:?}; needed: KEY=VALUE; for one run, type: nodeprof service show {text}"
+            );
+        }
+        labels.extend(of.labels);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(Find {
+        labels,
+        command: args.command.clone(),
+        package: args.package.clone(),
+        since_unix_ns: (args.since).map(|ago| now.saturating_sub(ago).as_nanos() as u64),
+        user: args.user,
+        most: Some(args.number),
+        ..Find::default()
+    })
+}
+
+/// `3 min`, since an instant.
+fn ago(unix_ns: u64) -> String {
+    let then = UNIX_EPOCH + Duration::from_nanos(unix_ns);
+    let seconds = SystemTime::now()
+        .duration_since(then)
+        .unwrap_or_default()
+        .as_secs();
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        100..=5_999 => format!("{} min", seconds / 60),
+        6_000..=172_799 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn status_text(status: &Status) -> String {
+    let mut text = String::new();
+    let state = match status.state.as_str() {
+        "paused" => "paused: nothing is recorded; to go on, type: nodeprof service resume",
+        "full" => "stopped: the disk of the store is full; needed: 16 MB",
+        _ => "recording",
+    };
+    let holding = match &status.not_holding_because {
+        None => "each start is held until its probes exist".to_owned(),
+        Some(why) => format!("starts cannot be held ({why}): beginnings may be missing"),
+    };
+    let megabytes = status.store_bytes as f64 / 1e6;
+    let reads = match status.may_read.as_str() {
+        "all" => "all runs",
+        _ => "your own runs",
+    };
+    let administers = match status.may_administer {
+        true => "; reload, pause, resume",
+        false => "",
+    };
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "nodeprofd {}  {state}", status.version);
+    let _ = writeln!(
+        text,
+        "  process   {}, for {}",
+        status.pid,
+        ago(status.started_unix_ns)
+    );
+    let _ = writeln!(
+        text,
+        "  starts    {} recorded, {} lost, {} now; {holding}",
+        status.recorded, status.lost, status.running
+    );
+    let costs = format!(
+        "{:.1} s of CPU time, {:.1} MB",
+        status.cpu_ns as f64 / 1e9,
+        status.memory_bytes as f64 / 1e6
+    );
+    let ceiling = match status.one_in {
+        1 => String::new(),
+        0 => "; above its ceiling: no start is recorded".to_owned(),
+        n => format!("; above its ceiling: one start in {n} is recorded"),
+    };
+    let passed_over = match status.passed_over {
+        0 => String::new(),
+        n => format!("; {n} starts were passed over for that"),
+    };
+    let _ = writeln!(text, "  costs     {costs}{ceiling}{passed_over}");
+    let _ = writeln!(
+        text,
+        "  store     {} runs, {megabytes:.1} MB, {} to be written: {}",
+        status.runs,
+        status.queued,
+        status.store.display()
+    );
+    if let Some(at) = &status.set_aside {
+        let _ = writeln!(text, "  damaged   a store was set aside: {}", at.display());
+    }
+    let _ = writeln!(text, "  you may   read {reads}{administers}");
+    text
+}
+
+/// Labels that a list has room for.
+const SHOWN: [&str; 4] = ["commit", "branch", "job", "pipeline"];
+
+fn runs_text(runs: &[Summary], width: usize) -> String {
+    if runs.is_empty() {
+        return "No run that you may read fits.\n".to_owned();
+    }
+    let mut text = format!(
+        "{:>8}  {:>8}  {:>8}  {:>9}  {:>7}  {:<9}  command\n",
+        "run", "ago", "time", "crossings", "lookups", "node"
+    );
+    for run in runs {
+        let mut notes: Vec<String> = SHOWN
+            .iter()
+            .filter_map(|key| {
+                let value: String = run.labels.get(*key)?.chars().take(20).collect();
+                Some(format!("{key}={value}"))
+            })
+            .collect();
+        notes.extend(run.incomplete.as_ref().map(|_| "incomplete".to_owned()));
+        notes.extend(run.thinned.then(|| "thinned".to_owned()));
+        let command: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
+        let mut line = format!(
+            "{:>8}  {:>8}  {:>5.0} ms  {:>9}  {:>7}  {:<9}  {}{}{}",
+            run.id,
+            ago(run.started_unix_ns),
+            run.duration_ns as f64 / 1e6,
+            run.crossings,
+            run.lookups,
+            run.node_version.as_deref().unwrap_or("–"),
+            // A command may hold anything: nothing of it reaches the terminal as a command to it.
+            command.join(" ").replace(char::is_control, "·"),
+            if notes.is_empty() { "" } else { "  " },
+            notes.join(" ").replace(char::is_control, "·"),
+        );
+        if line.chars().count() > width {
+            line = line
+                .chars()
+                .take(width.saturating_sub(1))
+                .collect::<String>()
+                + "…";
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,244 @@
+//! The runs that a command is about: those of a recording, or of the store of the service.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use nodeprof_profile::{
+    Recording,
+    groups::{Group, Selector},
+    recording::RunId,
+    store::database::{DatabaseError, Filter, Reader, RunNumber, Summary},
+};
+use nodeprofd::control::{Client, DEFAULT_SOCKET, Find};
+
+use crate::args::store::Store;
+
+/// Where nodeprofd keeps starts, by its default configuration.
+pub const DEFAULT_STORE: &str = "/var/lib/nodeprof/starts.db";
+/// Runs that are taken at once: more would fill the memory, and make no statement more certain.
+const MOST_RUNS: usize = 500;
+
+/// Loads a recording, or runs of the store.
+pub fn load(file: &Path, store: &Store) -> anyhow::Result<Recording> {
+    if store.store {
+        let (mut groups, recording) = of_store(store, &[&file.to_string_lossy()])?;
+        groups.truncate(1);
+        return Ok(recording);
+    }
+    if Reader::recognises(file) {
+        let shown = file.display();
+        bail!(
+            "{shown} is a store of many runs; needed: which of them; type: --store --store-path {shown} NUMBER, or KEY=VALUE for runs with a label"
+        );
+    }
+    Ok(Recording::load(file)?)
+}
+
+/// Loads the runs that a selector selects, of a recording or of the store.
+pub fn load_selected(selector: &Selector, store: &Store) -> anyhow::Result<(Recording, Group)> {
+    if store.store {
+        let (mut groups, recording) = of_store(store, &[&selector.to_string()])?;
+        let group = groups.pop().unwrap_or_default();
+        return Ok((recording, group));
+    }
+    let recording = load(&selector.file, store)?;
+    let group = selector.group(&recording)?;
+    Ok((recording, group))
+}
+
+/// The file of the store.
+pub fn path(store: &Store) -> PathBuf {
+    let path = store.store_path.clone();
+    path.unwrap_or_else(|| PathBuf::from(DEFAULT_STORE))
+}
+
+/// Loads the runs of the store that each of these texts names; one recording has them all.
+pub fn of_store(store: &Store, texts: &[&str]) -> anyhow::Result<(Vec<Group>, Recording)> {
+    of(&Runs::open(store)?, texts)
+}
+
+/// The same of a store that is open already.
+pub fn of(reader: &Runs, texts: &[&str]) -> anyhow::Result<(Vec<Group>, Recording)> {
+    let mut all: Vec<RunNumber> = Vec::new();
+    let mut groups = Vec::new();
+    for text in texts {
+        let mut filter = filter(text)?;
+        filter.most = Some(MOST_RUNS + 1);
+        let mut found: Vec<RunNumber> = reader.find(&filter)?.iter().map(|run| run.id).collect();
+        if found.is_empty() {
+            bail!(nothing(text, &filter, reader)?);
+        }
+        if found.len() > MOST_RUNS {
+            found.truncate(MOST_RUNS);
+            eprintln!("nodeprof: {text}: the newest {MOST_RUNS} runs of more");
+        }
+        // Oldest first, as they ran.
+        found.reverse();
+        let first = all.len() as u32;
+        groups.push(Group {
+            name: (*text).to_owned(),
+            runs: (first..first + found.len() as u32).map(RunId).collect(),
+        });
+        all.extend(found);
+    }
+    let recording = reader.load(&all)?;
+    if recording.runs.len() != all.len() {
+        bail!("runs of the store were removed while they were read; type the command again");
+    }
+    Ok((groups, recording))
+}
+
+/// The runs of the service: in their file, or by the service itself for who may not read the file.
+pub enum Runs {
+    /// The file.
+    File(Reader),
+    /// The service.
+    Service(Client),
+}
+
+impl Runs {
+    /// The file, if it may be read; else the service is asked.
+    pub fn open(store: &Store) -> anyhow::Result<Runs> {
+        if let Some(path) = &store.store_path {
+            return Ok(Runs::File(Reader::open(path)?));
+        }
+        match Reader::open(Path::new(DEFAULT_STORE)) {
+            Ok(reader) => Ok(Runs::File(reader)),
+            Err(DatabaseError::Open { .. } | DatabaseError::NotFound { .. }) => {
+                let client = Client::new(Path::new(DEFAULT_SOCKET));
+                client.status().context(format!(
+                    "{DEFAULT_STORE} may not be read by this user, or is not there, and the service cannot be asked"
+                ))?;
+                Ok(Runs::Service(client))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What it is called.
+    pub fn shown(&self) -> String {
+        match self {
+            Runs::File(reader) => reader.path().display().to_string(),
+            Runs::Service(_) => "what this user may read of the store".to_owned(),
+        }
+    }
+
+    /// Runs, the newest first.
+    pub fn find(&self, filter: &Filter) -> anyhow::Result<Vec<Summary>> {
+        Ok(match self {
+            Runs::File(reader) => reader.find(filter)?,
+            Runs::Service(client) => client.find(Find::from(filter))?,
+        })
+    }
+
+    /// How many runs there are, where that may be known.
+    pub fn count(&self) -> anyhow::Result<Option<usize>> {
+        Ok(match self {
+            Runs::File(reader) => Some(reader.count()?),
+            Runs::Service(_) => None,
+        })
+    }
+
+    /// Labels with the number of their runs, the most frequent first.
+    pub fn labels(&self) -> anyhow::Result<Vec<(String, String, u64)>> {
+        Ok(match self {
+            Runs::File(reader) => reader.labels(None, 1000)?,
+            Runs::Service(client) => client.labels()?,
+        })
+    }
+
+    /// Runs as a recording.
+    pub fn load(&self, runs: &[RunNumber]) -> anyhow::Result<Recording> {
+        Ok(match self {
+            Runs::File(reader) => reader.load(runs)?,
+            Runs::Service(client) => client.fetch(runs)?,
+        })
+    }
+}
+
+/// `4711`, `4711,4712` or `key=value,key=value`.
+pub fn filter(text: &str) -> anyhow::Result<Filter> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let numbers: Option<Vec<RunNumber>> = parts.iter().map(|part| part.parse().ok()).collect();
+    if numbers.is_some() {
+        return Ok(Filter {
+            runs: numbers,
+            ..Filter::default()
+        });
+    }
+    let labels: Option<Vec<(String, String)>> = parts
+        .iter()
+        .map(|part| {
+            let (key, value) = part.split_once('=')?;
+            let whole = !key.is_empty() && !value.is_empty();
+            whole.then(|| (key.to_owned(), value.to_owned()))
+        })
+        .collect();
+    match labels {
+        Some(labels) => Ok(Filter {
+            labels,
+            ..Filter::default()
+        }),
+        None => bail!(
+            "found {text:?} for runs of the store; needed: the number of a run, or KEY=VALUE,KEY=VALUE for those with these labels; type for example: commit=3f1c2a"
+        ),
+    }
+}
+
+/// Says what there is instead.
+fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String> {
+    let shown = reader.shown();
+    let newest = reader.find(&Filter {
+        most: Some(1),
+        ..Filter::default()
+    })?;
+    let Some(newest) = newest.first() else {
+        return Ok(format!(
+            "{shown} holds no run; needed: a start of node while nodeprofd runs"
+        ));
+    };
+    if filter.runs.is_some() {
+        return Ok(format!(
+            "{shown} has no run {text}; needed: one that is kept; the newest is {}",
+            newest.id
+        ));
+    }
+    const NAMED: usize = 8;
+    let keys: Vec<&str> = filter.labels.iter().map(|(key, _)| key.as_str()).collect();
+    let labels = reader.labels()?;
+    let named: Vec<String> = labels
+        .iter()
+        .filter(|(key, _, _)| keys.contains(&key.as_str()))
+        .take(NAMED)
+        .map(|(key, value, runs)| format!("{key}={value} ({runs} runs)"))
+        .collect();
+    Ok(match named.is_empty() {
+        true => format!(
+            "no run in {shown} has a label {}; needed: one of those that there are; type: nodeprof report --store {}",
+            keys.join(" and "),
+            newest.id
+        ),
+        false => format!(
+            "no run in {shown} has {text}; needed: labels that runs have: {}",
+            named.join(", ")
+        ),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_named_by_number_or_label() {
+        assert_eq!(filter("7,8").unwrap().runs, Some(vec![7, 8]));
+        let both = filter("commit=a=b,job=x y").unwrap();
+        let labels = [("commit", "a=b"), ("job", "x y")];
+        assert_eq!(both.labels, labels.map(|(k, v)| (k.into(), v.into())));
+        for bad in ["", "a", "7,a=b", "=b", "a=", "-1"] {
+            let error = filter(bad).unwrap_err().to_string();
+            assert!(error.contains("needed: the number of a run"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! The package under a real systemd: installed, started, reloaded, stopped, killed, hung, upgraded and removed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that fails says where"
+)]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "not every test file uses all of it"
+)]
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use nodeprof_profile::{
+    Recording,
+    store::database::{Filter, Reader},
+};
+use support::{NODEPROF, Node, folder, plain, project, undisturbed, write};
+use tempfile::TempDir;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Sorts after [`VERSION`].
+const NEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "+next");
+/// What the package installs.
+const UNITS: [&str; 5] = [
+    "nodeprofd.service",
+    "nodeprofd.socket",
+    "nodeprof-holder.service",
+    "nodeprof-holder.socket",
+    "nodeprof-metrics.service",
+];
+
+/// Packages of the binaries under test, or why there is none.
+static PACKAGES: LazyLock<Result<TempDir, String>> = LazyLock::new(|| {
+    let folder = folder();
+    for version in [VERSION, NEXT] {
+        let binaries = Path::new(NODEPROF).parent().unwrap();
+        let mut command = Command::new(project("scripts/deb"));
+        command.arg("--binaries").arg(binaries);
+        command.args(["--version", version, "--compress", "none", "--output"]);
+        let output = command.arg(package(folder.path(), version)).output();
+        let output = output.map_err(|e| e.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+    }
+    Ok(folder)
+});
+
+fn package(folder: &Path, version: &str) -> PathBuf {
+    folder.join(format!("nodeprof-{version}.deb"))
+}
+
+/// A systemd of its own.
+struct Machine(TempDir);
+
+impl Machine {
+    /// Boots it; says so if that cannot be done here.
+    fn boot() -> Option<Machine> {
+        let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+        if let Some(missing) = ["dpkg-deb", "objcopy"].into_iter().find(|tool| !has(tool)) {
+            println!("skipped: {missing} is not installed");
+            return None;
+        }
+        let machine = Machine(folder());
+        let packages = PACKAGES.as_ref().unwrap();
+        let builds = Node::find("20.20.2")?.path;
+        let output = Command::new(project("systemd/tests/boot"))
+            .arg("start")
+            .arg(machine.0.path())
+            .args([packages.path(), builds.ancestors().nth(3).unwrap()])
+            .output()
+            .unwrap();
+        if output.status.code() == Some(77) {
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            return None;
+        }
+        assert!(output.status.success(), "{output:?}");
+        Some(machine)
+    }
+
+    /// With the package installed, and the service running.
+    fn with_service() -> Option<Machine> {
+        let machine = Machine::boot()?;
+        machine.install(VERSION);
+        Some(machine)
+    }
+
+    fn install(&self, version: &str) {
+        let file = package(PACKAGES.as_ref().unwrap().path(), version);
+        self.does(&["dpkg", "--install", file.to_str().unwrap()]);
+    }
+
+    fn run(&self, command: &[&str]) -> Output {
+        let mut boot = Command::new(project("systemd/tests/boot"));
+        plain(&mut boot);
+        boot.arg("run").arg(self.0.path()).args(command);
+        boot.output().unwrap()
+    }
+
+    /// Runs a command that succeeds; what it printed.
+    fn does(&self, command: &[&str]) -> String {
+        let output = self.run(command);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let log = self.run(&["journalctl", "--no-pager", "--lines=40"]);
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            let log = String::from_utf8_lossy(&log.stdout).into_owned();
+            panic!("{command:?}: {}\n{text}{error}\n{log}", output.status);
+        }
+        text
+    }
+
+    fn property(&self, unit: &str, name: &str) -> String {
+        let output = self.does(&["systemctl", "show", "--value", "--property", name, unit]);
+        output.trim().to_owned()
+    }
+
+    fn main_pid(&self) -> u32 {
+        self.property("nodeprofd", "MainPID").parse().unwrap()
+    }
+
+    /// The journal of the service, each line a message.
+    fn log(&self) -> Vec<String> {
+        let text = self.does(&[
+            "journalctl",
+            "--no-pager",
+            "--output=cat",
+            "--unit=nodeprofd",
+        ]);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until something is true.
+    fn until(&self, what: &str, mut is: impl FnMut() -> bool) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !is() {
+            assert!(Instant::now() < limit, "not {what}: {:#?}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        let state = self.run(&["systemctl", "is-active", "nodeprofd"]);
+        state.stdout == b"active\n"
+    }
+
+    /// A start of node, by this user, and its process id. It is over, and kept.
+    fn start_node(&self, node: &Node, user: &str) -> u32 {
+        let path = node.path.to_str().unwrap();
+        let script = "console.log(process.pid)";
+        let output = self.does(&[
+            "setpriv",
+            "--reuid",
+            user,
+            "--clear-groups",
+            path,
+            "-e",
+            script,
+        ]);
+        let pid = output.trim().parse().unwrap();
+        let line = format!("recorded pid={pid} ");
+        self.until(&line, || self.log().iter().any(|l| l.contains(&line)));
+        pid
+    }
+
+    /// All that is in the store.
+    fn recordings(&self) -> Vec<Recording> {
+        let copy = self.0.path().join("copy");
+        let _ = fs::remove_dir_all(&copy);
+        let copy_to = copy.to_str().unwrap();
+        self.does(&["cp", "-r", "/var/lib/nodeprof", copy_to]);
+        let reader = Reader::open(&copy.join("starts.db")).unwrap();
+        let runs = reader.find(&Filter::default()).unwrap();
+        (runs.iter().rev())
+            .map(|run| reader.load(&[run.id]).unwrap())
+            .collect()
+    }
+
+    fn recording(&self, pid: u32) -> Recording {
+        let all = self.recordings();
+        let is = |r: &Recording| r.processes[0].pid == pid;
+        all.into_iter().rev().find(is).expect("it is in the store")
+    }
+
+    fn settings(&self, text: &str) {
+        let file = write(self.0.path(), "settings.toml", text);
+        self.does(&["cp", &file, "/etc/nodeprof/nodeprofd.toml"]);
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let mut boot = Command::new(project("systemd/tests/boot"));
+        let _ = boot.arg("stop").arg(self.0.path()).status();
+    }
+}
+
+fn node() -> Option<Node> {
+    Node::find("20.20.2")
+}
+
+#[test]
+#[ignore = "needs root"]
+fn installed_it_records_every_start_of_every_user_and_needs_no_root() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        assert!(machine.is_running(), "{:#?}", machine.log());
+        let status = format!("/proc/{}/status", machine.main_pid());
+        let status = machine.does(&["cat", &status]);
+        let id = machine.does(&["id", "--user", "nodeprof"]);
+        let id = id.trim();
+        assert!(
+            status.contains(&format!("Uid:\t{id}\t{id}\t{id}\t{id}")),
+            "{status}"
+        );
+        machine.start_node(&node, "0"); // of a binary that nobody knew
+        for user in ["0", "65534"] {
+            let pid = machine.start_node(&node, user);
+            let recording = machine.recording(pid);
+            assert_eq!(recording.processes[0].incomplete, None);
+            assert_eq!(recording.runs[0].label("user"), Some(user));
+            assert_eq!(recording.runs[0].exit_status, Some(0));
+            assert!(!recording.crossing_sums.is_empty());
+            // The journal has each value as a field.
+            let field = format!("NODEPROF_PID={pid}");
+            let entry = machine.does(&["journalctl", "--no-pager", "--output=json", &field]);
+            let entry: serde_json::Value = serde_json::from_str(entry.trim()).unwrap();
+            assert!(
+                entry["NODEPROF_CROSSINGS"]
+                    .as_str()
+                    .unwrap()
+                    .parse::<u64>()
+                    .unwrap()
+                    > 10
+            );
+            assert_eq!(entry["_SYSTEMD_UNIT"], "nodeprofd.service");
+        }
+        // A unit of its own, without any right, tells a monitoring system.
+        machine.does(&["systemctl", "start", "nodeprof-metrics"]);
+        let get = "exec 3<>/dev/tcp/127.0.0.1/9747; printf 'GET /metrics HTTP/1.1\\r\\nHost: localhost:9747\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3";
+        machine.until("two starts in the metrics", || {
+            let answer = machine.run(&["bash", "-c", get]);
+            let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+            text.starts_with("HTTP/1.1 200")
+                && text.contains("nodeprof_starts_total{node=\"20\",complete=\"true\"} 2")
+        });
+        let pid = machine.property("nodeprof-metrics", "MainPID");
+        let status = machine.does(&["cat", &format!("/proc/{pid}/status")]);
+        assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+        assert!(!status.contains("Uid:\t0"), "{status}");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn units_are_without_fault_and_little_exposed() {
+    undisturbed(|| {
+        let Some(machine) = Machine::with_service() else {
+            return;
+        };
+        for unit in UNITS {
+            let file = format!("/usr/lib/systemd/system/{unit}");
+            let output = machine.run(&["systemd-analyze", "verify", &file]);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && said.is_empty(), "{said}");
+        }
+        for unit in [
+            "nodeprofd.service",
+            "nodeprof-holder.service",
+            "nodeprof-metrics.service",
+        ] {
+            machine.does(&["systemd-analyze", "security", "--threshold=20", unit]);
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_one_process_with_administrative_rights_can_be_turned_off() {
+    undisturbed(|| {
+        /// Bits of linux/capability.h.
+        const SYS_ADMIN: u64 = 1 << 21;
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        let may = |unit: &str| {
+            let pid = machine.property(unit, "MainPID");
+            let status = machine.does(&["cat", &format!("/proc/{pid}/status")]);
+            let line = status.lines().find_map(|l| l.strip_prefix("CapPrm:\t"));
+            u64::from_str_radix(line.unwrap(), 16).unwrap()
+        };
+        assert_eq!(may("nodeprof-holder.service"), SYS_ADMIN);
+        assert_eq!(may("nodeprofd.service") & SYS_ADMIN, 0);
+        let said = |what: &str| machine.log().iter().any(|line| line.contains(what));
+        assert!(said("every start of node is held"), "{:#?}", machine.log());
+        machine.settings("hold = false");
+        machine.does(&["systemctl", "reload", "nodeprofd"]);
+        machine.until("without it", || {
+            machine.property("nodeprof-holder.service", "ActiveState") == "inactive"
+        });
+        machine.start_node(&node, "0");
+        machine.start_node(&node, "0");
+        // And without it from the beginning.
+        machine.does(&["systemctl", "restart", "nodeprofd"]);
+        machine.until("told", || {
+            said("starts cannot be held (turned off in the configuration")
+        });
+        machine.start_node(&node, "0");
+        assert_eq!(
+            machine.property("nodeprof-holder.service", "ActiveState"),
+            "inactive"
+        );
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_reload_takes_a_good_configuration_and_refuses_one_with_a_fault() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        let pid = machine.main_pid();
+        machine.settings("moed = 'off'");
+        let output = machine.run(&["systemctl", "reload", "nodeprofd"]);
+        assert!(!output.status.success());
+        let log = machine.log().join("\n");
+        assert!(log.contains("unknown field `moed`"), "{log}");
+        machine.start_node(&node, "0");
+        machine.settings("[labels]\nteam = 'TEAM'\n");
+        machine.does(&["systemctl", "reload", "nodeprofd"]);
+        machine.until("read again", || {
+            machine
+                .log()
+                .iter()
+                .any(|l| l.contains("the configuration was read again"))
+        });
+        machine.start_node(&node, "0");
+        assert_eq!(machine.main_pid(), pid);
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn stopped_killed_or_hung_it_comes_back_as_it_should() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        machine.start_node(&node, "0");
+        machine.does(&[
+            "systemctl",
+            "kill",
+            "--kill-whom=main",
+            "--signal=KILL",
+            "nodeprofd",
+        ]);
+        machine.until("back", || {
+            machine.property("nodeprofd", "NRestarts") == "1" && machine.is_running()
+        });
+        machine.start_node(&node, "0");
+        // Hung: the watchdog ends it.
+        machine.does(&["mkdir", "-p", "/etc/systemd/system/nodeprofd.service.d"]);
+        let drop_in = write(machine.0.path(), "w.conf", "[Service]\nWatchdogSec=1\n");
+        machine.does(&["cp", &drop_in, "/etc/systemd/system/nodeprofd.service.d/"]);
+        machine.does(&["systemctl", "daemon-reload"]);
+        machine.does(&["systemctl", "restart", "nodeprofd"]);
+        std::thread::sleep(Duration::from_millis(2500)); // it is heard of in time
+        let hung = machine.main_pid();
+        machine.does(&["kill", "-STOP", &hung.to_string()]);
+        machine.until("back", || {
+            machine.is_running() && ![0, hung].contains(&machine.main_pid())
+        });
+        let log = machine.does(&["journalctl", "--no-pager", "--output=cat"]);
+        assert!(log.contains("Watchdog timeout"), "{log}");
+        let recorded = machine.start_node(&node, "0");
+        assert_eq!(machine.recording(recorded).processes[0].incomplete, None);
+        // Stopped: nothing of it is left, and programs start as ever.
+        machine.does(&["systemctl", "stop", "nodeprofd"]);
+        let runs = |name: &str| machine.run(&["pgrep", name]).status.success();
+        assert!(!runs("nodeprofd"));
+        machine.until("all over", || !runs("nodeprof")); // nobody needs the guard any more
+        let before = machine.recordings().len();
+        let path = node.path.to_str().unwrap();
+        assert_eq!(machine.does(&[path, "-p", "7"]), "7\n");
+        assert_eq!(machine.recordings().len(), before);
+        assert_eq!(machine.property("nodeprofd", "Result"), "success");
+        // Its socket is there still, for its group: who connects starts it again.
+        let connect = "require('net').connect('/run/nodeprof/control.sock')\
+        .on('connect', () => process.exit(0)).on('error', (e) => { console.log(e.code); process.exit(1) })";
+        let from_group = |group: &str| {
+            let group = format!("--regid={group}");
+            machine.run(&[
+                "setpriv",
+                "--reuid=65534",
+                &group,
+                "--clear-groups",
+                path,
+                "-e",
+                connect,
+            ])
+        };
+        assert_eq!(
+            String::from_utf8_lossy(&from_group("65534").stdout),
+            "EACCES\n"
+        );
+        assert!(!machine.is_running());
+        assert!(from_group("nodeprof").status.success());
+        machine.until("running", || machine.is_running());
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_upgrade_and_a_removal_keep_what_was_recorded_and_a_purge_removes_it() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        let first = machine.start_node(&node, "0");
+        machine.settings("settle = '150ms'\n");
+        let before = machine.main_pid();
+        machine.install(NEXT);
+        assert!(machine.is_running());
+        assert_ne!(machine.main_pid(), before);
+        machine.recording(first);
+        let settings = machine.does(&["cat", "/etc/nodeprof/nodeprofd.toml"]);
+        assert_eq!(settings, "settle = '150ms'\n");
+        let second = machine.start_node(&node, "0");
+        machine.does(&["dpkg", "--remove", "nodeprof"]);
+        assert!(!machine.is_running());
+        for pid in [first, second] {
+            machine.recording(pid);
+        }
+        machine.does(&["dpkg", "--purge", "nodeprof"]);
+        for folder in [
+            "/var/lib/nodeprof",
+            "/var/cache/nodeprof",
+            "/etc/nodeprof",
+            "/run/nodeprof",
+        ] {
+            assert!(
+                !machine.run(&["test", "-e", folder]).status.success(),
+                "{folder}"
+            );
+        }
+    });
+}

@@ -1,0 +1,589 @@
+//! How others talk with the service: what is said on its socket, and the side that asks.
+//!
+//! A message is its length (u32, little-endian) and so many bytes of JSON. A connection has one request and one answer; an answer with a
+//! recording has a descriptor of a sealed file in memory beside it, so that nobody opens a path for anybody else. Who asks is what the
+//! kernel says of the socket, never what the message says.
+//!
+//! Bounds: [`LONGEST_REQUEST`], [`LONGEST_ANSWER`], [`MOST_FETCHED`].
+
+use std::{
+    io::{self, Read, Write},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nodeprof_profile::{
+    Recording,
+    store::database::{Filter, RunNumber, Summary},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Version of what is said. A request with another one is answered by an error that names both.
+pub const VERSION: u32 = 1;
+/// Bytes of a request.
+pub const LONGEST_REQUEST: usize = 64 << 10;
+/// Bytes of an answer, without the file beside it.
+pub const LONGEST_ANSWER: usize = 8 << 20;
+/// Runs of one answer.
+pub const MOST_FOUND: usize = 1000;
+/// Runs of one recording that is handed over.
+pub const MOST_FETCHED: usize = 50;
+/// Where the service listens by default.
+pub const DEFAULT_SOCKET: &str = "/run/nodeprof/control.sock";
+
+/// What a client says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What it asks for.
+    pub ask: Ask,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// How the service is.
+    Status,
+    /// Which runs there are.
+    Runs(Find),
+    /// Runs, as a recording.
+    Fetch {
+        /// Their numbers.
+        runs: Vec<RunNumber>,
+    },
+    /// Labels that runs have.
+    Labels,
+    /// Sums over all starts, for a monitoring system.
+    Metrics,
+    /// Read the configuration again.
+    Reload,
+    /// Record nothing until `Resume`.
+    Pause,
+    /// Record again.
+    Resume,
+}
+
+/// Which runs; each condition must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Find {
+    /// These numbers only.
+    pub runs: Option<Vec<RunNumber>>,
+    /// Labels that a run must have.
+    pub labels: Vec<(String, String)>,
+    /// A part of the command.
+    pub command: Option<String>,
+    /// A package that it loaded modules of.
+    pub package: Option<String>,
+    /// Started at this instant or later, ns since the Unix epoch.
+    pub since_unix_ns: Option<u64>,
+    /// Started before it.
+    pub until_unix_ns: Option<u64>,
+    /// Of this user only.
+    pub user: Option<u32>,
+    /// At most so many, the newest; never more than [`MOST_FOUND`].
+    pub most: Option<usize>,
+}
+
+impl From<&Filter> for Find {
+    fn from(filter: &Filter) -> Find {
+        Find {
+            runs: filter.runs.clone(),
+            labels: filter.labels.clone(),
+            command: filter.command.clone(),
+            package: filter.package.clone(),
+            since_unix_ns: filter.since_unix_ns,
+            until_unix_ns: filter.until_unix_ns,
+            user: filter
+                .owners
+                .as_ref()
+                .and_then(|owners| owners.first().copied()),
+            most: filter.most,
+        }
+    }
+}
+
+/// What the service says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// To [`Ask::Status`].
+    Status(Box<Status>),
+    /// To [`Ask::Runs`], the newest first.
+    Runs(Vec<Summary>),
+    /// To [`Ask::Fetch`]: the file is beside this.
+    Recording {
+        /// Its size.
+        bytes: u64,
+    },
+    /// To [`Ask::Labels`]: key, value and number of runs, the most frequent first.
+    Labels(Vec<(String, String, u64)>),
+    /// To [`Ask::Metrics`]: text in the format of OpenMetrics 1.0.
+    Metrics(String),
+    /// It is done.
+    Done,
+    /// It is not.
+    Refused {
+        /// What was found, what is needed, what to type.
+        why: String,
+    },
+}
+
+/// How the service is. The keys are those of `nodeprof service status --format json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Of nodeprofd.
+    pub version: String,
+    /// [`VERSION`].
+    pub protocol: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Since when it runs, ns since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// `recording`, `paused` (by command), or `full` (the disk of the store).
+    pub state: String,
+    /// Starts are held until their probes exist.
+    pub holding: bool,
+    /// Why not.
+    pub not_holding_because: Option<String>,
+    /// Starts that are recorded at this moment.
+    pub running: usize,
+    /// Starts that were recorded since the service began.
+    pub recorded: u64,
+    /// Starts that could not be recorded or kept since then.
+    pub lost: u64,
+    /// The database.
+    pub store: PathBuf,
+    /// Runs in it.
+    pub runs: usize,
+    /// Bytes of it.
+    pub store_bytes: u64,
+    /// Starts that wait to be written.
+    pub queued: usize,
+    /// Where a damaged database was set aside since the service began.
+    pub set_aside: Option<PathBuf>,
+    /// Of the starts that the rules admit one in so many is recorded, because of the ceiling; 0: none.
+    pub one_in: u32,
+    /// Starts that were not recorded because of the ceiling, since the service began.
+    pub passed_over: u64,
+    /// CPU time of the service and its holder.
+    pub cpu_ns: u64,
+    /// Resident memory of both.
+    pub memory_bytes: u64,
+    /// Whose runs you may read: `all` or `own`.
+    pub may_read: String,
+    /// You may reload, pause and resume.
+    pub may_administer: bool,
+}
+
+/// Why the service gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error("nodeprofd does not run (no socket {}); needed: the service; type: sudo systemctl start nodeprofd, or where there is no systemd: sudo nodeprofd --config FILE", socket.display())]
+    NotRunning {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// The socket is not for this user.
+    #[error("{} may not be used by this user; needed: a member of its group (ls -l names it); type: sudo usermod --append --groups nodeprof $USER, and log in again", socket.display())]
+    NotPermitted {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// The connection broke.
+    #[error(
+        "nodeprofd did not answer ({error}); needed: a service that is well; type: systemctl status nodeprofd"
+    )]
+    Broken {
+        /// What the system said.
+        #[from]
+        error: io::Error,
+    },
+    /// It said no.
+    #[error("{0}")]
+    Refused(String),
+    /// It said something else than what was asked for.
+    #[error(
+        "nodeprofd answered something else than what was asked; needed: nodeprof and nodeprofd of one version; type: nodeprof --version"
+    )]
+    Unexpected,
+}
+
+/// The side that asks.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Of a socket.
+    pub fn new(socket: &Path) -> Client {
+        Client {
+            socket: socket.to_owned(),
+        }
+    }
+
+    /// Asks; returns the answer and the file beside it.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn ask(&self, ask: Ask) -> Result<(Answer, Option<OwnedFd>), AskError> {
+        let socket = self.socket.clone();
+        let mut stream = UnixStream::connect(&socket).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                AskError::NotRunning { socket }
+            }
+            io::ErrorKind::PermissionDenied => AskError::NotPermitted { socket },
+            _ => AskError::Broken { error },
+        })?;
+        // Loading some hundred runs, behind others who do the same.
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_write_timeout(Some(Duration::from_secs(10)))?;
+        let request = Request {
+            version: VERSION,
+            ask,
+        };
+        // Who is refused at once is told so, and cannot write any more.
+        let written = write_message(&mut stream, &request);
+        let answer = read_answer(&stream).and_then(|(head, file)| {
+            let answer: Answer = read_body(&mut stream, head, LONGEST_ANSWER)?;
+            Ok((answer, file))
+        });
+        let (answer, file) = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                written?;
+                return Err(error.into());
+            }
+        };
+        match answer {
+            Answer::Refused { why } => Err(AskError::Refused(why)),
+            answer => Ok((answer, file)),
+        }
+    }
+
+    /// How the service is.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn status(&self) -> Result<Status, AskError> {
+        match self.ask(Ask::Status)? {
+            (Answer::Status(status), _) => Ok(*status),
+            _ => Err(AskError::Unexpected),
+        }
+    }
+
+    /// Runs that there are.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn find(&self, find: Find) -> Result<Vec<Summary>, AskError> {
+        match self.ask(Ask::Runs(find))? {
+            (Answer::Runs(runs), _) => Ok(runs),
+            _ => Err(AskError::Unexpected),
+        }
+    }
+
+    /// Labels that runs have.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn labels(&self) -> Result<Vec<(String, String, u64)>, AskError> {
+        match self.ask(Ask::Labels)? {
+            (Answer::Labels(labels), _) => Ok(labels),
+            _ => Err(AskError::Unexpected),
+        }
+    }
+
+    /// Sums over all starts, as text in the format of OpenMetrics 1.0.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn metrics(&self) -> Result<String, AskError> {
+        match self.ask(Ask::Metrics)? {
+            (Answer::Metrics(text), _) => Ok(text),
+            _ => Err(AskError::Unexpected),
+        }
+    }
+
+    /// Runs, as one recording.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn fetch(&self, runs: &[RunNumber]) -> Result<Recording, AskError> {
+        let mut all = Recording::default();
+        for some in runs.chunks(MOST_FETCHED) {
+            let ask = Ask::Fetch {
+                runs: some.to_vec(),
+            };
+            let (Answer::Recording { bytes }, Some(file)) = self.ask(ask)? else {
+                return Err(AskError::Unexpected);
+            };
+            let mut file = std::fs::File::from(file);
+            let mut content = Vec::new();
+            io::Seek::rewind(&mut file)?;
+            Read::by_ref(&mut file)
+                .take(bytes)
+                .read_to_end(&mut content)?;
+            let recording = Recording::from_bytes(&content)
+                .map_err(|error| AskError::Refused(error.to_string()))?;
+            all.append(recording);
+        }
+        Ok(all)
+    }
+
+    /// Asks for something to be done.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn order(&self, ask: Ask) -> Result<(), AskError> {
+        match self.ask(ask)? {
+            (Answer::Done, _) => Ok(()),
+            _ => Err(AskError::Unexpected),
+        }
+    }
+}
+
+fn bad(what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// The system's.
+pub fn write_message(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    to.write_all(&encode(message)?)
+}
+
+fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(message).map_err(bad)?;
+    let length = u32::try_from(body.len()).map_err(bad)?;
+    let mut bytes = Vec::with_capacity(4 + body.len());
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(body);
+    Ok(bytes)
+}
+
+/// Reads a message of at most `longest` bytes.
+///
+/// # Errors
+/// The system's; `InvalidData` for what is no message, before more than its length was read.
+pub fn read_message<T: DeserializeOwned>(from: &mut impl Read, longest: usize) -> io::Result<T> {
+    let mut head = [0; 4];
+    from.read_exact(&mut head)?;
+    read_body(from, head, longest)
+}
+
+fn read_body<T: DeserializeOwned>(
+    from: &mut impl Read,
+    head: [u8; 4],
+    longest: usize,
+) -> io::Result<T> {
+    let length = u32::from_le_bytes(head) as usize;
+    if length > longest {
+        return Err(bad(format!(
+            "found a message of {length} bytes; needed: at most {longest}"
+        )));
+    }
+    let mut body = Vec::new();
+    // No more is taken from memory than what has come.
+    from.take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    serde_json::from_slice(&body).map_err(bad)
+}
+
+/// Room for one descriptor beside a message.
+#[repr(C)]
+union Beside {
+    bytes: [u8; BESIDE],
+    align: libc::cmsghdr,
+}
+
+// SAFETY: arithmetic.
+const BESIDE: usize = unsafe { libc::CMSG_SPACE(size_of::<i32>() as u32) } as usize;
+
+/// Sends a message with a descriptor beside its first byte.
+///
+/// # Errors
+/// The system's.
+pub fn write_with_file(
+    stream: &mut UnixStream,
+    message: &impl Serialize,
+    file: &OwnedFd,
+) -> io::Result<()> {
+    let bytes = encode(message)?;
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut beside = Beside { bytes: [0; BESIDE] };
+    // SAFETY: a struct of integers and pointers.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut beside).cast();
+    header.msg_controllen = BESIDE as _;
+    // SAFETY: the header has room for one control message with one descriptor.
+    let sent = unsafe {
+        let control = libc::CMSG_FIRSTHDR(&header);
+        (*control).cmsg_level = libc::SOL_SOCKET;
+        (*control).cmsg_type = libc::SCM_RIGHTS;
+        (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
+        libc::CMSG_DATA(control)
+            .cast::<i32>()
+            .write_unaligned(file.as_raw_fd());
+        libc::sendmsg(stream.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
+    };
+    match sent {
+        -1 => Err(io::Error::last_os_error()),
+        sent => stream.write_all(&bytes[sent as usize..]),
+    }
+}
+
+/// The first four bytes of an answer, and a descriptor beside them.
+fn read_answer(stream: &UnixStream) -> io::Result<([u8; 4], Option<OwnedFd>)> {
+    let mut head = [0; 4];
+    let mut file = None;
+    let mut got = 0;
+    while got < head.len() {
+        let mut part = libc::iovec {
+            iov_base: head[got..].as_mut_ptr().cast(),
+            iov_len: head.len() - got,
+        };
+        let mut beside = MaybeUninit::<Beside>::zeroed();
+        // SAFETY: a struct of integers and pointers.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = &mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = beside.as_mut_ptr().cast();
+        header.msg_controllen = BESIDE as _;
+        // SAFETY: a live header with room for what it says.
+        let n = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) };
+        match n {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => got += n as usize,
+        }
+        // SAFETY: the kernel has filled the header in; a descriptor in it is ours from here on.
+        unsafe {
+            let control = libc::CMSG_FIRSTHDR(&header);
+            if !control.is_null()
+                && (*control).cmsg_level == libc::SOL_SOCKET
+                && (*control).cmsg_type == libc::SCM_RIGHTS
+            {
+                let descriptor = libc::CMSG_DATA(control).cast::<i32>().read_unaligned();
+                file = Some(OwnedFd::from_raw_fd(descriptor));
+            }
+        }
+    }
+    Ok((head, file))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+    use nodeprof_profile::random::Random;
+
+    #[test]
+    fn messages_come_as_they_were_sent() {
+        let asks = [
+            Ask::Status,
+            Ask::Reload,
+            Ask::Labels,
+            Ask::Metrics,
+            Ask::Fetch { runs: vec![1, 2] },
+            Ask::Runs(Find {
+                labels: vec![("a".into(), "b\0\u{1f600}".into())],
+                most: Some(3),
+                ..Find::default()
+            }),
+        ];
+        for ask in asks {
+            let request = Request {
+                version: VERSION,
+                ask,
+            };
+            let bytes = encode(&request).unwrap();
+            let read: Request = read_message(&mut bytes.as_slice(), LONGEST_REQUEST).unwrap();
+            assert_eq!(read, request);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error_whatever_it_is() {
+        let mut random = Random::new(3);
+        let request = Request {
+            version: VERSION,
+            ask: Ask::Runs(Find::default()),
+        };
+        let whole = encode(&request).unwrap();
+        let mut understood = 0;
+        for _ in 0..20_000 {
+            let mut bytes = match random.below(3) {
+                0 => (0..random.below(64))
+                    .map(|_| random.below(256) as u8)
+                    .collect(),
+                _ => whole.clone(),
+            };
+            for _ in 0..random.below(4) {
+                if !bytes.is_empty() {
+                    let at = random.below(bytes.len());
+                    bytes[at] = random.below(256) as u8;
+                }
+            }
+            bytes.truncate(bytes.len() - random.below(bytes.len() + 1) / 2);
+            let read = read_message::<Request>(&mut bytes.as_slice(), LONGEST_REQUEST);
+            understood += usize::from(read.is_ok());
+        }
+        assert!((1..15_000).contains(&understood), "{understood}");
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_not_read() {
+        let mut bytes = u32::MAX.to_le_bytes().to_vec();
+        bytes.extend([b' '; 100]);
+        let mut rest = bytes.as_slice();
+        let error = read_message::<Request>(&mut rest, LONGEST_REQUEST).unwrap_err();
+        assert!(error.to_string().contains("at most 65536"), "{error}");
+        assert_eq!(rest.len(), 100);
+        // Deeper than anybody needs.
+        let deep = format!("{}{}", "[".repeat(60_000), "]".repeat(4));
+        let mut bytes = (deep.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(deep.bytes());
+        assert!(read_message::<Request>(&mut bytes.as_slice(), LONGEST_REQUEST).is_err());
+    }
+
+    #[test]
+    fn a_file_goes_beside_an_answer() {
+        let (mut a, mut b) = UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        (&file).write_all(b"content").unwrap();
+        write_with_file(
+            &mut a,
+            &Answer::Recording { bytes: 7 },
+            &OwnedFd::from(file),
+        )
+        .unwrap();
+        let (head, file) = read_answer(&b).unwrap();
+        let answer: Answer = read_body(&mut b, head, LONGEST_ANSWER).unwrap();
+        assert_eq!(answer, Answer::Recording { bytes: 7 });
+        let mut file = std::fs::File::from(file.unwrap());
+        let mut text = String::new();
+        io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "content");
+    }
+}

@@ -1,0 +1,765 @@
+//! The socket of the service, the side that answers.
+//!
+//! A thread for each connection, few at a time, so that a client that is slow or says nothing keeps only itself waiting. Who asks is what the
+//! kernel says. Runs are read from the database by a connection of its own, read-only; what changes the service is handed to the loop that records.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::{
+        fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd},
+        unix::{
+            fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::{Duration, Instant},
+};
+
+use nodeprof_profile::store::database::{DatabaseError, Filter, Reader};
+
+use super::{
+    config::{Access, Read},
+    metrics::Metrics,
+    store::FILE,
+};
+use crate::{
+    control::{
+        Answer, Ask, Find, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND, Request, Status, VERSION,
+        read_message, write_message, write_with_file,
+    },
+    event,
+};
+
+/// Connections at a time.
+const MOST_CONNECTIONS: usize = 48;
+/// Of one user.
+const MOST_OF_A_USER: usize = 8;
+/// For a request to be there, whole.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// For the loop that records to do something.
+const LOOP_PATIENCE: Duration = Duration::from_secs(15);
+/// Stack of a connection's thread.
+const STACK: usize = 512 << 10;
+/// Bytes of a recording that is handed over: it is built in memory.
+const LARGEST: usize = 128 << 20;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+struct Peer {
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+impl Peer {
+    /// As the kernel noted it when the connection was made.
+    fn of(stream: &UnixStream) -> io::Result<Peer> {
+        // SAFETY: a struct of integers.
+        let mut who: libc::ucred = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: room for one `ucred`.
+        let got = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut who).cast(),
+                &mut length,
+            )
+        };
+        if got < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut groups = vec![0u32; 1024];
+        let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
+        // SAFETY: room for as many groups as `length` says.
+        let got = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        // Of one with more groups than that, the first alone counts: less may be done, not more.
+        groups.truncate(match got {
+            0 => length as usize / size_of::<u32>(),
+            _ => 0,
+        });
+        groups.push(who.gid);
+        Ok(Peer {
+            uid: who.uid,
+            groups,
+        })
+    }
+
+    fn is_in(&self, group: Option<u32>) -> bool {
+        group.is_some_and(|group| self.groups.contains(&group))
+    }
+
+    fn may_administer(&self, access: &Access) -> bool {
+        self.uid == 0 || self.is_in(access.administrators)
+    }
+
+    fn may_read_all(&self, access: &Access) -> bool {
+        access.read == Read::All || self.is_in(access.readers) || self.may_administer(access)
+    }
+}
+
+/// What the loop that records is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Status,
+    Reload,
+    Pause,
+    Resume,
+}
+
+/// What it says.
+pub(super) type Reply = Result<Box<Status>, String>;
+
+/// The socket, as the loop that records sees it.
+pub(super) struct Control {
+    orders: Receiver<(Order, Sender<Reply>)>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    /// Made by us, and removed by us.
+    own: Option<PathBuf>,
+}
+
+struct Shared {
+    orders: Mutex<Sender<(Order, Sender<Reply>)>>,
+    wake: Arc<OwnedFd>,
+    access: Mutex<Access>,
+    store: Mutex<PathBuf>,
+    metrics: Arc<Metrics>,
+    /// Connections by user.
+    connections: Mutex<HashMap<u32, usize>>,
+    /// One recording at a time is built.
+    fetching: Mutex<()>,
+    ending: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// Begins to listen: on the socket that a supervisor opened, or on one of the configuration.
+    ///
+    /// # Errors
+    /// Why nobody can connect, in words.
+    pub(super) fn start(
+        given: Option<UnixListener>,
+        access: &Access,
+        folder: &Path,
+        metrics: Arc<Metrics>,
+    ) -> Result<Control, String> {
+        let (listener, own) = match given {
+            Some(listener) => (listener, None),
+            None => (listen(access)?, Some(access.socket.clone())),
+        };
+        // One of a supervisor may not block.
+        let _ = listener.set_nonblocking(false);
+        let (sender, orders) = channel();
+        let wake = Arc::new(event::new().map_err(|error| error.to_string())?);
+        let shared = Arc::new(Shared {
+            orders: Mutex::new(sender),
+            wake: wake.clone(),
+            access: Mutex::new(access.clone()),
+            store: Mutex::new(folder.join(FILE)),
+            metrics,
+            connections: Mutex::default(),
+            fetching: Mutex::default(),
+            ending: AtomicBool::new(false),
+        });
+        let accepting = shared.clone();
+        std::thread::Builder::new()
+            .name("control".into())
+            .stack_size(STACK)
+            .spawn(move || accept(&listener, &accepting))
+            .map_err(|error| error.to_string())?;
+        Ok(Control {
+            orders,
+            wake,
+            shared,
+            own,
+        })
+    }
+
+    /// Other rules from now on.
+    pub(super) fn configure(&self, access: &Access, folder: &Path) {
+        *locked(&self.shared.access) = access.clone();
+        *locked(&self.shared.store) = folder.join(FILE);
+    }
+
+    /// What is asked for, and where to say what became of it.
+    pub(super) fn next(&self) -> Option<(Order, Sender<Reply>)> {
+        event::clear(&self.wake);
+        self.orders.try_recv().ok()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Relaxed);
+        if let Some(path) = &self.own {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl AsRawFd for Control {
+    /// Readable when there is something for [`Control::next`].
+    fn as_raw_fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+}
+
+/// A folder that is there while a socket is made in it.
+struct Making(PathBuf);
+
+impl Making {
+    fn socket(&self) -> PathBuf {
+        self.0.join("s")
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_file(self.socket());
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Makes the socket; one that a killed service has left is replaced.
+fn listen(access: &Access) -> Result<UnixListener, String> {
+    let path = &access.socket;
+    let shown = path.display();
+    let failed = |error: io::Error| format!("{shown}: {error}");
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(folder);
+        made.map_err(failed)?;
+    }
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(format!("{shown} is there, and is no socket"));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(format!("another nodeprofd listens on {shown}"));
+        }
+        Ok(_) => fs::remove_file(path).map_err(failed)?,
+        Err(_) => {}
+    }
+    // Nobody connects before its rights are set: it is made in a folder that only we may look into, and takes its name when it is ready.
+    let mut folder = path.clone().into_os_string();
+    folder.push(format!(".{}", std::process::id()));
+    let folder = Making(PathBuf::from(folder));
+    folder.remove(); // of one that had our number, and was killed
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&folder.0)
+        .map_err(failed)?;
+    let hidden = folder.socket();
+    let listener = UnixListener::bind(&hidden).map_err(failed)?;
+    let mode = match access.group {
+        Some(group) => {
+            std::os::unix::fs::chown(&hidden, None, Some(group)).map_err(failed)?;
+            0o660
+        }
+        None => 0o600,
+    };
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    fs::rename(&hidden, path).map_err(failed)?;
+    Ok(listener)
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    while !shared.ending.load(Ordering::Relaxed) {
+        let Ok((stream, _)) = listener.accept() else {
+            // Out of descriptors, say: it gets better by waiting.
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        let Ok(peer) = Peer::of(&stream) else {
+            continue;
+        };
+        {
+            let mut connections = locked(&shared.connections);
+            let all: usize = connections.values().sum();
+            let own = connections.entry(peer.uid).or_default();
+            // Root is let in also where others have taken all.
+            if *own >= MOST_OF_A_USER || (all >= MOST_CONNECTIONS && peer.uid != 0) {
+                drop(connections);
+                refuse_at_once(stream);
+                continue;
+            }
+            *own += 1;
+        }
+        let (of_thread, uid) = (shared.clone(), peer.uid);
+        let thread = std::thread::Builder::new()
+            .name("client".into())
+            .stack_size(STACK);
+        let spawned = thread.spawn(move || {
+            // A fault in one answer is not the end of the service, nor of this user's connections.
+            let answering = std::panic::AssertUnwindSafe(|| serve(stream, &peer, &of_thread));
+            let _ = std::panic::catch_unwind(answering);
+            leave(&of_thread, peer.uid);
+        });
+        if spawned.is_err() {
+            leave(shared, uid);
+        }
+    }
+}
+
+fn leave(shared: &Shared, uid: u32) {
+    let mut connections = locked(&shared.connections);
+    if let Some(own) = connections.get_mut(&uid) {
+        *own -= 1;
+        if *own == 0 {
+            connections.remove(&uid);
+        }
+    }
+}
+
+fn refuse_at_once(mut stream: UnixStream) {
+    // It fits into the buffer of a new socket.
+    let _ = stream.set_nonblocking(true);
+    let why = format!(
+        "too many connections at a time; needed: at most {MOST_OF_A_USER} of a user; type the command again"
+    );
+    let _ = write_message(&mut stream, &Answer::Refused { why });
+}
+
+/// A socket that is read from until an instant, however slowly something comes.
+struct Until<'s> {
+    stream: &'s UnixStream,
+    end: Instant,
+}
+
+impl io::Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut { self.stream }).read(into)
+    }
+}
+
+fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
+    let _ = stream.set_write_timeout(Some(PATIENCE));
+    let mut reader = Until {
+        stream: &stream,
+        end: Instant::now() + PATIENCE,
+    };
+    let refused = |why: String| (Answer::Refused { why }, None);
+    let (answer, file) = match read_message::<Request>(&mut reader, LONGEST_REQUEST) {
+        Ok(request) if request.version != VERSION => refused(format!(
+            "found a request of protocol {}; needed: {VERSION}; type: nodeprof --version, which must be that of nodeprofd",
+            request.version
+        )),
+        Ok(request) => answer(request.ask, peer, shared).unwrap_or_else(refused),
+        Err(error) => refused(format!(
+            "found no request ({error}); needed: its length and JSON, as docs/service.md has it"
+        )),
+    };
+    let _ = match file {
+        Some(file) => write_with_file(&mut stream, &answer, &file),
+        None => write_message(&mut stream, &answer),
+    };
+}
+
+fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<OwnedFd>), String> {
+    let access = locked(&shared.access).clone();
+    let owners = match peer.may_read_all(&access) {
+        true => None,
+        false => Some(vec![peer.uid]),
+    };
+    let order = match ask {
+        Ask::Status => {
+            let mut status = order(Order::Status, shared)?;
+            status.may_read = if owners.is_none() { "all" } else { "own" }.into();
+            status.may_administer = peer.may_administer(&access);
+            return Ok((Answer::Status(status), None));
+        }
+        // Sums only: whoever may connect may know them.
+        Ask::Metrics => {
+            let status = order(Order::Status, shared)?;
+            let text = shared.metrics.text(&status);
+            return Ok((Answer::Metrics(text.map_err(|e| e.to_string())?), None));
+        }
+        Ask::Runs(find) => {
+            let filter = filter(find, owners);
+            let runs = reader(shared)?.find(&filter);
+            return Ok((Answer::Runs(runs.map_err(in_words)?), None));
+        }
+        Ask::Labels => {
+            let labels = reader(shared)?.labels(owners.as_deref(), MOST_FOUND);
+            return Ok((Answer::Labels(labels.map_err(in_words)?), None));
+        }
+        Ask::Fetch { runs } => return fetch(runs, owners, shared),
+        Ask::Reload => Order::Reload,
+        Ask::Pause => Order::Pause,
+        Ask::Resume => Order::Resume,
+    };
+    if !peer.may_administer(&access) {
+        return Err(format!(
+            "found user {}; needed: root, or a member of the group that access.administrators names in the configuration of nodeprofd; type: sudo nodeprof service …",
+            peer.uid
+        ));
+    }
+    self::order(order, shared)?;
+    Ok((Answer::Done, None))
+}
+
+/// Whose runs there are is decided here, whatever was asked for.
+fn filter(find: Find, owners: Option<Vec<u32>>) -> Filter {
+    let owners = match (owners, find.user) {
+        (None, user) => user.map(|user| vec![user]),
+        (Some(own), None) => Some(own),
+        (Some(own), Some(user)) => Some(own.into_iter().filter(|uid| *uid == user).collect()),
+    };
+    Filter {
+        runs: find.runs,
+        labels: find.labels,
+        command: find.command,
+        package: find.package,
+        since_unix_ns: find.since_unix_ns,
+        until_unix_ns: find.until_unix_ns,
+        owners,
+        most: Some(find.most.unwrap_or(MOST_FOUND).min(MOST_FOUND)),
+    }
+}
+
+fn in_words(error: DatabaseError) -> String {
+    error.to_string()
+}
+
+fn reader(shared: &Shared) -> Result<Reader, String> {
+    let path = locked(&shared.store).clone();
+    Reader::open(&path).map_err(in_words)
+}
+
+fn fetch(
+    runs: Vec<u32>,
+    owners: Option<Vec<u32>>,
+    shared: &Shared,
+) -> Result<(Answer, Option<OwnedFd>), String> {
+    if runs.is_empty() || runs.len() > MOST_FETCHED {
+        return Err(format!(
+            "found {} runs; needed: 1 to {MOST_FETCHED} in a request",
+            runs.len()
+        ));
+    }
+    let _one_at_a_time = locked(&shared.fetching);
+    let reader = reader(shared)?;
+    let find = Find {
+        runs: Some(runs.clone()),
+        ..Find::default()
+    };
+    let mut found = reader.find(&filter(find, owners)).map_err(in_words)?;
+    // What is not there and what may not be read are told alike: nobody learns of others' runs.
+    if let Some(missing) = runs
+        .iter()
+        .find(|run| !found.iter().any(|is| is.id == **run))
+    {
+        return Err(format!(
+            "there is no run {missing} that you may read; needed: one of those that this lists: nodeprof service runs"
+        ));
+    }
+    found.sort_by_key(|run| runs.iter().position(|id| *id == run.id));
+    let ids: Vec<u32> = found.iter().map(|run| run.id).collect();
+    let recording = reader.load(&ids).map_err(in_words)?;
+    let bytes = recording.to_bytes().map_err(|error| error.to_string())?;
+    if bytes.len() > LARGEST {
+        return Err(format!(
+            "found {} bytes of runs; needed: at most {LARGEST} at a time; ask for fewer",
+            bytes.len()
+        ));
+    }
+    let file = sealed(&bytes).map_err(|error| format!("a file in memory: {error}"))?;
+    let bytes = bytes.len() as u64;
+    Ok((Answer::Recording { bytes }, Some(file)))
+}
+
+/// A file in memory that nobody can change any more.
+fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a name with its NUL.
+    let fd = unsafe { libc::memfd_create(c"recording".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    io::Write::write_all(&mut &file, bytes)?;
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: a descriptor of ours.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(file.into()),
+    }
+}
+
+/// Hands something to the loop that records, and waits for what it says.
+fn order(order: Order, shared: &Shared) -> Result<Box<Status>, String> {
+    let (sender, reply) = channel();
+    let sent = locked(&shared.orders).send((order, sender));
+    event::signal(&shared.wake);
+    let late = "nodeprofd is busy; needed: some patience; type the command again".to_owned();
+    match sent {
+        Ok(()) => reply.recv_timeout(LOOP_PATIENCE).map_err(|_| late)?,
+        Err(_) => Err("nodeprofd is ending".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+    use crate::control::{AskError, Client};
+    use nodeprof_profile::{Recording, random::Random, store::database::Database};
+    use std::io::{Read as _, Write as _};
+
+    fn access(folder: &Path) -> Access {
+        Access {
+            socket: folder.join("run/control.sock"),
+            ..Access::default()
+        }
+    }
+
+    /// A socket with a store of five runs: of us, and of another user.
+    fn service(folder: &Path, access: &Access) -> Control {
+        let mut database = Database::open(&folder.join(FILE)).unwrap();
+        // SAFETY: asks who we are.
+        let own = unsafe { libc::getuid() };
+        for n in 0..5u32 {
+            let owner = if n % 2 == 0 { own } else { own + 1 };
+            let mut recording = Recording::synthetic(50);
+            recording.runs[0].labels.push(("n".into(), n.to_string()));
+            database.keep(recording, Some(owner)).unwrap();
+        }
+        Control::start(None, access, folder, Arc::default()).unwrap()
+    }
+
+    fn peer(uid: u32, groups: &[u32]) -> Peer {
+        Peer {
+            uid,
+            groups: groups.to_vec(),
+        }
+    }
+
+    #[test]
+    fn own_runs_are_what_a_user_reads_unless_the_configuration_says_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut access = access(folder.path());
+        let control = service(folder.path(), &access);
+        // SAFETY: asks who we are.
+        let own = unsafe { libc::getuid() } + 1;
+        let ids = |peer: &Peer, find: Find| -> Vec<u32> {
+            match answer(Ask::Runs(find), peer, &control.shared).unwrap().0 {
+                Answer::Runs(runs) => runs.iter().map(|run| run.id).collect(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let all = |access: &mut Access, peer: &Peer| {
+            control.configure(access, folder.path());
+            ids(peer, Find::default()).len()
+        };
+        assert_eq!(all(&mut access, &peer(own, &[7])), 2);
+        assert_eq!(all(&mut access, &peer(own + 5, &[7])), 0);
+        assert_eq!(all(&mut access, &peer(0, &[])), 5);
+        access.readers = Some(7);
+        assert_eq!(all(&mut access, &peer(own + 5, &[6, 7])), 5);
+        assert_eq!(all(&mut access, &peer(own + 5, &[6])), 0);
+        access.readers = None;
+        // What is asked for takes nothing away from that.
+        control.configure(&access, folder.path());
+        let others = Find {
+            user: Some(own - 1),
+            ..Find::default()
+        };
+        assert!(ids(&peer(own, &[]), others).is_empty());
+        let named = Find {
+            runs: Some(vec![1, 2, 3, 4, 5]),
+            ..Find::default()
+        };
+        assert_eq!(ids(&peer(own, &[]), named), [4, 2]);
+        let fetch = |runs: Vec<u32>| {
+            answer(Ask::Fetch { runs }, &peer(own, &[]), &control.shared).map(|(answer, _)| answer)
+        };
+        assert!(matches!(fetch(vec![2, 4]), Ok(Answer::Recording { .. })));
+        for runs in [vec![1], vec![2, 3], vec![999]] {
+            let why = fetch(runs).unwrap_err();
+            assert!(why.contains("that you may read"), "{why}");
+        }
+        assert!(fetch(vec![]).is_err() && fetch(vec![2; 51]).is_err());
+        for ask in [Ask::Reload, Ask::Pause, Ask::Resume] {
+            let why = answer(ask, &peer(own, &[7]), &control.shared).unwrap_err();
+            assert!(why.contains("needed: root"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_recording_is_handed_over_as_a_file_that_nobody_can_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let _control = service(folder.path(), &access);
+        let client = Client::new(&access.socket);
+        let runs = client.find(Find::default()).unwrap();
+        let ids: Vec<u32> = runs.iter().map(|run| run.id).collect();
+        let recording = client.fetch(&ids).unwrap();
+        assert_eq!(recording.runs.len(), ids.len());
+        assert_eq!(
+            recording.runs[0].label("run"),
+            Some(ids[0].to_string().as_str())
+        );
+        let (_, file) = client.ask(Ask::Fetch { runs: vec![ids[0]] }).unwrap();
+        let mut file = fs::File::from(file.unwrap());
+        assert!(file.write_all(b"x").is_err());
+        assert!(file.set_len(0).is_err());
+        assert!(
+            client
+                .labels()
+                .unwrap()
+                .iter()
+                .any(|(key, _, _)| key == "n")
+        );
+    }
+
+    #[test]
+    fn whatever_is_sent_the_next_client_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let _control = service(folder.path(), &access);
+        let client = Client::new(&access.socket);
+        let mut random = Random::new(11);
+        for round in 0..300 {
+            let mut stream = UnixStream::connect(&access.socket).unwrap();
+            stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
+            let length = random.below(200);
+            let mut bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+            match random.below(4) {
+                // A length that is not kept, one that is too large, one that is right.
+                0 => bytes.splice(0..0, 5_000u32.to_le_bytes()).for_each(drop),
+                1 => bytes.splice(0..0, u32::MAX.to_le_bytes()).for_each(drop),
+                2 => bytes
+                    .splice(0..0, (length as u32).to_le_bytes())
+                    .for_each(drop),
+                _ => {}
+            }
+            let _ = stream.write_all(&bytes);
+            if round % 3 == 0 {
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let mut answer = Vec::new();
+                let _ = stream.read_to_end(&mut answer);
+                assert!(String::from_utf8_lossy(&answer).contains("refused"));
+            }
+        }
+        // SAFETY: asks who we are.
+        let is_root = unsafe { libc::getuid() } == 0;
+        let expected = if is_root { 5 } else { 3 };
+        assert_eq!(client_patiently(&client), expected);
+    }
+
+    /// Runs that there are, once connections of before are gone.
+    fn client_patiently(client: &Client) -> usize {
+        for _ in 0..100 {
+            match client.find(Find::default()) {
+                Ok(runs) => return runs.len(),
+                Err(AskError::Refused(_) | AskError::Broken { .. }) => {
+                    std::thread::sleep(Duration::from_millis(100))
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        panic!("nobody answers")
+    }
+
+    #[test]
+    fn who_says_nothing_or_little_by_little_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let _control = service(folder.path(), &access);
+        let began = Instant::now();
+        let mut slow: Vec<UnixStream> = (0..MOST_OF_A_USER)
+            .map(|_| UnixStream::connect(&access.socket).unwrap())
+            .collect();
+        // One too many is told so.
+        let error = loop {
+            match Client::new(&access.socket).find(Find::default()) {
+                Err(error) => break error,
+                Ok(_) => assert!(began.elapsed() < PATIENCE, "it was never refused"),
+            }
+        };
+        assert!(
+            error.to_string().contains("too many connections"),
+            "{error}"
+        );
+        slow[0].write_all(&1000u32.to_le_bytes()).unwrap();
+        while began.elapsed() < PATIENCE + Duration::from_secs(1) {
+            let _ = slow[0].write_all(b" ");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        assert!(client_patiently(&Client::new(&access.socket)) > 0);
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let _control = service(folder.path(), &access);
+        let mut stream = UnixStream::connect(&access.socket).unwrap();
+        let request = Request {
+            version: 9,
+            ask: Ask::Status,
+        };
+        write_message(&mut stream, &request).unwrap();
+        let answer: Answer = read_message(&mut stream, 1 << 20).unwrap();
+        assert!(matches!(answer, Answer::Refused { why } if why.contains("protocol 9; needed: 1")));
+    }
+
+    #[test]
+    fn a_socket_is_only_taken_over_from_a_service_that_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let control = service(folder.path(), &access);
+        let mode = fs::metadata(&access.socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let why = Control::start(None, &access, folder.path(), Arc::default())
+            .err()
+            .unwrap();
+        assert!(why.contains("another nodeprofd listens"), "{why}");
+        drop(control);
+        fs::write(&access.socket, "a file").unwrap();
+        let why = Control::start(None, &access, folder.path(), Arc::default())
+            .err()
+            .unwrap();
+        assert!(why.contains("is no socket"), "{why}");
+        fs::remove_file(&access.socket).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &access.socket).unwrap();
+        assert!(Control::start(None, &access, folder.path(), Arc::default()).is_err());
+        fs::remove_file(&access.socket).unwrap();
+        let gone = Client::new(&access.socket).status().unwrap_err();
+        assert!(matches!(gone, AskError::NotRunning { .. }), "{gone}");
+        // What a killed one has left.
+        drop(UnixListener::bind(&access.socket).unwrap());
+        assert!(Control::start(None, &access, folder.path(), Arc::default()).is_ok());
+    }
+}

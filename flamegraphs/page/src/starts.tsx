@@ -1,0 +1,180 @@
+// The store of the service, as nodeprof view serves it: its runs, and a figure from commit to commit.
+import { useState } from "preact/hooks";
+import { useWidth } from "./canvas";
+import type { Data, Start, Trend } from "./data";
+import { count, inUnit, time } from "./format";
+import { Table } from "./table";
+
+const FIGURES = ["crossings.total", "package_json.lookups", "files.stat.calls", "files.open.calls", "time.wall_ns", "time.user_ns", "time.max_rss_bytes", "serialization.bytes"];
+
+/** The address with other conditions; empty ones go. */
+function asked(change: Record<string, string>): string {
+  const query = new URLSearchParams(location.search);
+  for (const [key, value] of Object.entries(change)) {
+    if (value === "") query.delete(key);
+    else query.set(key, value);
+  }
+  return `?${query}`;
+}
+
+function to(path: string, parameters: Record<string, string>): string {
+  const query = new URLSearchParams({ ...parameters, token: new URLSearchParams(location.search).get("token") ?? "" });
+  return `${path}?${query}`;
+}
+
+const when = (ns: number) => new Date(ns / 1e6).toISOString().replace("T", " ").slice(0, 19);
+
+export function Starts({ data }: { data: Data }) {
+  const starts = data.starts!;
+  const query = new URLSearchParams(location.search);
+  const [marked, setMarked] = useState<number[]>([]);
+  const keys = [...new Set(starts.labels.map(([key]) => key))];
+  const by = query.get("by") ?? "commit";
+  // The newest first.
+  const values = [...new Set(starts.runs.flatMap((run) => run.labels[by] ?? []))];
+  const [base, setBase] = useState(values[1] ?? "");
+  const [head, setHead] = useState(values[0] ?? "");
+  const field = (name: string, label: string, placeholder: string, list?: string) => (
+    <label class="choice">
+      {label}
+      <input type="search" name={name} value={query.get(name) ?? ""} placeholder={placeholder} list={list} onKeyDown={(event) => {
+        if (event.key === "Enter") location.search = asked({ [name]: event.currentTarget.value });
+      }} onChange={(event) => { location.search = asked({ [name]: event.currentTarget.value }); }} />
+    </label>
+  );
+  const mark = (id: number, on: boolean) => setMarked(on ? [...marked, id].slice(-2) : marked.filter((one) => one !== id));
+  const listed = starts.runs.length;
+  return (
+    <>
+      <section class="verdict">
+        <h2>{starts.total === null ? "Starts" : `${count(starts.total)} starts`} of Node.js</h2>
+        <p class="note">{listed === starts.listed ? `The newest ${count(listed)}` : count(listed)} that fit are listed · {starts.store}</p>
+        <div class="bar wrap" role="search">
+          {field("label", "Label", "commit=3f1c2a", "labels")}
+          {field("command", "Command contains", "app.js")}
+          {field("package", "Loads package", "express")}
+          {field("days", "Of the last days", "7")}
+          <datalist id="labels">{starts.labels.map(([key, value]) => <option key={`${key}=${value}`} value={`${key}=${value}`} />)}</datalist>
+        </div>
+        {values.length > 1 && (
+          <div class="bar wrap">
+            <label class="choice">Base<select value={base} onChange={(event) => setBase(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>
+            <label class="choice">Head<select value={head} onChange={(event) => setHead(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>
+            <a class="button" data-compare="label" href={to("diff", { base: `${by}=${base}`, head: `${by}=${head}` })}>Compare all runs of both</a>
+          </div>
+        )}
+        {marked.length === 2 && <p><a class="button" href={to("diff", { base: String(marked[0]), head: String(marked[1]) })}>Compare run {marked[0]} (base) with run {marked[1]} (head)</a></p>}
+      </section>
+      <section class="card" aria-labelledby="trend">
+        <div class="bar wrap">
+          <h3 id="trend">A figure from {by} to {by}</h3>
+          {field("figure", "Figure", "crossings.total", "figures")}
+          <datalist id="figures">{FIGURES.map((name) => <option key={name} value={name} />)}</datalist>
+          <label class="choice">
+            By label
+            <select value={by} onChange={(event) => { location.search = asked({ by: event.currentTarget.value }); }}>
+              {[...new Set([by, ...keys])].map((key) => <option key={key} value={key}>{key}</option>)}
+            </select>
+          </label>
+        </div>
+        {starts.trend_error && <p class="warning" role="note">{starts.trend_error}</p>}
+        {starts.trend ? <Chart trend={starts.trend} /> : !starts.trend_error && <p class="empty">Name a figure of the JSON, such as crossings.total or packages[express].self_ns, of the runs listed here.</p>}
+      </section>
+      {starts.trend && <Points trend={starts.trend} />}
+      <Table<Start>
+        name="starts"
+        caption="Runs"
+        rows={starts.runs}
+        sort="-id"
+        empty="No run fits."
+        columns={[
+          {
+            key: "id", title: "Run", unit: "count", value: (run) => run.id,
+            show: (run) => (
+              <span class="nowrap">
+                <input type="checkbox" aria-label={`Compare run ${run.id}`} checked={marked.includes(run.id)} onChange={(event) => mark(run.id, event.currentTarget.checked)} />{" "}
+                <a href={to("report", { run: String(run.id) })}>{run.id}</a>
+              </span>
+            ),
+          },
+          { key: "command", title: "Command", unit: "text", value: (run) => run.command.join(" ") },
+          { key: "node_version", title: "Node.js", unit: "text", value: (run) => run.node_version },
+          { key: "labels", title: "Labels", unit: "text", value: (run) => Object.entries(run.labels).map(([key, value]) => `${key}=${value}`).join(" ") },
+          { key: "started", title: "Started (UTC)", unit: "text", value: (run) => when(run.started_unix_ns) },
+          { key: "duration_ns", title: "Recorded", unit: "ns", value: (run) => run.duration_ns, show: (run) => time(run.duration_ns) },
+          { key: "crossings", title: "Crossings", unit: "count", value: (run) => run.crossings },
+          { key: "lookups", title: "Lookups", unit: "count", value: (run) => run.lookups },
+          { key: "mode", title: "Mode", unit: "text", value: (run) => (run.thinned ? `${run.mode}, thinned` : run.mode) },
+        ]}
+      />
+    </>
+  );
+}
+
+const HEIGHT = 220;
+const LEFT = 76;
+const RIGHT = 12;
+const BOTTOM = 22;
+
+function Chart({ trend }: { trend: Trend }) {
+  const [holder, offered] = useWidth<HTMLDivElement>();
+  const known = trend.points.filter((point) => point.median !== null);
+  if (known.length === 0) return <p class="empty">No run knows this figure.</p>;
+  const unit = trend.unit;
+  const low = Math.min(...known.map((point) => point.minimum!));
+  const high = Math.max(...known.map((point) => point.maximum!));
+  const room = (high - low || Math.abs(high) || 1) * 0.08;
+  const width = Math.max(offered, LEFT + RIGHT + trend.points.length * 14);
+  const x = (index: number) => LEFT + ((index + 0.5) / trend.points.length) * (width - LEFT - RIGHT);
+  const y = (value: number) => 10 + (1 - (value - low + room) / (high - low + 2 * room)) * (HEIGHT - BOTTOM - 10);
+  const line = trend.points.flatMap((point, index) => (point.median === null ? [] : [`${x(index)},${y(point.median)}`])).join(" ");
+  return (
+    <div class="scroll" ref={holder}>
+      <svg class="trend" width={width} height={HEIGHT} role="img" aria-label={`${trend.figure} by ${trend.by}: ${trend.points.filter((point) => point.change).length} changes in ${trend.points.length} values. The table below has the same figures.`}>
+        {[low, (low + high) / 2, high].filter((value, index, all) => all.indexOf(value) === index).map((value) => (
+          <g key={value}>
+            <line x1={LEFT} x2={width - RIGHT} y1={y(value)} y2={y(value)} stroke="var(--line)" />
+            <text x={LEFT - 6} y={y(value) + 4} text-anchor="end">{inUnit(value, unit)}</text>
+          </g>
+        ))}
+        {trend.points.map((point, index) => point.change && (
+          <g key={index}>
+            <line x1={x(index - 0.5)} x2={x(index - 0.5)} y1={8} y2={HEIGHT - BOTTOM} stroke={point.change.after > point.change.before ? "var(--more)" : "var(--less)"} stroke-width="2" stroke-dasharray="4 3" />
+            <text x={x(index - 0.5) + 4} y={HEIGHT - 8}>{point.change.after > point.change.before ? "+" : "−"}{inUnit(Math.abs(point.change.after - point.change.before), unit)}</text>
+          </g>
+        ))}
+        <polyline points={line} fill="none" stroke="var(--accent)" stroke-width="1.5" />
+        {trend.points.map((point, index) => point.median !== null && (
+          <g key={index}>
+            <title>{`${point.value}: ${inUnit(point.median, unit)} (${inUnit(point.minimum!, unit)} to ${inUnit(point.maximum!, unit)}, ${count(point.runs)} runs)`}</title>
+            <line x1={x(index)} x2={x(index)} y1={y(point.minimum!)} y2={y(point.maximum!)} stroke="var(--accent)" stroke-opacity="0.5" />
+            <circle cx={x(index)} cy={y(point.median)} r="3.2" fill="var(--accent)" />
+          </g>
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function Points({ trend }: { trend: Trend }) {
+  const unit = trend.unit;
+  const shown = (value: number | null) => (value === null ? "" : inUnit(value, unit));
+  return (
+    <Table name="trend" caption={`${trend.figure} by ${trend.by}`} rows={trend.points} first={20} columns={[
+      { key: "value", title: trend.by, unit: "text", value: (point) => point.value },
+      { key: "first", title: "First run (UTC)", unit: "text", value: (point) => when(point.first_unix_ns) },
+      { key: "runs", title: "Runs", unit: "count", value: (point) => point.runs },
+      { key: "median", title: "Median", unit: "count", value: (point) => point.median, show: (point) => shown(point.median) },
+      { key: "minimum", title: "Least", unit: "count", value: (point) => point.minimum, show: (point) => shown(point.minimum) },
+      { key: "maximum", title: "Most", unit: "count", value: (point) => point.maximum, show: (point) => shown(point.maximum) },
+      {
+        key: "change", title: "Change", unit: "count", value: (point) => (point.change ? point.change.after - point.change.before : null),
+        show: (point) => point.change && (
+          <span class={point.change.after > point.change.before ? "loses" : "gains"}>
+            {point.change.after > point.change.before ? "+" : "−"}{inUnit(Math.abs(point.change.after - point.change.before), unit)} {point.change.exact ? "(exact)" : `(p ${point.change.p! < 0.0001 ? "<0.0001" : point.change.p!.toFixed(4)})`}
+          </span>
+        ),
+      },
+    ]} />
+  );
+}

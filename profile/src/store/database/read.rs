@@ -1,0 +1,526 @@
+//! Those who read.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSql, Value};
+use rusqlite::{Connection, OpenFlags};
+
+use super::super::schema::VERSION;
+use super::super::tables::{self, First, shared::Shared};
+use super::super::{HEADER_BYTES, Malformed};
+use super::{DatabaseError, RunNumber, schema};
+use crate::Recording;
+use crate::recording::{Binary, Callback, Frame, RunId, Stack};
+use crate::relocate::{Places, Relocate as _, Table};
+
+/// A database of runs that is read; it may be written to at the same time.
+#[derive(Debug)]
+pub struct Reader {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// Which runs; each condition must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// These numbers only.
+    pub runs: Option<Vec<RunNumber>>,
+    /// Labels that a run must have.
+    pub labels: Vec<(String, String)>,
+    /// A part of the command, its arguments separated by spaces.
+    pub command: Option<String>,
+    /// Name of a package that it loaded modules of.
+    pub package: Option<String>,
+    /// Started at this instant or later, ns since the Unix epoch.
+    pub since_unix_ns: Option<u64>,
+    /// Started before it.
+    pub until_unix_ns: Option<u64>,
+    /// Of these users only.
+    pub owners: Option<Vec<u32>>,
+    /// At most so many, the newest; `None`: all.
+    pub most: Option<usize>,
+}
+
+/// A run in few words.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Summary {
+    /// Its number.
+    pub id: RunNumber,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Working directory.
+    pub directory: String,
+    /// Wall clock at the start, ns since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// From the exec to the end of recording.
+    pub duration_ns: u64,
+    /// Why recording ended.
+    pub ended_by: String,
+    /// `full` or `count`.
+    pub mode: String,
+    /// Exit status, if it exited meanwhile.
+    pub exit_status: Option<i32>,
+    /// Signal that killed it.
+    pub signal: Option<i32>,
+    /// User id, if known.
+    pub owner: Option<u32>,
+    /// Process.
+    pub pid: Option<u32>,
+    /// For example `v20.20.2`.
+    pub node_version: Option<String>,
+    /// Why it is not complete.
+    pub incomplete: Option<String>,
+    /// Only its counts are left.
+    pub thinned: bool,
+    /// Calls from JavaScript to C++.
+    pub crossings: u64,
+    /// package.json lookups.
+    pub lookups: u64,
+    /// Labels; the last of a key counts.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Reader {
+    /// Whether a file begins as a database of runs does.
+    pub fn recognises(path: &Path) -> bool {
+        use std::io::Read as _;
+        let mut head = [0; HEADER_BYTES];
+        let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        is_file
+            && std::fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut head).is_ok())
+            && head[68..72] == schema::APPLICATION_ID.to_be_bytes()
+    }
+
+    /// Opens a database.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn open(path: &Path) -> Result<Reader, DatabaseError> {
+        // Opened here first, for an error that tells what SQLite does not.
+        if let Err(error) = std::fs::File::open(path) {
+            let path = path.to_owned();
+            return Err(match error.kind() {
+                std::io::ErrorKind::NotFound => DatabaseError::NotFound { path },
+                _ => DatabaseError::Open { path, error },
+            });
+        }
+        let failed = |error| DatabaseError::of(path, error);
+        let connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .map_err(failed)?;
+        connection
+            .busy_timeout(Duration::from_secs(5))
+            .map_err(failed)?;
+        let trusted = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false);
+        trusted.map_err(failed)?;
+        connection
+            .pragma_update(None, "cell_size_check", true)
+            .map_err(failed)?;
+        connection
+            .pragma_update(None, "cache_size", -4000)
+            .map_err(failed)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let pragma = |name: &str| -> Result<u32, DatabaseError> {
+            let value =
+                connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+            Ok(value.map_err(failed)? as u32)
+        };
+        let application = pragma("application_id")?;
+        if application != schema::APPLICATION_ID {
+            return Err(DatabaseError::Foreign {
+                path: path.to_owned(),
+                found: format!("application_id {application:#010x}"),
+            });
+        }
+        let found = pragma("user_version")?;
+        let (path, needed) = (path.to_owned(), VERSION);
+        match found {
+            VERSION => Ok(Reader { connection, path }),
+            _ if found > VERSION => Err(DatabaseError::Newer {
+                path,
+                found,
+                needed,
+            }),
+            _ => Err(DatabaseError::Older {
+                path,
+                found,
+                needed,
+            }),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs, the newest first.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn find(&self, filter: &Filter) -> Result<Vec<Summary>, DatabaseError> {
+        let found = find(&self.connection, filter);
+        found.map_err(|malformed| self.failed(malformed))
+    }
+
+    /// Keys and values of labels that there are, the most frequent first: at most `most`. `owners` as in [`Filter`].
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn labels(
+        &self,
+        owners: Option<&[u32]>,
+        most: usize,
+    ) -> Result<Vec<(String, String, u64)>, DatabaseError> {
+        let mut query = Query::default();
+        query.owners(owners);
+        let sql = format!(
+            "SELECT label.key, label.value, count(*) FROM label JOIN kept ON kept.run = label.run{} GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT {most}",
+            query.conditions()
+        );
+        let read = || -> rusqlite::Result<Vec<_>> {
+            let mut statement = self.connection.prepare(&sql)?;
+            let rows = statement.query_map(query.parameters().as_slice(), |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)? as u64))
+            })?;
+            rows.collect()
+        };
+        read().map_err(|error| DatabaseError::of(&self.path, error))
+    }
+
+    /// How many runs there are.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn count(&self) -> Result<usize, DatabaseError> {
+        let count = (self.connection)
+            .query_row("SELECT count(*) FROM kept", [], |row| row.get::<_, i64>(0));
+        Ok(count.map_err(|error| DatabaseError::of(&self.path, error))? as usize)
+    }
+
+    /// Runs as a recording, in the order asked for; their numbers become labels called `run`. What is not asked for is not read.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]. A run that is not there (any more) is left out.
+    pub fn load(&self, runs: &[RunNumber]) -> Result<Recording, DatabaseError> {
+        let loaded = load(&self.connection, runs);
+        loaded.map_err(|malformed| self.failed(malformed))
+    }
+
+    fn failed(&self, malformed: Malformed) -> DatabaseError {
+        DatabaseError::malformed(&self.path, malformed)
+    }
+}
+
+/// Label of a loaded run that tells its number.
+pub const RUN: &str = "run";
+
+/// Conditions and their values.
+#[derive(Default)]
+struct Query {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Query {
+    fn add<V: Into<Value>>(&mut self, condition: &str, values: impl IntoIterator<Item = V>) {
+        self.conditions.push(condition.to_owned());
+        self.values.extend(values.into_iter().map(Into::into));
+    }
+
+    fn one_of(&mut self, column: &str, ids: &[u32]) {
+        // Numbers only: no text of anybody's gets into the statement.
+        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+        self.conditions
+            .push(format!("{column} IN ({})", ids.join(",")));
+    }
+
+    fn owners(&mut self, owners: Option<&[u32]>) {
+        if let Some(owners) = owners {
+            self.one_of("kept.owner", owners);
+        }
+    }
+
+    fn conditions(&self) -> String {
+        match self.conditions.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", self.conditions.join(" AND ")),
+        }
+    }
+
+    fn parameters(&self) -> Vec<&dyn ToSql> {
+        self.values
+            .iter()
+            .map(|value| value as &dyn ToSql)
+            .collect()
+    }
+}
+
+fn find(connection: &Connection, filter: &Filter) -> Result<Vec<Summary>, Malformed> {
+    let mut query = Query::default();
+    if let Some(runs) = &filter.runs {
+        query.one_of("kept.run", runs);
+    }
+    query.owners(filter.owners.as_deref());
+    for (key, value) in &filter.labels {
+        query.add(
+            "kept.run IN (SELECT run FROM label WHERE key = ? AND value = ?)",
+            [key.clone(), value.clone()],
+        );
+    }
+    if let Some(since) = filter.since_unix_ns {
+        query.add("run.started_unix_ns >= ?", [since as i64]);
+    }
+    if let Some(until) = filter.until_unix_ns {
+        query.add("run.started_unix_ns < ?", [until as i64]);
+    }
+    if let Some(package) = &filter.package {
+        query.add(
+            "kept.run IN (SELECT run FROM package WHERE name = ?)",
+            [package.clone()],
+        );
+    }
+    let sql = format!(
+        "SELECT kept.run, kept.owner, kept.thinned_unix_ns FROM kept JOIN run ON run.id = kept.run{} ORDER BY run.started_unix_ns DESC, kept.run DESC",
+        query.conditions()
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(query.parameters().as_slice())?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        if filter.most.is_some_and(|most| found.len() >= most) {
+            break;
+        }
+        let (id, owner): (RunNumber, Option<u32>) = (row.get(0)?, row.get(1)?);
+        let thinned: Option<i64> = row.get(2)?;
+        if let Some(summary) = summary(connection, id, owner, thinned.is_some(), filter)? {
+            found.push(summary);
+        }
+    }
+    Ok(found)
+}
+
+/// One run, if it fits; the conditions that SQL cannot tell are looked at first.
+fn summary(
+    connection: &Connection,
+    id: RunNumber,
+    owner: Option<u32>,
+    thinned: bool,
+    filter: &Filter,
+) -> Result<Option<Summary>, Malformed> {
+    let Some((run, process)) = tables::read_head(connection, id)? else {
+        return Ok(None);
+    };
+    let fits = (filter.labels.iter()).all(|(key, value)| run.label(key) == Some(value));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let command: Vec<String> = run.command.iter().map(|word| text(word)).collect();
+    let part = filter.command.as_deref();
+    if !fits || part.is_some_and(|part| !command.join(" ").contains(part)) {
+        return Ok(None);
+    }
+    let number = |sql: &str| -> rusqlite::Result<u64> {
+        let value: Option<f64> = connection
+            .prepare_cached(sql)?
+            .query_row([id], |row| row.get(0))?;
+        Ok(value.unwrap_or_default() as u64)
+    };
+    let (crossings, lookups) = match thinned {
+        true => (
+            number(
+                "SELECT value FROM (SELECT 0.0 AS value, 1 AS last UNION ALL SELECT value, 0 FROM figure WHERE run = ?1 AND name = 'crossings.total') ORDER BY last LIMIT 1",
+            )?,
+            number(
+                "SELECT value FROM (SELECT 0.0 AS value, 1 AS last UNION ALL SELECT value, 0 FROM figure WHERE run = ?1 AND name = 'package_json.lookups') ORDER BY last LIMIT 1",
+            )?,
+        ),
+        false => (
+            number(
+                "SELECT (SELECT coalesce(sum(calls), 0) FROM crossing_sum s JOIN process p ON p.id = s.process WHERE p.run = ?1 AND kind <> 4) + (SELECT count(*) FROM crossing c JOIN process p ON p.id = c.process WHERE p.run = ?1 AND kind <> 4) + 0.0",
+            )?,
+            number(
+                "SELECT count(*) + 0.0 FROM lookup l JOIN process p ON p.id = l.process WHERE p.run = ?1",
+            )?,
+        ),
+    };
+    let node_version = match process.as_ref().and_then(|process| process.node) {
+        Some(binary) => Binary::find(connection, binary.0)?.and_then(|binary| binary.node_version),
+        None => None,
+    };
+    Ok(Some(Summary {
+        id,
+        command,
+        directory: text(&run.directory),
+        started_unix_ns: run.started_unix_ns,
+        duration_ns: run.ended.0.saturating_sub(run.started.0),
+        ended_by: run.ended_by,
+        mode: run.mode,
+        exit_status: run.exit_status,
+        signal: run.signal,
+        owner,
+        pid: process.as_ref().map(|process| process.pid),
+        node_version,
+        incomplete: process.and_then(|process| process.incomplete),
+        thinned,
+        crossings,
+        lookups,
+        labels: run.labels.into_iter().collect(),
+    }))
+}
+
+/// One run with ids of its own, and where it lies in the database.
+pub(super) fn load_one(
+    connection: &Connection,
+    run: RunNumber,
+) -> Result<Option<(Recording, First)>, Malformed> {
+    let Some((mut recording, first)) = tables::read_run(connection, run)? else {
+        return Ok(None);
+    };
+    let mut loading = Loading {
+        first,
+        ..Loading::default()
+    };
+    recording.relocate(&mut loading);
+    loading.take_shared(connection, &mut recording)?;
+    Ok(Some((recording, first)))
+}
+
+fn load(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
+    // What is read is of one moment, also while another writes.
+    let transaction = connection.unchecked_transaction()?;
+    let mut all = Recording::default();
+    let mut loading = Loading::default();
+    for run in runs {
+        let Some((mut recording, first)) = tables::read_run(&transaction, *run)? else {
+            continue;
+        };
+        recording.runs[0].labels.push((RUN.into(), run.to_string()));
+        loading.first = First {
+            run: first.run.wrapping_sub(all.runs.len() as u32),
+            process: first.process.wrapping_sub(all.processes.len() as u32),
+        };
+        recording.relocate(&mut loading);
+        all.join(recording);
+    }
+    loading.take_shared(&transaction, &mut all)?;
+    all.check_references()?;
+    Ok(all)
+}
+
+/// New ids for what is read.
+#[derive(Default)]
+struct Loading {
+    /// What to take off the ids of runs and processes.
+    first: First,
+    /// By table: new ids, given in the order of use, by those in the database.
+    shared: HashMap<Table, HashMap<u32, u32>>,
+}
+
+impl Places for Loading {
+    fn place(&mut self, table: Table, id: u32) -> u32 {
+        match table {
+            Table::Run => id.wrapping_sub(self.first.run),
+            Table::Process => id.wrapping_sub(self.first.process),
+            // Stacks keep their order: a caller comes before its callees. They get new ids when all are known.
+            Table::Stack => {
+                self.shared.entry(table).or_default().entry(id).or_insert(0);
+                id
+            }
+            _ => {
+                let of = self.shared.entry(table).or_default();
+                let next = of.len() as u32;
+                *of.entry(id).or_insert(next)
+            }
+        }
+    }
+}
+
+/// Stacks in the place of those in the database.
+struct Stacks<'a>(&'a BTreeMap<u32, u32>);
+
+impl Places for Stacks<'_> {
+    fn place(&mut self, table: Table, id: u32) -> u32 {
+        match table {
+            Table::Stack => self.0.get(&id).copied().unwrap_or(id),
+            _ => id,
+        }
+    }
+}
+
+impl Loading {
+    /// Reads the shared rows that events refer to.
+    fn take_shared(
+        mut self,
+        connection: &Connection,
+        recording: &mut Recording,
+    ) -> Result<(), Malformed> {
+        let wanted = self.shared.remove(&Table::Stack).unwrap_or_default();
+        let mut open: Vec<u32> = wanted.into_keys().collect();
+        let mut stacks: BTreeMap<u32, Stack> = BTreeMap::new();
+        let mut asked: BTreeSet<u32> = open.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            let stack = needed::<Stack>(connection, id)?;
+            if let Some(caller) = stack.caller {
+                if caller.0 >= id {
+                    return Err(Malformed::Corrupt {
+                        what: format!(
+                            "table stack, row {id}: its caller {} is not below",
+                            caller.0
+                        ),
+                    });
+                }
+                if asked.insert(caller.0) {
+                    open.push(caller.0);
+                }
+            }
+            stacks.insert(id, stack);
+        }
+        let ids: BTreeMap<u32, u32> = stacks.keys().copied().zip(0..).collect();
+        recording.relocate(&mut Stacks(&ids));
+        for (_, mut stack) in stacks {
+            stack.caller = stack.caller.map(|caller| {
+                crate::recording::StackId(ids.get(&caller.0).copied().unwrap_or(caller.0))
+            });
+            stack.frame.relocate(&mut self);
+            recording.stacks.push(stack);
+        }
+        // Frames refer to names: those come last.
+        recording.frames = self.rows::<Frame>(connection, Table::Frame)?;
+        for frame in &mut recording.frames {
+            frame.relocate(&mut self);
+        }
+        recording.binaries = self.rows::<Binary>(connection, Table::Binary)?;
+        recording.callbacks = self.rows::<Callback>(connection, Table::Callback)?;
+        recording.names = self.rows::<Vec<u8>>(connection, Table::Name)?;
+        Ok(())
+    }
+
+    fn rows<T: Shared>(
+        &mut self,
+        connection: &Connection,
+        table: Table,
+    ) -> Result<Vec<T>, Malformed> {
+        let ids = self.shared.entry(table).or_default();
+        let mut order: Vec<(u32, u32)> = ids.iter().map(|(old, new)| (*new, *old)).collect();
+        order.sort_unstable();
+        let rows = order.into_iter().map(|(_, old)| needed(connection, old));
+        rows.collect()
+    }
+}
+
+fn needed<T: Shared>(connection: &Connection, id: u32) -> Result<T, Malformed> {
+    T::find(connection, id)?.ok_or_else(|| Malformed::Corrupt {
+        what: format!("table {}: row {id} is not there", T::TABLE),
+    })
+}
+
+impl Recording {
+    /// The number in its database of a run that was loaded from one.
+    pub fn number(&self, run: RunId) -> Option<RunNumber> {
+        self.runs.get(run.0 as usize)?.label(RUN)?.parse().ok()
+    }
+}

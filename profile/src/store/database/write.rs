@@ -1,0 +1,677 @@
+//! The one who writes.
+
+use std::fs::{File, OpenOptions};
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use super::super::digest::Digest;
+use super::super::schema::VERSION;
+use super::super::tables::{self, First, shared::Shared};
+use super::{DatabaseError, RunNumber, schema};
+use crate::Recording;
+use crate::random::Random;
+use crate::recording::{Binary, Callback, Frame, Stack};
+use crate::relocate::{Places, Relocate as _, Table};
+
+/// A row's last use is noted once in so many runs: a write for each row of each run would cost more than the run itself.
+const GRAIN: i64 = 256;
+/// Runs that are thinned or removed in one transaction.
+const AT_ONCE: usize = 32;
+/// Pages of 4 KiB.
+const PAGE: u64 = 4096;
+
+/// How much is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Older runs are removed.
+    pub age: Duration,
+    /// Of more than this, the oldest are removed.
+    pub count: usize,
+    /// Of a larger file, the oldest are removed.
+    pub bytes: u64,
+    /// Older runs are thinned to their counts.
+    pub thin: Duration,
+}
+
+/// What was done for the limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Runs that are gone.
+    pub removed: usize,
+    /// Runs of which only the counts are left.
+    pub thinned: usize,
+    /// There is more to do.
+    pub more: bool,
+}
+
+/// A database of runs that is written to. One at a time has it.
+#[derive(Debug)]
+pub struct Database {
+    connection: Connection,
+    path: PathBuf,
+    ids: Ids,
+    runs: usize,
+    /// Rows that nobody needs are removed when this run is the oldest.
+    swept: (i64, i64),
+    _lock: File,
+}
+
+/// Ids that come next.
+#[derive(Clone, Copy, Debug)]
+struct Ids {
+    next: First,
+    /// Of shared rows.
+    shared: [u32; KINDS.len()],
+    /// Of the hashes of shared rows.
+    key: [u8; 16],
+}
+
+/// Tables that runs share, in the order of `shared.kind`.
+const KINDS: [Table; 5] = [
+    Table::Name,
+    Table::Callback,
+    Table::Binary,
+    Table::Frame,
+    Table::Stack,
+];
+const KIND_NAMES: [&str; 5] = ["name", "callback", "binary", "frame", "stack"];
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos() as i64
+}
+
+impl Database {
+    /// Opens a database, or makes it; one of an older schema is brought up to date.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]; the file is as it was.
+    pub fn open(path: &Path) -> Result<Database, DatabaseError> {
+        let unusable = |error| DatabaseError::Open {
+            path: path.to_owned(),
+            error,
+        };
+        let lock = lock(path)?;
+        // SQLite makes its other two files with the rights of this one.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
+        options.open(path).map_err(unusable)?;
+        let failed = |error| DatabaseError::of(path, error);
+        let mut connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .map_err(failed)?;
+        set_up(&connection).map_err(failed)?;
+        begin(&mut connection, path)?;
+        let key = key(&connection).map_err(failed)?;
+        let next = First {
+            run: next(&connection, "run").map_err(failed)?,
+            process: next(&connection, "process").map_err(failed)?,
+        };
+        let mut shared = [0; KINDS.len()];
+        for (slot, table) in shared.iter_mut().zip(KIND_NAMES) {
+            *slot = next_of(&connection, table).map_err(failed)?;
+        }
+        let runs: i64 = connection
+            .query_row("SELECT count(*) FROM run", [], |row| row.get(0))
+            .map_err(failed)?;
+        Ok(Database {
+            connection,
+            path: path.to_owned(),
+            ids: Ids { next, shared, key },
+            runs: runs as usize,
+            swept: (0, 0),
+            _lock: lock,
+        })
+    }
+
+    /// Reads every page and compares the indexes with the tables: a second for each GB, about.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Damaged`], or SQLite's.
+    pub fn check(&self) -> Result<(), DatabaseError> {
+        let failed = |error| DatabaseError::of(&self.path, error);
+        let said: String = self
+            .connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            .map_err(failed)?;
+        match said.as_str() {
+            "ok" => Ok(()),
+            what => Err(DatabaseError::Damaged {
+                path: self.path.clone(),
+                what: what.to_owned(),
+            }),
+        }
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes in use; the file is no larger by more than what the next [`retain`](Database::retain) gives back.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn bytes(&self) -> Result<u64, DatabaseError> {
+        let pragma = |name: &str| -> rusqlite::Result<i64> {
+            (self.connection).query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+        };
+        let used = (|| Ok(pragma("page_count")? - pragma("freelist_count")?))();
+        let used = used.map_err(|error| DatabaseError::of(&self.path, error))?;
+        Ok(used.max(0) as u64 * PAGE)
+    }
+
+    /// Keeps the runs of a recording, of a user; returns the number of the first. One transaction: all of it is there, or nothing.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]; then nothing was written.
+    pub fn keep(
+        &mut self,
+        recording: Recording,
+        owner: Option<u32>,
+    ) -> Result<RunNumber, DatabaseError> {
+        recording.check_references()?;
+        let runs = recording.runs.len();
+        let first = self.ids.next;
+        self.transaction(|ids, connection| {
+            ids.write(connection, first, recording, Use::Whole)?;
+            let mut kept = connection
+                .prepare_cached("INSERT INTO kept (run, owner, kept_unix_ns) VALUES (?, ?, ?)")?;
+            for run in 0..runs as u32 {
+                kept.execute((first.run + run, owner, now_ns()))?;
+            }
+            note_next(connection, "run", ids.next.run)?;
+            note_next(connection, "process", ids.next.process)
+        })?;
+        self.runs += runs;
+        Ok(first.run)
+    }
+
+    /// Removes and thins what is beyond the limits, a few runs at a time; `more` says that there is more to do.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]; what was done before it stays done.
+    pub fn retain(&mut self, limits: &Limits) -> Result<Retained, DatabaseError> {
+        let mut retained = Retained::default();
+        // A clock that was set back makes nothing old.
+        let before =
+            |age: Duration| now_ns().saturating_sub(age.as_nanos().min(i64::MAX as u128) as i64);
+        let mut gone = self.oldest("kept_unix_ns < ?1", before(limits.age), AT_ONCE)?;
+        if gone.len() < AT_ONCE {
+            let above = self.runs.saturating_sub(limits.count);
+            if above > gone.len() {
+                gone = self.oldest("kept_unix_ns < ?1", i64::MAX, above.min(AT_ONCE))?;
+            }
+        }
+        let bytes = self.bytes()?;
+        if gone.is_empty() && bytes > limits.bytes && self.runs > 0 {
+            // About as many as lie above the limit.
+            let each = (bytes / self.runs as u64).max(1);
+            let above = ((bytes - limits.bytes) / each + 1) as usize;
+            gone = self.oldest("kept_unix_ns < ?1", i64::MAX, above.min(AT_ONCE))?;
+        }
+        if !gone.is_empty() {
+            self.transaction(|_, connection| {
+                gone.iter().try_for_each(|run| remove(connection, *run))
+            })?;
+            self.runs = self.runs.saturating_sub(gone.len());
+            retained.removed = gone.len();
+        }
+        let thin = self.oldest(
+            "thinned_unix_ns IS NULL AND kept_unix_ns < ?1",
+            before(limits.thin),
+            AT_ONCE,
+        )?;
+        for run in &thin {
+            self.thin(*run, limits.thin)?;
+        }
+        retained.thinned = thin.len();
+        retained.more = retained.removed == AT_ONCE || retained.thinned == AT_ONCE;
+        if retained.removed + retained.thinned > 0 {
+            if !retained.more {
+                self.sweep()?;
+            }
+            self.shrink()?;
+            retained.more |= self.bytes()? > limits.bytes && self.runs > 0;
+        }
+        Ok(retained)
+    }
+
+    /// Takes what was written from the log into the file itself, and empties the log.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn checkpoint(&self) -> Result<(), DatabaseError> {
+        let done = (self.connection).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        done.map_err(|error| DatabaseError::of(&self.path, error))
+    }
+
+    /// Lets go of all pages that are not used.
+    fn shrink(&self) -> Result<(), DatabaseError> {
+        let failed = |error| DatabaseError::of(&self.path, error);
+        let mut statement = (self.connection)
+            .prepare("PRAGMA incremental_vacuum")
+            .map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        // Each step frees a page.
+        while rows.next().map_err(failed)?.is_some() {}
+        Ok(())
+    }
+
+    /// The runs that were kept first.
+    fn oldest(
+        &self,
+        which: &str,
+        before: i64,
+        most: usize,
+    ) -> Result<Vec<RunNumber>, DatabaseError> {
+        let failed = |error| DatabaseError::of(&self.path, error);
+        let query = format!("SELECT run FROM kept WHERE {which} ORDER BY run LIMIT ?2");
+        let mut statement = self.connection.prepare_cached(&query).map_err(failed)?;
+        let runs = statement.query_map((before, most as i64), |row| row.get(0));
+        runs.and_then(|rows| rows.collect()).map_err(failed)
+    }
+
+    fn thin(&mut self, run: RunNumber, after: Duration) -> Result<(), DatabaseError> {
+        let loaded = super::read::load_one(&self.connection, run);
+        let loaded = loaded.map_err(|malformed| DatabaseError::malformed(&self.path, malformed))?;
+        let Some((recording, first)) = loaded else {
+            return Ok(());
+        };
+        let days = after.as_secs() / 86_400;
+        let after = match days {
+            0 => format!("{} s", after.as_secs()),
+            1 => "a day".to_owned(),
+            _ => format!("{days} days"),
+        };
+        let recording = recording.thin(&format!(
+            "its single events were removed after {after} (store.thin in the configuration of nodeprofd); the counts of the run are what they were"
+        ));
+        self.transaction(|ids, connection| {
+            let kept = connection
+                .prepare_cached("SELECT owner, kept_unix_ns FROM kept WHERE run = ?")?
+                .query_row([run], |row| {
+                    Ok((row.get::<_, Option<u32>>(0)?, row.get::<_, i64>(1)?))
+                })?;
+            remove(connection, run)?;
+            ids.write(connection, first, recording, Use::Thinned)?;
+            connection
+                .prepare_cached(
+                    "INSERT INTO kept (run, owner, kept_unix_ns, thinned_unix_ns) VALUES (?, ?, ?, ?)",
+                )?
+                .execute((run, kept.0, kept.1, now_ns()))?;
+            Ok(())
+        })
+    }
+
+    /// Removes shared rows that no run needs.
+    fn sweep(&mut self) -> Result<(), DatabaseError> {
+        let failed = |error| DatabaseError::of(&self.path, error);
+        let oldest = |which: &str| -> rusqlite::Result<Option<i64>> {
+            let query = format!("SELECT min(run) FROM kept WHERE {which}");
+            self.connection.query_row(&query, [], |row| row.get(0))
+        };
+        let none = i64::MAX;
+        let whole = oldest("thinned_unix_ns IS NULL")
+            .map_err(failed)?
+            .unwrap_or(none);
+        let thinned = oldest("thinned_unix_ns IS NOT NULL")
+            .map_err(failed)?
+            .unwrap_or(none);
+        let grain = GRAIN as u64;
+        if whole.abs_diff(self.swept.0) < grain && thinned.abs_diff(self.swept.1) < grain {
+            return Ok(());
+        }
+        self.swept = (whole, thinned);
+        self.transaction(|_, connection| {
+            for (kind, table) in KIND_NAMES.iter().enumerate() {
+                // A use that was not noted lies less than a grain after the noted one.
+                let unused = "kind = ?1 AND last_whole + ?2 < ?3 AND last_thinned + ?2 < ?4";
+                let parameters = (kind as i64, GRAIN, whole, thinned);
+                connection.execute(
+                    &format!(
+                        "DELETE FROM {table} WHERE id IN (SELECT id FROM shared WHERE {unused})"
+                    ),
+                    parameters,
+                )?;
+                connection.execute(&format!("DELETE FROM shared WHERE {unused}"), parameters)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Does it all or nothing.
+    fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Ids, &Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, DatabaseError> {
+        let failed = |error| DatabaseError::of(&self.path, error);
+        let mut ids = self.ids;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        let result = work(&mut ids, &transaction).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        self.ids = ids;
+        Ok(result)
+    }
+}
+
+impl Ids {
+    /// Writes rows, from these ids on.
+    fn write(
+        &mut self,
+        connection: &Connection,
+        first: First,
+        mut recording: Recording,
+        used: Use,
+    ) -> rusqlite::Result<()> {
+        let mut placed = Placed {
+            first,
+            shared: Default::default(),
+        };
+        let last_run = first.run + (recording.runs.len() as u32).saturating_sub(1);
+        let names = std::mem::take(&mut recording.names);
+        placed.shared[0] = self.share(connection, 0, names.iter(), last_run, used)?;
+        let callbacks = std::mem::take(&mut recording.callbacks);
+        placed.shared[1] =
+            self.share::<Callback>(connection, 1, callbacks.iter(), last_run, used)?;
+        let binaries = std::mem::take(&mut recording.binaries);
+        placed.shared[2] = self.share::<Binary>(connection, 2, binaries.iter(), last_run, used)?;
+        let mut frames = std::mem::take(&mut recording.frames);
+        for frame in &mut frames {
+            frame.relocate(&mut placed);
+        }
+        placed.shared[3] = self.share::<Frame>(connection, 3, frames.iter(), last_run, used)?;
+        // A caller comes before its callees: where it is is known when they come.
+        for mut stack in std::mem::take(&mut recording.stacks) {
+            stack.relocate(&mut placed);
+            let place =
+                self.share::<Stack>(connection, 4, std::iter::once(&stack), last_run, used)?;
+            placed.shared[4].extend(place);
+        }
+        recording.relocate(&mut placed);
+        tables::write_from(first, &recording, connection, &mut Digest::new())?;
+        self.next.run = self.next.run.max(last_run + 1);
+        let processes = first.process + recording.processes.len() as u32;
+        self.next.process = self.next.process.max(processes);
+        Ok(())
+    }
+
+    /// Finds rows that runs share, or writes them; returns their ids.
+    fn share<'r, T: Shared + Hash + 'r>(
+        &mut self,
+        connection: &Connection,
+        kind: usize,
+        rows: impl Iterator<Item = &'r T>,
+        run: u32,
+        used: Use,
+    ) -> rusqlite::Result<Vec<u32>> {
+        debug_assert_eq!(T::TABLE, KIND_NAMES[kind]);
+        let mut find = connection.prepare_cached(
+            "SELECT id, last_whole, last_thinned FROM shared WHERE kind = ? AND hash_high = ? AND hash_low = ?",
+        )?;
+        let mut insert = connection.prepare_cached(
+            "INSERT INTO shared (kind, hash_high, hash_low, id, last_whole, last_thinned) VALUES (?, ?, ?, ?, ?, ?)",
+        )?;
+        let column = match used {
+            Use::Whole => "last_whole",
+            Use::Thinned => "last_thinned",
+        };
+        let mut note = connection.prepare_cached(&format!(
+            "UPDATE shared SET {column} = ? WHERE kind = ? AND hash_high = ? AND hash_low = ?"
+        ))?;
+        let run = i64::from(run);
+        let mut ids = Vec::new();
+        for row in rows {
+            let mut hasher = SipHasher13::new_with_key(&self.key);
+            row.hash(&mut hasher);
+            hasher.write_u8(kind as u8);
+            let hash = hasher.finish128();
+            let (high, low) = (hash.h1 as i64, hash.h2 as i64);
+            let found = find.query_row((kind as i64, high, low), |row| {
+                Ok((
+                    row.get::<_, u32>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, i64>(2)?,
+                ))
+            });
+            let id = match found.optional()? {
+                Some((id, whole, thinned)) => {
+                    let last = match used {
+                        Use::Whole => whole,
+                        Use::Thinned => thinned,
+                    };
+                    if last < 0 || run >= last + GRAIN {
+                        note.execute((run, kind as i64, high, low))?;
+                    }
+                    id
+                }
+                None => {
+                    let id = self.shared[kind];
+                    self.shared[kind] += 1;
+                    row.insert(connection, id)?;
+                    let (whole, thinned) = match used {
+                        Use::Whole => (run, -GRAIN - 1),
+                        Use::Thinned => (-GRAIN - 1, run),
+                    };
+                    insert.execute((kind as i64, high, low, id, whole, thinned))?;
+                    id
+                }
+            };
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+}
+
+/// Who needs a shared row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Whole,
+    Thinned,
+}
+
+/// Where the rows of a recording are in the database.
+struct Placed {
+    first: First,
+    /// By kind.
+    shared: [Vec<u32>; KINDS.len()],
+}
+
+impl Places for Placed {
+    fn place(&mut self, table: Table, id: u32) -> u32 {
+        match table {
+            Table::Run => id + self.first.run,
+            Table::Process => id + self.first.process,
+            shared => {
+                let kind = KINDS.iter().position(|kind| *kind == shared);
+                let of = kind.and_then(|kind| self.shared[kind].get(id as usize));
+                of.copied().unwrap_or(id)
+            }
+        }
+    }
+}
+
+/// One writer at a time.
+fn lock(path: &Path) -> Result<File, DatabaseError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let unusable = |error| DatabaseError::Open {
+        path: path.to_owned(),
+        error,
+    };
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(name).map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(DatabaseError::InUse {
+            path: path.to_owned(),
+        }),
+        Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+/// Settings of a connection; the file may be damaged or made by somebody else.
+fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    // Pages that are free are given back by `retain`. A transaction survives a crash of the service at once, and one of the machine
+    // from the next checkpoint on: forcing each to the disk would cost more than recording it.
+    connection.execute_batch(
+        "PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; \
+         PRAGMA foreign_keys=OFF; PRAGMA cell_size_check=ON; PRAGMA journal_size_limit=8388608; PRAGMA cache_size=-4000;",
+    )
+}
+
+/// Makes the tables of a new database, or checks that they are there.
+fn begin(connection: &mut Connection, path: &Path) -> Result<(), DatabaseError> {
+    let failed = |error| DatabaseError::of(path, error);
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    let pragma = |name: &str| -> Result<u32, DatabaseError> {
+        let value =
+            transaction.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+        Ok(value.map_err(failed)? as u32)
+    };
+    let tables: i64 = transaction
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failed)?;
+    let application = pragma("application_id")?;
+    let version = pragma("user_version")?;
+    match (tables, application, version) {
+        (0, 0, 0) => schema::create(&transaction).map_err(failed)?,
+        (_, application, _) if application != schema::APPLICATION_ID => {
+            return Err(DatabaseError::Foreign {
+                path: path.to_owned(),
+                found: format!("an SQLite database with application_id {application:#010x}"),
+            });
+        }
+        (_, _, VERSION) => {}
+        (_, _, found) if found > VERSION => {
+            return Err(DatabaseError::Newer {
+                path: path.to_owned(),
+                found,
+                needed: VERSION,
+            });
+        }
+        (_, _, found) if found >= schema::OLDEST => {
+            schema::migrate(&transaction, found).map_err(failed)?;
+        }
+        (_, _, found) => {
+            return Err(DatabaseError::Foreign {
+                path: path.to_owned(),
+                found: format!("schema {found}, which no nodeprofd wrote"),
+            });
+        }
+    }
+    transaction.commit().map_err(failed)
+}
+
+/// The key of the hashes: nobody who is recorded can make two names with one hash.
+fn key(connection: &Connection) -> rusqlite::Result<[u8; 16]> {
+    let found: Option<String> = meta(connection, "hash_key")?;
+    let parsed = found.and_then(|text| u128::from_str_radix(&text, 16).ok());
+    let key = match parsed {
+        Some(key) => key,
+        None => {
+            let mut random = Random::new(seed());
+            let key = (u128::from(random.bits()) << 64) | u128::from(random.bits());
+            connection.execute(
+                "INSERT INTO meta (key, value) VALUES ('hash_key', ?)",
+                [format!("{key:032x}")],
+            )?;
+            key
+        }
+    };
+    Ok(key.to_le_bytes())
+}
+
+/// From the system: the standard library seeds its maps so.
+fn seed() -> u64 {
+    use std::hash::BuildHasher as _;
+    std::collections::hash_map::RandomState::new().hash_one(now_ns())
+}
+
+fn meta(connection: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    connection
+        .query_row("SELECT value FROM meta WHERE key = ?", [key], |row| {
+            row.get(0)
+        })
+        .optional()
+}
+
+fn next_of(connection: &Connection, table: &str) -> rusqlite::Result<u32> {
+    let last: Option<u32> =
+        connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| {
+            row.get(0)
+        })?;
+    Ok(last.map_or(0, |last| last + 1))
+}
+
+/// The next id of a run or process: never one that was given before, also if its run is gone.
+fn next(connection: &Connection, table: &str) -> rusqlite::Result<u32> {
+    let noted = meta(connection, &format!("next_{table}"))?.and_then(|text| text.parse().ok());
+    // Numbers are for people: they count from 1.
+    let least = u32::from(table == "run");
+    Ok(next_of(connection, table)?
+        .max(noted.unwrap_or(0))
+        .max(least))
+}
+
+fn note_next(connection: &Connection, table: &str, next: u32) -> rusqlite::Result<()> {
+    let key = format!("next_{table}");
+    let mut update = connection.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1")?;
+    if update.execute((&key, next.to_string()))? == 0 {
+        connection
+            .prepare_cached("INSERT INTO meta (key, value) VALUES (?1, ?2)")?
+            .execute((&key, next.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Removes a run; shared rows stay.
+fn remove(connection: &Connection, run: RunNumber) -> rusqlite::Result<()> {
+    let range: (Option<u32>, Option<u32>) = connection
+        .prepare_cached("SELECT min(id), max(id) FROM process WHERE run = ?")?
+        .query_row([run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (table, column) in tables::tables_of_runs() {
+        if column == "run" {
+            connection
+                .prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?
+                .execute([run])?;
+        } else if let (Some(first), Some(last)) = range {
+            connection
+                .prepare_cached(&format!(
+                    "DELETE FROM {table} WHERE process BETWEEN ? AND ?"
+                ))?
+                .execute([first, last])?;
+        }
+    }
+    connection
+        .prepare_cached("DELETE FROM kept WHERE run = ?")?
+        .execute([run])?;
+    connection
+        .prepare_cached("DELETE FROM run WHERE id = ?")?
+        .execute([run])?;
+    Ok(())
+}

@@ -1,0 +1,394 @@
+//! A figure from commit to commit, or along any other label: its level, and where that changed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::diff::Sides;
+use crate::diff::figures::{List, Unit};
+use crate::diff::sides::Side;
+use crate::groups::Group;
+use crate::statistics::RankTest;
+
+/// Chance that a series without any change shows one.
+pub const FALSE_ALARM: f64 = 0.001;
+/// So many runs of a point that are alike show that a count does not vary by itself.
+const REPEATS: usize = 5;
+
+/// A figure along the values of a label.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trend {
+    /// Name of the figure, as budgets take it.
+    pub figure: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Label by which the runs are grouped.
+    pub by: String,
+    /// One for each value of the label, in the order in which they first ran.
+    pub points: Vec<Point>,
+}
+
+/// The runs with one value of the label.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The value.
+    pub value: String,
+    /// Runs whose figure is known.
+    pub runs: usize,
+    /// Median; null if it is not known of any run.
+    pub median: Option<f64>,
+    /// Least.
+    pub minimum: Option<f64>,
+    /// Largest.
+    pub maximum: Option<f64>,
+    /// Start of the first run, ns since the Unix epoch.
+    pub first_unix_ns: u64,
+    /// What this point changed; null if nothing.
+    pub change: Option<Change>,
+}
+
+/// A new level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// Median of the level before.
+    pub before: f64,
+    /// Median of the level from here on.
+    pub after: f64,
+    /// A count that does not vary by itself differs. If false, `p` tells how likely chance is.
+    pub exact: bool,
+    /// Of the rank test between the two levels, for all places where a change was looked for; null if `exact`.
+    pub p: Option<f64>,
+}
+
+/// Why there is no trend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrendError {
+    /// The figure is in no run.
+    #[error(
+        "no run has a figure {figure:?}; needed: one of the JSON of a report, such as crossings.total, time.wall_ns or packages[express].self_ns"
+    )]
+    NoFigure {
+        /// What was asked for.
+        figure: String,
+    },
+    /// No run has the label.
+    #[error("no run has a label {by:?}; needed: one that runs have, such as commit")]
+    NoLabel {
+        /// What was asked for.
+        by: String,
+    },
+}
+
+impl Trend {
+    /// The figure of these runs, along a label. Runs that failed count as any other.
+    ///
+    /// # Errors
+    /// [`TrendError`], if no run has the figure or the label.
+    pub fn new(side: &Side<'_>, figure: &str, by: &str) -> Result<Trend, TrendError> {
+        let nothing = Side {
+            recording: side.recording,
+            profile: side.profile,
+            group: Group::default(),
+        };
+        let sides = Sides::new(&nothing, side);
+        let found = sides.figures.tables.iter().find_map(|table| {
+            let fields = 0..table.list.fields().len();
+            let mut all =
+                fields.flat_map(|field| (0..table.names.len()).map(move |row| (row, field)));
+            let (row, field) = all.find(|(row, field)| table.figure(*row, *field) == figure)?;
+            Some((table, row, field))
+        });
+        let Some((table, row, field)) = found else {
+            let figure = figure.to_owned();
+            return Err(TrendError::NoFigure { figure });
+        };
+        let is_of_runs = table.list == List::Run;
+        let mut order: Vec<(&str, u64)> = Vec::new();
+        let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut runs: Vec<_> = side.group.runs.iter().enumerate().collect();
+        let started = |id: &crate::recording::RunId| {
+            let run = side.recording.runs.get(id.0 as usize);
+            run.map_or(0, |run| run.started_unix_ns)
+        };
+        runs.sort_by_key(|(_, id)| started(id));
+        for (index, id) in runs {
+            let run = side.recording.runs.get(id.0 as usize);
+            let Some(value) = run.and_then(|run| run.label(by)) else {
+                continue;
+            };
+            let of = values.entry(value).or_insert_with(|| {
+                order.push((value, started(id)));
+                Vec::new()
+            });
+            let known = table.value(row, index, if is_of_runs { 0 } else { field });
+            of.extend(Some(known).filter(|value| value.is_finite()));
+        }
+        if order.is_empty() {
+            return Err(TrendError::NoLabel { by: by.to_owned() });
+        }
+        let unit = table.unit(row, field);
+        let series: Vec<Vec<f64>> = order
+            .iter()
+            .map(|(value, _)| values[value].clone())
+            .collect();
+        let mut points: Vec<Point> = (order.iter().zip(&series))
+            .map(|((value, first), known)| Point {
+                value: (*value).to_owned(),
+                runs: known.len(),
+                median: median(known),
+                minimum: known.iter().copied().reduce(f64::min),
+                maximum: known.iter().copied().reduce(f64::max),
+                first_unix_ns: *first,
+                change: None,
+            })
+            .collect();
+        for (at, change) in changes(&series, unit) {
+            points[at].change = Some(change);
+        }
+        Ok(Trend {
+            figure: figure.to_owned(),
+            unit,
+            by: by.to_owned(),
+            points,
+        })
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// Where the level of a series changes: index of the first point of the new level, and the change. A count of which no point varies, and of
+/// which enough runs show that, changes wherever it differs. Anything else is parted where ranks before and after differ most, as long as
+/// chance explains that less often than [`FALSE_ALARM`]; places that the rest does not bear out are given up again.
+pub fn changes(points: &[Vec<f64>], unit: Unit) -> Vec<(usize, Change)> {
+    let known: Vec<usize> = (0..points.len())
+        .filter(|at| !points[*at].is_empty())
+        .collect();
+    let constant = |values: &[f64]| values.iter().all(|value| *value == values[0]);
+    let runs: usize = known.iter().map(|at| points[*at].len()).sum();
+    let repeats = runs - known.len();
+    if unit != Unit::Ns && repeats >= REPEATS && known.iter().all(|at| constant(&points[*at])) {
+        let steps = known.windows(2).filter_map(|pair| {
+            let (before, after) = (points[pair[0]][0], points[pair[1]][0]);
+            let change = Change {
+                before,
+                after,
+                exact: true,
+                p: None,
+            };
+            (before != after).then_some((pair[1], change))
+        });
+        return steps.collect();
+    }
+    let mut found = Vec::new();
+    part(points, &known, &mut found);
+    found.sort_unstable();
+    // What parted a whole may not part its halves.
+    loop {
+        let bounds: Vec<usize> = { [0].into_iter() }
+            .chain(found.iter().copied())
+            .chain([known.len()])
+            .collect();
+        let tested =
+            |at: usize| between(points, &known, bounds[at], bounds[at + 1], bounds[at + 2]);
+        let worst = (0..found.len())
+            .map(|at| (at, tested(at).map_or(1.0, |change| change.p.unwrap_or(1.0))))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        match worst {
+            Some((at, p)) if p >= FALSE_ALARM => {
+                found.remove(at);
+            }
+            _ => {
+                let changes =
+                    (0..found.len()).filter_map(|at| Some((known[found[at]], tested(at)?)));
+                return changes.collect();
+            }
+        }
+    }
+}
+
+/// The runs of some points.
+fn runs(points: &[Vec<f64>], known: &[usize]) -> Vec<f64> {
+    known
+        .iter()
+        .flat_map(|at| points[*at].iter().copied())
+        .collect()
+}
+
+/// The change at `at` between the levels from `first` and up to `end`, its p for all places in there.
+fn between(
+    points: &[Vec<f64>],
+    known: &[usize],
+    first: usize,
+    at: usize,
+    end: usize,
+) -> Option<Change> {
+    let (before, after) = (
+        runs(points, &known[first..at]),
+        runs(points, &known[at..end]),
+    );
+    let p = RankTest::test(&before, &after)?.p * (end - first - 1) as f64;
+    Some(Change {
+        before: median(&before)?,
+        after: median(&after)?,
+        exact: false,
+        p: Some(p.min(1.0)),
+    })
+}
+
+fn part(points: &[Vec<f64>], known: &[usize], found: &mut Vec<usize>) {
+    // Spans that may still be parted.
+    let mut open = vec![(0, known.len())];
+    while let Some((first, end)) = open.pop() {
+        let places = (first + 1..end).filter_map(|at| {
+            let p = between(points, known, first, at, end)?.p?;
+            Some((at, p))
+        });
+        let Some((at, p)) = places.min_by(|a, b| a.1.total_cmp(&b.1)) else {
+            continue;
+        };
+        if p < FALSE_ALARM {
+            found.push(at);
+            open.extend([(first, at), (at, end)]);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+    use crate::Profile;
+    use crate::Recording;
+    use crate::random::Random;
+
+    /// About 100, spread as the sum of twelve dice.
+    fn noise(random: &mut Random) -> f64 {
+        94.0 + (0..12).map(|_| random.fraction()).sum::<f64>()
+    }
+
+    fn series(random: &mut Random, points: usize, runs: usize) -> Vec<Vec<f64>> {
+        (0..points)
+            .map(|_| (0..runs).map(|_| noise(random)).collect())
+            .collect()
+    }
+
+    #[test]
+    fn noise_has_no_change_more_often_than_stated() {
+        let mut random = Random::new(1);
+        let alarms = (0..400)
+            .filter(|_| !changes(&series(&mut random, 20, 5), Unit::Ns).is_empty())
+            .count();
+        // 0.4 expected; more than 3 in 1 of 1,000.
+        assert!(alarms <= 3, "{alarms}");
+    }
+
+    #[test]
+    fn planted_steps_are_found_where_they_are() {
+        let mut random = Random::new(2);
+        let mut exact = 0;
+        for _ in 0..50 {
+            let mut points = series(&mut random, 30, 5);
+            points[10..]
+                .iter_mut()
+                .flatten()
+                .for_each(|value| *value += 4.0);
+            points[20..]
+                .iter_mut()
+                .flatten()
+                .for_each(|value| *value -= 8.0);
+            let found = changes(&points, Unit::Ns);
+            let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+            exact += usize::from(places == [10, 20]);
+            for (_, change) in found {
+                assert!(change.p.unwrap() < FALSE_ALARM && !change.exact);
+            }
+        }
+        assert!(exact >= 45, "{exact} of 50");
+    }
+
+    #[test]
+    fn a_count_that_does_not_vary_changes_exactly_where_it_differs() {
+        let points = vec![
+            vec![7.0; 3],
+            vec![],
+            vec![7.0; 2],
+            vec![8.0; 2],
+            vec![7.0],
+            vec![7.0; 3],
+        ];
+        let found = changes(&points, Unit::Count);
+        let steps: Vec<_> = found
+            .iter()
+            .map(|(at, c)| (*at, c.before, c.after, c.exact))
+            .collect();
+        assert_eq!(steps, [(3, 7.0, 8.0, true), (4, 8.0, 7.0, true)]);
+        // Too few runs of each to know that it does not vary; and a time is never exact.
+        assert_eq!(changes(&[vec![7.0], vec![8.0], vec![8.0]], Unit::Count), []);
+        assert_eq!(changes(&points, Unit::Ns), []);
+        assert_eq!(changes(&[], Unit::Ns), []);
+    }
+
+    #[test]
+    fn a_figure_of_runs_is_followed_along_a_label_in_the_order_of_time() {
+        let mut recording = Recording::default();
+        for (index, (commit, crossings)) in [
+            ("b", 20),
+            ("a", 20),
+            ("b", 20),
+            ("a", 20),
+            ("c", 30),
+            ("c", 30),
+            ("c", 30),
+            ("a", 20),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut one = Recording::synthetic(crossings);
+            one.runs[0].labels.push(("commit".into(), commit.into()));
+            one.runs[0].started_unix_ns = 1000 + index as u64;
+            recording.append(one);
+        }
+        let profile = Profile::from_recording(&recording);
+        let group = Group::all(&recording, "");
+        let side = Side {
+            recording: &recording,
+            profile: &profile,
+            group,
+        };
+        let trend = Trend::new(&side, "crossings.total", "commit").unwrap();
+        let points: Vec<_> = trend
+            .points
+            .iter()
+            .map(|p| {
+                (
+                    p.value.as_str(),
+                    p.runs,
+                    p.first_unix_ns,
+                    p.change.is_some(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            points,
+            [
+                ("b", 2, 1000, false),
+                ("a", 3, 1001, false),
+                ("c", 3, 1004, true)
+            ]
+        );
+        let of = |figure: &str, by: &str| Trend::new(&side, figure, by).unwrap_err().to_string();
+        assert!(of("crossing.total", "commit").contains("such as crossings.total"));
+        assert!(of("crossings.total", "branch").contains("such as commit"));
+    }
+}
