@@ -78,6 +78,33 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+/* Identity of a thread, as the kernel's own user namespace reckons it. */
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+typedef struct {
+	__u32 val;
+} kgid_t;
+
+struct cred {
+	kuid_t uid, suid, euid, fsuid;
+	kgid_t gid, sgid, egid, fsgid;
+};
+
+/* Its flags up to 6.17, and from 6.18 on. */
+struct mm_struct___6_6 {
+	unsigned long flags;
+};
+
+typedef struct {
+	unsigned long __mm_flags[1];
+} mm_flags_t;
+
+struct mm_struct___6_18 {
+	mm_flags_t flags;
+};
+
 struct mm_struct {
 	unsigned long arg_start, arg_end;
 	unsigned long start_code, end_code;
@@ -123,6 +150,7 @@ struct task_struct {
 	__u64 utime, stime;
 	struct sched_entity se;
 	struct mm_struct *mm;
+	const struct cred *cred;
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct task_struct *group_leader;

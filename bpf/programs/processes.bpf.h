@@ -22,6 +22,40 @@ volatile const __u32 pid_namespace = 0;
 /* The kernel's own limit on their nesting, MAX_PID_NS_LEVEL. */
 #define PID_NAMESPACES 32
 
+/*
+ * Who may not trace everybody's programs has them traced by the service: then a process is followed as long as its owner could
+ * as well attach a debugger to it, and no further.
+ */
+volatile const bool owned = false;
+volatile const __u32 owner = 0;
+
+/* Of linux/sched/coredump.h: the lowest bits of a memory's flags tell who may look at it; 1: its owner. */
+#define DUMPABLE_MASK 3
+#define DUMPABLE_BY_OWNER 1
+
+static __always_inline unsigned long memory_flags(struct mm_struct *mm)
+{
+	struct mm_struct___6_6 *old = (void *)mm;
+	struct mm_struct___6_18 *newer = (void *)mm;
+
+	if (bpf_core_field_exists(newer->flags.__mm_flags))
+		return BPF_CORE_READ(newer, flags.__mm_flags[0]);
+	return BPF_CORE_READ(old, flags);
+}
+
+/* Whether a process is the owner's, and has not taken over others' rights: by a set-user-ID program, say, or one that may not be read. */
+static __always_inline bool is_owners(struct task_struct *task)
+{
+	const struct cred *cred = BPF_CORE_READ(task, cred);
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+	__u32 gid = BPF_CORE_READ(cred, gid.val);
+
+	return BPF_CORE_READ(cred, uid.val) == owner && BPF_CORE_READ(cred, euid.val) == owner &&
+	       BPF_CORE_READ(cred, suid.val) == owner && BPF_CORE_READ(cred, egid.val) == gid &&
+	       BPF_CORE_READ(cred, sgid.val) == gid &&
+	       (memory_flags(mm) & DUMPABLE_MASK) == DUMPABLE_BY_OWNER;
+}
+
 /* Number of a thread as we know it; 0: it is of a namespace that we cannot see into. */
 static __always_inline __u32 number_of(struct task_struct *task)
 {
@@ -262,6 +296,11 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	}
 	if (!t)
 		return 0;
+	if (owned && !is_owners(task)) {
+		count(COUNTER_FOREIGN, 1);
+		bpf_task_storage_delete(&threads, task);
+		return 0;
+	}
 	if (!host)
 		announce(task);
 	reset_stack(t);

@@ -387,6 +387,7 @@ enum counter {
 	COUNTER_SAMPLES,     /* ticks in the tree */
 	COUNTER_SWITCHES,    /* of threads of the tree, off the CPU and on it */
 	COUNTER_WAITS_LIMIT, /* short waits beyond the limit per second */
+	COUNTER_FOREIGN,     /* processes that took over others' rights */
 	COUNTER_MAX,
 };
 #endif

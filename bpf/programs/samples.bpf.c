@@ -22,6 +22,9 @@ char LICENSE[] SEC("license")
  */
 volatile const __u64 sample_period = 1000000;
 
+/* Addresses of the kernel are not for everybody. */
+volatile const bool kernel_frames = true;
+
 SEC("perf_event")
 int on_tick(void *ctx)
 {
@@ -47,7 +50,7 @@ int on_tick(void *ctx)
 	r->weight = sample_period;
 	r->ip = regs->ip;
 	r->unused = 0;
-	bytes = bpf_get_stack(ctx, r->kernel, sizeof(r->kernel), 0);
+	bytes = kernel_frames ? bpf_get_stack(ctx, r->kernel, sizeof(r->kernel), 0) : 0;
 	r->depth = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	bpf_ringbuf_submit(r, wake_flag());
 	return 0;

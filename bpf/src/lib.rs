@@ -19,17 +19,19 @@ mod kernel_types;
 mod loader;
 pub mod preflight;
 mod records;
+mod ring;
 mod samples;
 mod selfprobe;
 mod warm;
 
 pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
-pub use loader::{Counters, LoadError, Options, Programs, Reader, Sum, SumFamily};
+pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
 pub use records::{
     Callee, DecodeError, ExitRecord, FrameCode, FunctionRecord, Header, MappingKind, MappingRecord,
     Origin, Piece, Record, ScriptRecord, WaitRecord,
 };
+pub use ring::Reader;
 pub use samples::SampleError;
 pub use selfprobe::SelfProbe;
 pub use warm::Warmth;

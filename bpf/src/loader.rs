@@ -10,16 +10,17 @@ use std::{
         unix::fs::MetadataExt as _,
     },
     path::PathBuf,
-    time::Duration,
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, RingBufferBuilder,
+    Link, MapCore, MapFlags,
     skel::{OpenSkel, SkelBuilder},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
-    Callee, Code, Origin, SampleError, code, kernel_types, samples,
+    Callee, Code, Origin, Reader, SampleError, code, kernel_types, samples,
     skeleton::{self, maps, probes, samples as ticks, tree},
     wire,
 };
@@ -50,6 +51,9 @@ pub struct Options {
     /// Follow each process by itself, not the tree below it, and tell the holder of all large programs that anybody on
     /// the host executes.
     pub host: bool,
+    /// On behalf of this user, who may not trace everybody's programs: processes are followed as long as they are the user's own,
+    /// and no address of the kernel is told.
+    pub owner: Option<u32>,
 }
 
 impl Options {
@@ -83,6 +87,7 @@ impl Default for Options {
             cache: None,
             ring_bytes: 8 << 20,
             host: false,
+            owner: None,
         }
     }
 }
@@ -128,7 +133,7 @@ fn effective_root() -> bool {
 }
 
 /// Which figures a [`Sum`] belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SumFamily {
     /// Crossings beyond the event limit.
     Crossings,
@@ -139,7 +144,7 @@ pub enum SumFamily {
 }
 
 /// Calls that were not written one by one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// What was counted.
     pub family: SumFamily,
@@ -168,7 +173,7 @@ pub struct Sum {
 }
 
 /// What the programs counted about themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Counters {
     pub hits: u64,
@@ -187,6 +192,7 @@ pub struct Counters {
     pub samples: u64,
     pub switches: u64,
     pub waits_beyond_limit: u64,
+    pub foreign: u64,
 }
 
 /// The loaded programs and their maps.
@@ -378,29 +384,20 @@ impl Programs {
     ///
     /// # Errors
     /// If the buffer cannot be mapped.
-    pub(crate) fn executions<'a>(
-        &'a self,
-        mut each: impl FnMut(Execution) + 'a,
-    ) -> io::Result<Reader<'a>> {
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.tree.maps.executions, move |bytes| {
-                if let Some(e) = plain::<tree::types::execution>(bytes) {
-                    let program = bytes[..size_of::<tree::types::program>()].to_vec();
-                    each(Execution {
-                        pid: e.pid,
-                        inode: e.program.inode,
-                        program,
-                    });
-                }
-                0
-            })
-            .map_err(|e| io::Error::other(e.to_string()))?;
-        Ok(Reader(
-            builder
-                .build()
-                .map_err(|e| io::Error::other(e.to_string()))?,
-        ))
+    pub(crate) fn executions(
+        &self,
+        mut each: impl FnMut(Execution),
+    ) -> io::Result<Reader<impl FnMut(&[u8])>> {
+        Reader::new(self.tree.maps.executions.as_fd(), move |bytes: &[u8]| {
+            if let Some(e) = plain::<tree::types::execution>(bytes) {
+                let program = bytes[..size_of::<tree::types::program>()].to_vec();
+                each(Execution {
+                    pid: e.pid,
+                    inode: e.program.inode,
+                    program,
+                });
+            }
+        })
     }
 
     /// Descriptor of the map of address ranges by binary.
@@ -446,19 +443,8 @@ impl Programs {
     ///
     /// # Errors
     /// If the buffer cannot be mapped.
-    pub fn reader<'a>(&'a self, mut each: impl FnMut(&[u8]) + 'a) -> io::Result<Reader<'a>> {
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.maps.maps.records, move |bytes| {
-                each(bytes);
-                0
-            })
-            .map_err(|e| io::Error::other(e.to_string()))?;
-        Ok(Reader(
-            builder
-                .build()
-                .map_err(|e| io::Error::other(e.to_string()))?,
-        ))
+    pub fn reader<F: FnMut(&[u8])>(&self, each: F) -> io::Result<Reader<F>> {
+        Reader::new(self.ring(), each)
     }
 
     /// The sums so far.
@@ -548,6 +534,7 @@ impl Programs {
             samples: get(wire::COUNTER_SAMPLES),
             switches: get(wire::COUNTER_SWITCHES),
             waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
+            foreign: get(wire::COUNTER_FOREIGN),
         }
     }
 }
@@ -671,6 +658,8 @@ fn load_tree_with(
         rodata.event_limit = options.single_events();
         rodata.record_mappings = options.mappings;
         rodata.host = options.host;
+        rodata.owned = options.owner.is_some();
+        rodata.owner = options.owner.unwrap_or(0);
         rodata.pid_namespace = pid_namespace();
     };
     load_sharing!(
@@ -688,6 +677,7 @@ fn load_ticks(
     let set = |rodata: &mut ticks::types::rodata| {
         rodata.sample_period = samples::period_ns(options.sample_hz);
         rodata.record_stacks = options.walks();
+        rodata.kernel_frames = options.owner.is_none();
     };
     let cpus = libbpf_rs::num_possible_cpus().map_err(|e| LoadError::new(&e))?;
     let cpus = u32::try_from(cpus)
@@ -707,39 +697,6 @@ pub(crate) struct Execution {
     pub(crate) inode: u64,
     /// Key of the map [`Programs::not_node`].
     pub(crate) program: Vec<u8>,
-}
-
-/// See [`Programs::reader`].
-pub struct Reader<'a>(libbpf_rs::RingBuffer<'a>);
-
-impl Reader<'_> {
-    /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
-    pub fn descriptor(&self) -> RawFd {
-        self.0.epoll_fd()
-    }
-
-    /// Hands over all that waits now.
-    ///
-    /// # Errors
-    /// libbpf's.
-    pub fn consume(&self) -> io::Result<()> {
-        self.0
-            .consume()
-            .map_err(|e| io::Error::other(e.to_string()))
-    }
-
-    /// Waits up to `timeout` for a wake-up, then hands over what waits.
-    ///
-    /// # Errors
-    /// libbpf's; an interrupting signal is none.
-    pub fn poll(&self, timeout: Duration) -> io::Result<()> {
-        match self.0.poll(timeout) {
-            Err(e) if e.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                Err(io::Error::other(e.to_string()))
-            }
-            _ => self.consume(),
-        }
-    }
 }
 
 fn plain<T: Copy>(bytes: &[u8]) -> Option<T> {

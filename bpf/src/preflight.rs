@@ -54,6 +54,16 @@ impl Check {
     }
 }
 
+/// Whether this user may load programs into the kernel.
+pub fn is_permitted() -> bool {
+    capabilities().outcome == Outcome::Ok
+}
+
+/// What a trace by a service needs here: the rest is the service's.
+pub fn checks_beside_a_service() -> Vec<Check> {
+    vec![architecture(), kernel()]
+}
+
 /// Asks the kernel for everything that a trace needs. `plan`: of the node binary to try an attach on.
 pub fn checks(plan: Option<&AttachPlan>) -> Vec<Check> {
     let mut all = vec![architecture(), kernel(), type_information(), capabilities()];

@@ -1,5 +1,7 @@
 //! Decoding: from the bytes of the ring buffer to typed records. Pure; no kernel needed.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{skeleton::types as raw, wire};
 
 /// What every record begins with.
@@ -95,7 +97,7 @@ pub struct Piece {
 }
 
 /// Which probe of which binary wrote a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Index given to [`AttachPoints::new`](crate::AttachPoints::new).
     pub binary: u8,
@@ -104,7 +106,7 @@ pub struct Origin {
 }
 
 /// Which C++ function a crossing reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Callee {
     /// Run-time address in the traced process.
     Address(u64),

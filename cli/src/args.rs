@@ -134,6 +134,13 @@ pub struct Trace {
     /// Do not read source maps: positions are those in the scripts that ran
     #[arg(long)]
     pub no_source_maps: bool,
+    /// Socket of nodeprofd, which traces your own programs for you where you are not root
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/run/nodeprof/control.sock"
+    )]
+    pub service: PathBuf,
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: Format,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Parser;
-use nodeprofd::service::{Happening, config::Config, serve, store::Outcome};
+use nodeprofd::service::{Happening, config::Config, serve, store::Outcome, tracer};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 use tracing_subscriber::{
@@ -33,11 +33,23 @@ struct Arguments {
     /// Check FILE, and do nothing else
     #[arg(long, requires = "config")]
     check: bool,
+    /// What a tracer of the service itself is to do
+    #[arg(long, hide = true)]
+    tracer: Option<String>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log();
+    if let Some(job) = &arguments.tracer {
+        return match tracer::main(job) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("nodeprofd: {why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let config = match arguments.config.as_deref().map(Config::read).transpose() {
         Ok(config) => config.unwrap_or_default(),
         Err(error) => {

@@ -75,6 +75,10 @@ impl AttachPlan {
             ));
         };
         let layout = outline.layout();
+        let folder = match folder_for(path) {
+            Some(name) => folder.join(name),
+            None => folder,
+        };
         let file = folder.join(file_name(&build_id));
         let damaged = match load(&file, layout, &build_id, data.len() as u64) {
             Ok(Some(mut plan)) => {
@@ -90,6 +94,20 @@ impl AttachPlan {
             Err(error) => CacheOutcome::NotCached(format!("{}: {error}", folder.display())),
         };
         Ok((plan, outcome))
+    }
+}
+
+/// Where plans of other users' binaries are kept: apart. A plan is found by what a binary says of itself, and decides where breakpoints are
+/// written: so no binary can lead to a wrong plan for one that somebody else owns.
+fn folder_for(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let is_ours = metadata.uid() == 0 || metadata.uid() == unsafe { libc::geteuid() };
+    match metadata.mode() & 0o022 {
+        0 if is_ours => None,
+        0 => Some(format!("user-{}", metadata.uid())),
+        0o020 => Some(format!("user-{}-group-{}", metadata.uid(), metadata.gid())),
+        _ => Some("everybody".to_owned()),
     }
 }
 

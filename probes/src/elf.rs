@@ -1,6 +1,7 @@
 //! The binary: segments, functions, build-id. Every figure in the file may lie, so every sum is checked.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use memmap2::Mmap;
@@ -27,7 +28,12 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, PlanError> {
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(unreadable)?;
+    // A pipe is refused below; opening it shall not wait for somebody to write to it.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(unreadable)?;
     // An empty file cannot be mapped, and mapping a folder or a device makes no sense.
     let metadata = file.metadata().map_err(unreadable)?;
     if !metadata.is_file() || metadata.len() < 4 {

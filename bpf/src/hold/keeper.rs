@@ -23,7 +23,7 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    Execs, HolderOptions, Request, act_first,
+    Execs, HolderOptions, Obeys, Request, act_first,
     fanotify::{Fanotify, Held},
     host::Host,
     is_followed, message, now, receive,
@@ -104,6 +104,7 @@ pub(super) struct Keeper {
     host: Option<Host>,
     /// Only to be detached, once something else is attached.
     spare: Option<Link>,
+    obeys: Obeys,
 }
 
 impl Keeper {
@@ -137,6 +138,7 @@ impl Keeper {
                 .admission
                 .map(|admission| Host::new(admission, options.syscalls)),
             spare: options.spare,
+            obeys: options.obeys,
         })
     }
 
@@ -164,6 +166,11 @@ impl Keeper {
         act_first();
         let reason = self.fanotify.as_ref().err().map(ToString::to_string);
         self.tell(b'h', 0, reason.unwrap_or_default().as_bytes());
+        if let Obeys::Nobody(first) = &mut self.obeys
+            && let Some((pid, file)) = first.take()
+        {
+            self.give(pid, Source::File(file), false, Waiting::Tracer);
+        }
         loop {
             let wants = if self.unsent.is_empty() {
                 0
@@ -217,6 +224,8 @@ impl Keeper {
             }
             if fds[0].revents & libc::POLLIN != 0 {
                 match receive(&self.socket).and_then(Request::parse) {
+                    Some(Request::Ping) => self.tell(b'p', 0, b""),
+                    Some(_) if matches!(self.obeys, Obeys::Nobody(_)) => {}
                     Some(Request::Attach { pid, path }) => {
                         self.give(pid, Source::Path(path), false, Waiting::Tracer);
                     }
@@ -226,7 +235,6 @@ impl Keeper {
                         }
                     }
                     Some(Request::Release { pid }) => self.release(pid, programs),
-                    Some(Request::Ping) => self.tell(b'p', 0, b""),
                     None => return,
                 }
             } else if fds[0].revents & (libc::POLLHUP | libc::POLLERR) != 0 {

@@ -22,10 +22,11 @@ mod worker;
 
 use std::{
     ffi::OsStr,
+    fs::File,
     io,
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
@@ -39,8 +40,9 @@ use nodeprof_probes::plan::{AttachPlan, Family};
 use self::{guard::Guarded, keeper::Keeper};
 use crate::{Link, Programs};
 
-/// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches.
-pub type PlanSource = Box<dyn Fn(&Path) -> Result<AttachPlan, String> + Send + Sync>;
+/// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches. The first path is the name of the
+/// binary, where something else may be by now; the second leads to the very file that was opened.
+pub type PlanSource = Box<dyn Fn(&Path, &Path) -> Result<AttachPlan, String> + Send + Sync>;
 
 /// Whether a process that executes this program is to be recorded: asked by the holder of a service while the exec waits, so
 /// the answer takes microseconds.
@@ -110,7 +112,17 @@ enum Request {
 /// The tracer's end of the holder.
 pub struct Holder {
     socket: OwnedFd,
-    pid: libc::pid_t,
+    /// Of our own child; `None`: it is that of a service, which looks after it.
+    pid: Option<libc::pid_t>,
+}
+
+/// Whom a holder obeys.
+pub enum Obeys {
+    /// Who has the other end of its socket.
+    Socket,
+    /// Nobody: that end is in the hands of somebody who may not have everything traced. It gives this process its probes, which executes this
+    /// file, then those that the followed tree executes.
+    Nobody(Option<(u32, File)>),
 }
 
 /// How execs are held.
@@ -140,6 +152,8 @@ pub struct HolderOptions {
     pub execs: Execs,
     /// For a service: trace syscalls while there is a process to be recorded.
     pub syscalls: bool,
+    /// Whom it obeys.
+    pub obeys: Obeys,
 }
 
 impl Holder {
@@ -177,13 +191,26 @@ impl Holder {
                 // SAFETY: ends this process; the kernel detaches all it holds.
                 unsafe { libc::_exit(i32::from(!matches!(outcome, Ok(Ok(()))))) }
             }
-            pid => Ok(Holder { socket: ours, pid }),
+            pid => Ok(Holder {
+                socket: ours,
+                pid: Some(pid),
+            }),
         }
     }
 
-    /// Process id of the holder.
+    /// That of a service, which has handed over this end of its socket.
+    pub fn lent(socket: OwnedFd) -> Holder {
+        Holder { socket, pid: None }
+    }
+
+    /// Process id of the holder; 0: unknown.
     pub fn pid(&self) -> u32 {
-        self.pid as u32
+        self.pid.map_or(0, |pid| pid as u32)
+    }
+
+    /// This end of its socket, to be handed over.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Asks for probes in a process; the answer comes as an [`Event`].
@@ -220,8 +247,10 @@ impl Holder {
 
     /// Ends a holder that gives no sign of life: a hung one blocks every exec of node on this host.
     pub fn kill(&self) {
-        // SAFETY: our own child, which nobody else reaps.
-        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        if let Some(pid) = self.pid {
+            // SAFETY: our own child, which nobody else reaps.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
     }
 
     /// Asks it to detach all and to end, and waits for that; one that has not in this time is killed.
@@ -236,24 +265,29 @@ impl Holder {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // SAFETY: our own child; its status is of no interest.
-        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        if let Some(pid) = self.pid {
+            // SAFETY: our own child; its status is of no interest.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        }
     }
 
     /// Whether it has ended. Its socket may tell so later: helpers of it have that, too.
     pub fn has_ended(&self) -> bool {
+        let Some(pid) = self.pid else {
+            return false;
+        };
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: our own child; `about` is large enough and zeroed, so that it can be read in any case.
         unsafe {
-            libc::waitid(
-                libc::P_PID,
-                self.pid as libc::id_t,
-                about.as_mut_ptr(),
-                options,
-            ) == 0
-                && about.assume_init().si_pid() == self.pid
+            libc::waitid(libc::P_PID, pid as libc::id_t, about.as_mut_ptr(), options) == 0
+                && about.assume_init().si_pid() == pid
         }
+    }
+
+    /// Closes our copy of its socket, which somebody else has by now.
+    pub fn hand_over(self) -> HandedOver {
+        HandedOver(self.pid)
     }
 
     /// Descriptor to poll for events.
@@ -326,6 +360,29 @@ impl Holder {
                 false => Err(String::from_utf8_lossy(&body).into_owned()),
             })),
             _ => None,
+        }
+    }
+}
+
+/// A holder that leaves when somebody else closes its socket.
+pub struct HandedOver(Option<libc::pid_t>);
+
+impl HandedOver {
+    /// Waits for its end; one that has not ended in this time is killed.
+    pub fn end(self, limit: Duration) {
+        let Some(pid) = self.0 else { return };
+        let until = std::time::Instant::now() + limit;
+        // SAFETY: our own child, which nobody else reaps; its status is of no interest.
+        while unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } == 0 {
+            if std::time::Instant::now() > until {
+                // SAFETY: as above; not reaped yet.
+                unsafe {
+                    libc::kill(pid, libc::SIGKILL);
+                    libc::waitpid(pid, std::ptr::null_mut(), 0);
+                }
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -36,6 +36,26 @@ pub(super) fn file_id(meta: &fs::Metadata) -> FileId {
     (meta.dev(), meta.ino())
 }
 
+/// A state of a file: its inode may have been another binary's before, and its content something else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Version {
+    file: FileId,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Version {
+    fn of(meta: &fs::Metadata) -> Version {
+        Version {
+            file: file_id(meta),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
 /// Something to do.
 pub(super) struct Job {
     /// Of the loop.
@@ -187,7 +207,7 @@ struct Bench {
     image_files: RawFd,
     families: Vec<Family>,
     plans: PlanSource,
-    known: Mutex<HashMap<FileId, Known>>,
+    known: Mutex<HashMap<Version, Known>>,
     /// Held while a plan is made: twenty processes that execute the same new binary wait for one plan.
     planning: Mutex<()>,
 }
@@ -229,7 +249,7 @@ impl Bench {
             return done;
         }
         let started = Instant::now();
-        done.outcome = match self.prepare(&file, &done.path, job.pid) {
+        done.outcome = match self.prepare(&file, &done.path, &open) {
             Ok(known) => {
                 let points = known.points(job.after_exec);
                 match self.link(job.pid, &open, &points) {
@@ -247,9 +267,15 @@ impl Bench {
         done
     }
 
-    /// What to attach for a binary, by its plan.
-    fn prepare(&self, file: &File, path: &Path, pid: u32) -> Result<Known, String> {
-        let id = file_id(&file.metadata().map_err(|e| e.to_string())?);
+    /// What to attach for a binary, by its plan. The plan is that of the file that was opened: at its path there may be another one, here or in
+    /// the file system that the process sees, and its probes would end programs that execute this one.
+    fn prepare(&self, file: &File, path: &Path, open: &Path) -> Result<Known, String> {
+        let version = || {
+            file.metadata()
+                .map(|meta| Version::of(&meta))
+                .map_err(|e| e.to_string())
+        };
+        let id = version()?;
         let known = || lock(&self.known).get(&id).cloned();
         if let Some(known) = known() {
             return Ok(known);
@@ -259,14 +285,13 @@ impl Bench {
             return Ok(known);
         }
         act_in_turn(); // it takes 0.2 s
-        // In a container the path means another file here, or none.
-        let is_here = fs::metadata(path).is_ok_and(|m| file_id(&m) == id);
-        let plan = match is_here {
-            true => (self.plans)(path),
-            false => (self.plans)(&seen_by(pid, path)),
-        };
+        let plan = (self.plans)(path, open);
         act_first();
-        let plan = plan?;
+        let mut plan = plan?;
+        path.clone_into(&mut plan.binary.path);
+        if version()? != id {
+            return Err("the file was changed while its plan was made".into());
+        }
         let mut all = lock(&self.known);
         let binary = u8::try_from(all.len())
             .ok()
@@ -302,12 +327,6 @@ impl Bench {
         };
         update(self.image_files, &file, &(key + 1))
     }
-}
-
-/// A path in the file system that a process sees.
-fn seen_by(pid: u32, path: &Path) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Sets an entry of a map whose key and value are these plain C types.

@@ -1,9 +1,10 @@
 //! `nodeprof doctor`.
 
-use std::{fmt::Write as _, io, process::ExitCode};
+use std::{fmt::Write as _, io, path::Path, process::ExitCode};
 
-use nodeprof_bpf::preflight::{Check, Outcome, checks};
+use nodeprof_bpf::preflight::{Check, Outcome, checks, checks_beside_a_service, is_permitted};
 use nodeprof_probes::{Family, ProbeState};
+use nodeprofd::control::{Client, DEFAULT_SOCKET};
 
 use crate::{
     args::{Color, Doctor},
@@ -13,7 +14,22 @@ use crate::{
 /// Checks the machine; exit 0 only if `trace` can work fully.
 pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
     let plan = super::plan(args.node.as_ref());
-    let mut all = checks(plan.as_ref().ok());
+    let service = Client::new(Path::new(DEFAULT_SOCKET));
+    let mut all = match service.status() {
+        Ok(status) if status.may_trace && !is_permitted() => {
+            let mut all = checks_beside_a_service();
+            all.push(Check {
+                name: "nodeprofd",
+                found: format!(
+                    "{} traces your own programs for you, without kernel frames",
+                    status.version
+                ),
+                outcome: Outcome::Ok,
+            });
+            all
+        }
+        _ => checks(plan.as_ref().ok()),
+    };
     all.push(match &plan {
         Ok(plan) => {
             let version = plan

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::{
     NODEPROF, Node, Traced, folder, has_packages, has_tool, list, number, on_each_node, plain,
-    project, text, trace, trace_with, write,
+    project, seen_and_traced, text, trace, write,
 };
 
 on_each_node!(
@@ -150,13 +150,15 @@ fn few_probes_count_what_a_trace_counts(node: &Node) {
         programs.push(vec![&express]);
     }
     for arguments in programs {
-        let Some(counted) = counted(&node, &["crossings", "package-json"], &arguments) else {
+        let to_js = |traced: &Traced| number(&traced.run["crossings"]["by_kind"]["to_js"]);
+        let both = seen_and_traced(
+            &node.command(&arguments),
+            || counted(&node, &["crossings", "package-json"], &arguments),
+            |counted, traced| to_js(traced) == counted.total("to_js"),
+        );
+        let Some((counted, traced)) = both else {
             return;
         };
-        let to_js = |traced: &Traced| number(&traced.run["crossings"]["by_kind"]["to_js"]);
-        let traced = trace_with(&node.command(&arguments), |traced| {
-            to_js(traced) == counted.total("to_js")
-        });
         let what = format!("{arguments:?} on {}", node.version);
         let by_kind = |kind: &str| number(&traced.run["crossings"]["by_kind"][kind]);
         assert_eq!(counted.total("to_js"), by_kind("to_js"), "{what}");

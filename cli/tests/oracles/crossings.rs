@@ -7,7 +7,7 @@ use std::{
 
 use crate::support::{
     Node, Traced, has_packages, has_tool, list, npm_script, number, on_each_node, plain, project,
-    trace, trace_with,
+    seen_and_traced, trace,
 };
 
 on_each_node!(
@@ -302,21 +302,24 @@ fn bpftrace_counts_the_same(node: &Node) {
     }
     let program = node.command([project("examples/express/app.js")]);
     let names = SEEN_BY_BOTH.map(|(name, _)| name);
-    let Some(hits) = count_with_bpftrace(node, &program, &names, |name, symbol| {
-        symbol
-            .strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with('('))
-    }) else {
-        return;
+    let count = || {
+        count_with_bpftrace(node, &program, &names, |name, symbol| {
+            symbol
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('('))
+        })
     };
     // A function that this version does not have is not called either.
-    let hits_of = |name: &str| hits.get(name).copied().unwrap_or(0);
-    let traced = trace_with(&program, |traced| {
+    let hits_of = |hits: &BTreeMap<&str, u64>, name: &str| hits.get(name).copied().unwrap_or(0);
+    let both = seen_and_traced(&program, count, |hits, traced| {
         let mut all = SEEN_BY_BOTH.iter();
-        all.all(|(name, functions)| traced.calls(functions) == hits_of(name))
+        all.all(|(name, functions)| traced.calls(functions) == hits_of(hits, name))
     });
+    let Some((hits, traced)) = both else {
+        return;
+    };
     for (name, functions) in SEEN_BY_BOTH {
-        let (hits, calls) = (hits_of(name), traced.calls(functions));
+        let (hits, calls) = (hits_of(&hits, name), traced.calls(functions));
         assert_eq!(hits, calls, "{name} on {}", node.version);
     }
     assert!(hits.len() >= 4, "{hits:?}");

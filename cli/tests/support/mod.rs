@@ -327,17 +327,21 @@ pub fn trace<P: AsRef<OsStr>>(options: &[&str], program: impl IntoIterator<Item 
     traced
 }
 
-/// A trace that does what another run of the program did. On Node 20 one getter of the express example is a miss of an
-/// inline cache or not, from run to run, traced or not: C++ calls into JavaScript once more. So a program is traced until
-/// both fell the same way, up to 8 times; the last trace is returned as it is.
-pub fn trace_with<P: AsRef<OsStr>>(program: &[P], does: impl Fn(&Traced) -> bool) -> Traced {
+/// What another tool saw of a program, and a trace of it. On Node 20 one getter of the express example is a miss of an inline cache or not,
+/// from run to run, traced or not: C++ calls into JavaScript once more. So both run until they fell the same way, up to 8
+/// times; the last two are returned as they are.
+pub fn seen_and_traced<P: AsRef<OsStr>, S>(
+    program: &[P],
+    see: impl Fn() -> Option<S>,
+    fell_the_same_way: impl Fn(&S, &Traced) -> bool,
+) -> Option<(S, Traced)> {
     for _ in 1..8 {
-        let traced = trace(&[], program);
-        if does(&traced) {
-            return traced;
+        let (seen, traced) = (see()?, trace(&[], program));
+        if fell_the_same_way(&seen, &traced) {
+            return Some((seen, traced));
         }
     }
-    trace(&[], program)
+    Some((see()?, trace(&[], program)))
 }
 
 /// PATH with a folder before all others.

@@ -7,28 +7,36 @@
 //! Bounds: [`LONGEST_REQUEST`], [`LONGEST_ANSWER`], [`MOST_FETCHED`].
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nodeprof_profile::{
     Recording,
     store::database::{Filter, RunNumber, Summary},
 };
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::recorder::{Counted, Wanted};
 
 /// Version of what is said. A request with another one is answered by an error that names both.
 pub const VERSION: u32 = 1;
 /// Bytes of a request.
 pub const LONGEST_REQUEST: usize = 64 << 10;
 /// Bytes of an answer, without the file beside it.
-pub const LONGEST_ANSWER: usize = 8 << 20;
+pub const LONGEST_ANSWER: usize = 32 << 20;
+/// Bytes of a step of a trace.
+pub const LONGEST_STEP: usize = 64;
 /// Runs of one answer.
 pub const MOST_FOUND: usize = 1000;
 /// Runs of one recording that is handed over.
@@ -63,12 +71,25 @@ pub enum Ask {
     Labels,
     /// Sums over all starts, for a monitoring system.
     Metrics,
+    /// Trace a program of one's own. Beside this are a pidfd of its process, which waits for its exec, and perhaps the node binary that it will
+    /// execute. The answer is [`Answer::Tracing`]; then the connection takes one [`Step`] after the other.
+    Trace(Wanted),
     /// Read the configuration again.
     Reload,
     /// Record nothing until `Resume`.
     Pause,
     /// Record again.
     Resume,
+}
+
+/// What is said on the connection of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Its probes exist: begin to take CPU samples, if any are wanted. Answered by [`Answer::Started`].
+    Start,
+    /// It is over. Answered by [`Answer::Counted`].
+    End,
 }
 
 /// Which runs; each condition must hold.
@@ -128,6 +149,16 @@ pub enum Answer {
     Labels(Vec<(String, String, u64)>),
     /// To [`Ask::Metrics`]: text in the format of OpenMetrics 1.0.
     Metrics(String),
+    /// To [`Ask::Trace`]: beside this are the ring buffer of the records, and the holder's socket. The connection closes when the probes are
+    /// gone.
+    Tracing,
+    /// To [`Step::Start`].
+    Started {
+        /// Why there are no CPU samples.
+        no_samples: Option<String>,
+    },
+    /// To [`Step::End`].
+    Counted(Box<Counted>),
     /// It is done.
     Done,
     /// It is not.
@@ -182,6 +213,8 @@ pub struct Status {
     pub may_read: String,
     /// You may reload, pause and resume.
     pub may_administer: bool,
+    /// You may have your own programs traced.
+    pub may_trace: bool,
 }
 
 /// Why the service gave no answer.
@@ -237,6 +270,16 @@ impl Client {
     /// # Errors
     /// [`AskError`].
     pub fn ask(&self, ask: Ask) -> Result<(Answer, Option<OwnedFd>), AskError> {
+        let (answer, _, mut files) = self.talk(ask, &[])?;
+        Ok((answer, files.pop()))
+    }
+
+    /// Asks, and hands files over; returns the connection, too.
+    fn talk(
+        &self,
+        ask: Ask,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, UnixStream, Vec<OwnedFd>), AskError> {
         let socket = self.socket.clone();
         let mut stream = UnixStream::connect(&socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -253,21 +296,36 @@ impl Client {
             ask,
         };
         // Who is refused at once is told so, and cannot write any more.
-        let written = write_message(&mut stream, &request);
-        let answer = read_answer(&stream).and_then(|(head, file)| {
-            let answer: Answer = read_body(&mut stream, head, LONGEST_ANSWER)?;
-            Ok((answer, file))
-        });
-        let (answer, file) = match answer {
+        let written = write_with_files(&mut stream, &request, files);
+        let mut incoming = Incoming::new(&stream, None);
+        let answer = match read_message(&mut incoming, LONGEST_ANSWER) {
             Ok(answer) => answer,
             Err(error) => {
                 written?;
                 return Err(error.into());
             }
         };
+        let files = incoming.files;
         match answer {
             Answer::Refused { why } => Err(AskError::Refused(why)),
-            answer => Ok((answer, file)),
+            answer => Ok((answer, stream, files)),
+        }
+    }
+
+    /// Has a program traced: `files` are a pidfd of its process, and perhaps the node binary that it will execute. Returns the connection, the
+    /// ring buffer of the records, and the holder's socket.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn trace(
+        &self,
+        wanted: Wanted,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<(UnixStream, OwnedFd, OwnedFd), AskError> {
+        let (answer, connection, files) = self.talk(Ask::Trace(wanted), files)?;
+        match (answer, <[OwnedFd; 2]>::try_from(files)) {
+            (Answer::Tracing, Ok([ring, holder])) => Ok((connection, ring, holder)),
+            _ => Err(AskError::Unexpected),
         }
     }
 
@@ -381,14 +439,6 @@ fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
 pub fn read_message<T: DeserializeOwned>(from: &mut impl Read, longest: usize) -> io::Result<T> {
     let mut head = [0; 4];
     from.read_exact(&mut head)?;
-    read_body(from, head, longest)
-}
-
-fn read_body<T: DeserializeOwned>(
-    from: &mut impl Read,
-    head: [u8; 4],
-    longest: usize,
-) -> io::Result<T> {
     let length = u32::from_le_bytes(head) as usize;
     if length > longest {
         return Err(bad(format!(
@@ -404,91 +454,89 @@ fn read_body<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(bad)
 }
 
-/// Room for one descriptor beside a message.
-#[repr(C)]
-union Beside {
-    bytes: [u8; BESIDE],
-    align: libc::cmsghdr,
+/// Says the next step of a trace, and waits for what comes of it.
+pub(crate) fn step(mut connection: &UnixStream, step: Step) -> io::Result<Answer> {
+    write_message(&mut connection, &step)?;
+    read_message(&mut connection, LONGEST_ANSWER)
 }
 
-// SAFETY: arithmetic.
-const BESIDE: usize = unsafe { libc::CMSG_SPACE(size_of::<i32>() as u32) } as usize;
+/// Descriptors beside a message, at most.
+pub const MOST_FILES: usize = 2;
 
-/// Sends a message with a descriptor beside its first byte.
+/// Sends a message with descriptors beside its first byte.
 ///
 /// # Errors
 /// The system's.
-pub fn write_with_file(
+pub fn write_with_files(
     stream: &mut UnixStream,
     message: &impl Serialize,
-    file: &OwnedFd,
+    files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let bytes = encode(message)?;
-    let mut part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    let mut beside = Beside { bytes: [0; BESIDE] };
-    // SAFETY: a struct of integers and pointers.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = &mut part;
-    header.msg_iovlen = 1;
-    header.msg_control = (&raw mut beside).cast();
-    header.msg_controllen = BESIDE as _;
-    // SAFETY: the header has room for one control message with one descriptor.
-    let sent = unsafe {
-        let control = libc::CMSG_FIRSTHDR(&header);
-        (*control).cmsg_level = libc::SOL_SOCKET;
-        (*control).cmsg_type = libc::SCM_RIGHTS;
-        (*control).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
-        libc::CMSG_DATA(control)
-            .cast::<i32>()
-            .write_unaligned(file.as_raw_fd());
-        libc::sendmsg(stream.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
-    };
-    match sent {
-        -1 => Err(io::Error::last_os_error()),
-        sent => stream.write_all(&bytes[sent as usize..]),
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(bad(format!(
+            "{} descriptors; needed: at most {MOST_FILES}",
+            files.len()
+        )));
+    }
+    let sent = sendmsg(
+        &*stream,
+        &[IoSlice::new(&bytes)],
+        &mut beside,
+        SendFlags::NOSIGNAL,
+    )?;
+    stream.write_all(&bytes[sent..])
+}
+
+/// What comes on a connection, and the descriptors beside it.
+pub struct Incoming<'s> {
+    stream: &'s UnixStream,
+    /// Read until this instant, however slowly something comes.
+    end: Option<Instant>,
+    /// Descriptors that have come.
+    pub files: Vec<OwnedFd>,
+}
+
+impl<'s> Incoming<'s> {
+    /// Of a connection.
+    pub fn new(stream: &'s UnixStream, end: Option<Instant>) -> Incoming<'s> {
+        Incoming {
+            stream,
+            end,
+            files: Vec::new(),
+        }
     }
 }
 
-/// The first four bytes of an answer, and a descriptor beside them.
-fn read_answer(stream: &UnixStream) -> io::Result<([u8; 4], Option<OwnedFd>)> {
-    let mut head = [0; 4];
-    let mut file = None;
-    let mut got = 0;
-    while got < head.len() {
-        let mut part = libc::iovec {
-            iov_base: head[got..].as_mut_ptr().cast(),
-            iov_len: head.len() - got,
-        };
-        let mut beside = MaybeUninit::<Beside>::zeroed();
-        // SAFETY: a struct of integers and pointers.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &mut part;
-        header.msg_iovlen = 1;
-        header.msg_control = beside.as_mut_ptr().cast();
-        header.msg_controllen = BESIDE as _;
-        // SAFETY: a live header with room for what it says.
-        let n = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) };
-        match n {
-            -1 => return Err(io::Error::last_os_error()),
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => got += n as usize,
+impl Read for Incoming<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(end) = self.end {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
         }
-        // SAFETY: the kernel has filled the header in; a descriptor in it is ours from here on.
-        unsafe {
-            let control = libc::CMSG_FIRSTHDR(&header);
-            if !control.is_null()
-                && (*control).cmsg_level == libc::SOL_SOCKET
-                && (*control).cmsg_type == libc::SCM_RIGHTS
-            {
-                let descriptor = libc::CMSG_DATA(control).cast::<i32>().read_unaligned();
-                file = Some(OwnedFd::from_raw_fd(descriptor));
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = recvmsg(
+            self.stream,
+            &mut [IoSliceMut::new(into)],
+            &mut beside,
+            flags,
+        )?;
+        for message in beside.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                // More than that are closed.
+                let room = MOST_FILES.saturating_sub(self.files.len());
+                self.files.extend(files.take(room));
             }
         }
+        Ok(got.bytes)
     }
-    Ok((head, file))
 }
 
 #[cfg(test)]
@@ -496,6 +544,7 @@ fn read_answer(stream: &UnixStream) -> io::Result<([u8; 4], Option<OwnedFd>)> {
 mod tests {
     use super::*;
     use nodeprof_profile::random::Random;
+    use std::os::fd::AsFd as _;
 
     #[test]
     fn messages_come_as_they_were_sent() {
@@ -568,19 +617,16 @@ mod tests {
 
     #[test]
     fn a_file_goes_beside_an_answer() {
-        let (mut a, mut b) = UnixStream::pair().unwrap();
+        let (mut a, b) = UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
         (&file).write_all(b"content").unwrap();
-        write_with_file(
-            &mut a,
-            &Answer::Recording { bytes: 7 },
-            &OwnedFd::from(file),
-        )
-        .unwrap();
-        let (head, file) = read_answer(&b).unwrap();
-        let answer: Answer = read_body(&mut b, head, LONGEST_ANSWER).unwrap();
-        assert_eq!(answer, Answer::Recording { bytes: 7 });
-        let mut file = std::fs::File::from(file.unwrap());
+        let answer = Answer::Recording { bytes: 7 };
+        write_with_files(&mut a, &answer, &[file.as_fd()]).unwrap();
+        let mut incoming = Incoming::new(&b, None);
+        let read: Answer = read_message(&mut incoming, LONGEST_ANSWER).unwrap();
+        assert_eq!(read, answer);
+        assert_eq!(incoming.files.len(), 1);
+        let mut file = std::fs::File::from(incoming.files.pop().unwrap());
         let mut text = String::new();
         io::Seek::rewind(&mut file).unwrap();
         file.read_to_string(&mut text).unwrap();

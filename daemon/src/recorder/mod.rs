@@ -11,6 +11,7 @@
 mod assemble;
 mod calibrate;
 mod command;
+mod kernel;
 mod late;
 mod leaves;
 mod memory;
@@ -29,7 +30,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt, process::ExitStatusExt},
+        unix::{ffi::OsStrExt, net::UnixStream, process::ExitStatusExt},
     },
     path::{Path, PathBuf},
     process::ExitStatus,
@@ -39,8 +40,8 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, SampleError, Sum, SumFamily, Warmth,
-    hold::{Event, Execs, Holder, HolderOptions},
+    Counters, LoadError, Sum, SumFamily,
+    hold::{Event, Holder},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState, Role};
 use nodeprof_profile::recording::{
@@ -48,11 +49,15 @@ use nodeprof_profile::recording::{
     RunId,
 };
 
+use crate::control::AskError;
+use kernel::{Begun, Kernel};
 use pump::Pump;
 
 pub use assemble::{Assembler, Notice};
+pub(crate) use calibrate::idle_address;
 pub(crate) use command::fork_held;
 pub use command::{CommandError, Invoker, Streams, find_program, guess_node};
+pub use kernel::{Counted, Wanted};
 pub(crate) use memory::unique_set_size;
 pub use symbols::{Symbol, Symbols};
 
@@ -105,6 +110,8 @@ pub struct TraceOptions {
     pub source_maps: bool,
     /// Standard streams of the program.
     pub streams: Streams,
+    /// Socket of a service that does for its users what takes privilege; `None`: nobody is asked.
+    pub service: Option<PathBuf>,
 }
 
 /// All families, in the order of the report.
@@ -142,6 +149,21 @@ impl TraceOptions {
             nodes: Vec::new(),
             source_maps: true,
             streams: Streams::default(),
+            service: None,
+        }
+    }
+
+    /// For the kernel side.
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            count: self.mode == Mode::Count,
+            verify: self.verify,
+            files: self.wants("files") || self.wants("package-json"),
+            stacks: self.wants("stacks"),
+            sample_hz: self.hz(),
+            waits: self.wants("off-cpu"),
+            mappings: ["cpu", "off-cpu", "stacks"].iter().any(|f| self.wants(f)),
+            families: self.probe_families(),
         }
     }
 
@@ -200,6 +222,15 @@ pub enum TraceError {
     /// The kernel side.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// This user may not, and the service does not do it.
+    #[error(
+        "{}; nor does nodeprofd, which traces for users: {why}",
+        LoadError::NotPermitted
+    )]
+    NotPermitted {
+        /// What became of asking it.
+        why: AskError,
+    },
     /// Something else of the system.
     #[error("{what}: {error}")]
     System {
@@ -240,20 +271,33 @@ pub struct Traced {
 
 /// The holder process of a finished trace, which takes the probes away and ends.
 #[derive(Debug)]
-pub struct Leaving(u32);
+pub enum Leaving {
+    /// Our own child.
+    Child(u32),
+    /// That of the service, which then closes this.
+    Lent(UnixStream),
+}
 
 impl Leaving {
     /// Waits until the probes are gone (40 ms), so that the next program runs as if there had been none. One that
     /// does not end in time is killed: the kernel takes its probes away.
     pub fn wait(self) {
-        if let Ok(descriptor) = pidfd(self.0)
+        let pid = match self {
+            Leaving::Child(pid) => pid,
+            Leaving::Lent(connection) => {
+                // Nothing more is said: it becomes readable when it is closed.
+                let _ = wait_readable(&[connection.as_raw_fd()], Some(SILENCE));
+                return;
+            }
+        };
+        if let Ok(descriptor) = pidfd(pid)
             && !ends_within(&descriptor, SILENCE)
         {
             // SAFETY: our own child, not yet reaped.
-            unsafe { libc::kill(self.0 as i32, libc::SIGKILL) };
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
         }
         // SAFETY: our own child; its status is of no interest.
-        unsafe { libc::waitpid(self.0 as i32, std::ptr::null_mut(), 0) };
+        unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), 0) };
     }
 }
 
@@ -476,64 +520,34 @@ pub(crate) fn trace_with(
         signals,
     };
 
-    let warmth = Warmth::start(calibrate::idle_address());
-    let count = options.mode == Mode::Count;
-    let load = Options {
-        count_only: count,
-        verify: options.verify,
-        files: options.wants("files") || options.wants("package-json"),
-        stacks: options.wants("stacks"),
-        sample_hz: options.hz(),
-        waits: options.wants("off-cpu"),
-        mappings: ["cpu", "off-cpu", "stacks"]
-            .iter()
-            .any(|f| options.wants(f)),
-        cache: options.cache.clone(),
-        ..Options::default()
-    };
+    let wanted = options.wanted();
     let cache = options.cache.clone();
-    let guessed_plan = guess.clone().map(|path| {
-        let cache = cache.clone();
-        std::thread::spawn(move || load_plan(&path, cache.as_deref(), count))
-    });
     let candidates = {
         let mut all = command::candidates(guess.as_deref(), &options.command);
         all.extend(options.nodes.iter().cloned());
         all.extend(known_nodes(cache.as_deref()));
         all
     };
-    let programs = Programs::load(&load)?;
-    // Joined before the fork of the holder: it must not be forked while another thread allocates.
-    let guessed_plan = guessed_plan.and_then(|t| t.join().ok());
-    programs
-        .follow(pid)
-        .map_err(system("following the new process"))?;
-
-    let registration = warmth.stop();
-    let for_holder = guess.clone().zip(guessed_plan.clone().and_then(Result::ok));
-    let holder_cache = cache.clone();
-    let plans = move |path: &Path| match &for_holder {
-        Some((known, plan)) if known == path => Ok(plan.clone()),
-        _ => load_plan(path, holder_cache.as_deref(), count),
+    let first = kernel::First {
+        pid,
+        descriptor: &child.descriptor,
+        guess: guess.as_deref(),
     };
-    let holder = Holder::start(
-        &programs,
-        HolderOptions {
-            families: options.probe_families(),
-            plans: Box::new(plans),
-            candidates,
-            // The holder has a copy and closes it last; ours goes at once.
-            spare: registration,
-            admission: None,
-            execs: Execs::Alone,
-            syscalls: false,
-        },
-    )
-    .map_err(system("starting the holder process"))?;
-    programs.attach_tree(load.files || load.mappings)?;
-    if load.waits {
-        programs.attach_waits()?;
-    }
+    let privileged = match Kernel::own(&wanted, &first, candidates, cache.as_deref()) {
+        Err(TraceError::Load(LoadError::NotPermitted)) => {
+            let socket = options.service.as_deref();
+            let asked = socket.map(|socket| Kernel::lent(socket, &wanted, &first));
+            asked
+                .ok_or(LoadError::NotPermitted)?
+                .map_err(|why| TraceError::NotPermitted { why })?
+        }
+        own => own?,
+    };
+    let Begun {
+        kernel,
+        holder,
+        plan: guessed_plan,
+    } = privileged;
 
     let mut session = Session {
         assembler: Assembler::new(
@@ -546,7 +560,8 @@ pub(crate) fn trace_with(
             &directory,
         ),
         cache,
-        count,
+        count: wanted.count,
+        is_lent: matches!(kernel, Kernel::Lent(_)),
         families_failed: None,
         held: None,
         attach_ns: 0,
@@ -558,13 +573,9 @@ pub(crate) fn trace_with(
         last_ping: now(),
         memory_read: None,
         no_samples: None,
+        no_counts: None,
     };
     session.assembler.symbols.keep_in(session.cache.as_deref());
-    if let Some(path) = &guess {
-        holder
-            .attach(pid, path)
-            .map_err(system("asking the holder process"))?;
-    }
     // Only when its probes exist, and the execs of its children are seen, may the program start.
     while session.families_failed.is_none()
         && (session.held.is_none() || guess.is_some() && session.attach_ns == 0)
@@ -576,10 +587,7 @@ pub(crate) fn trace_with(
     }
     // After the probes: meanwhile the kernel would forget that it is ready to register them (see Warmth). Without samples
     // there is still a trace: the family says why it has none.
-    let no_samples = match load.sample_hz {
-        0 => None,
-        hz => programs.attach_samples(hz).err(),
-    };
+    let no_samples = kernel.sample(wanted.sample_hz);
     let started_unix_ns = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -594,19 +602,32 @@ pub(crate) fn trace_with(
         .into());
     }
 
-    let ended_by = session.record(options, &programs, &holder, &mut child)?;
+    let ended_by = session.record(options, &kernel, &holder, &mut child)?;
     let ended = now();
-    programs.detach_tree();
-    let counters = programs.counters();
-    let sums = programs.sums();
-    let leaving = Leaving(holder.pid());
+    let Counted {
+        counters,
+        sums,
+        ns_per_hit,
+    } = kernel.end().unwrap_or_else(|why| {
+        // Of the service, which has ended: what was written one by one is there.
+        session.lose_holder();
+        session.no_counts = Some(why);
+        Counted::default()
+    });
+    let leaving = holder.pid();
     drop(holder); // its socket closes: it detaches and leaves
     session.assembler.add_sums(&sums);
     session.assembler.finish();
-    session.assembler.symbols.know(programs.code());
+    session.assembler.symbols.know(kernel.code());
     let mapped = session.assembler.finish_stacks();
     let verification = options.verify.then(|| session.verify(&sums));
-    let ns_per_hit = calibrate::ns_per_hit(session.cache.as_deref(), &programs).unwrap_or(0.0);
+    let ns_per_hit = ns_per_hit
+        .or_else(|| kernel.ns_per_hit(session.cache.as_deref()))
+        .unwrap_or(0.0);
+    let leaving = match kernel.into_connection() {
+        Some(connection) => Leaving::Lent(connection),
+        None => Leaving::Child(leaving),
+    };
     let run = session.run(
         options,
         &directory,
@@ -713,8 +734,12 @@ struct Session {
     last_ping: u64,
     /// The last reading of a process's memory: whose, when it began, and its unique set size.
     memory_read: Option<(u32, u64, Option<u64>)>,
+    /// The kernel side is the service's.
+    is_lent: bool,
     /// Why no CPU samples could be taken.
-    no_samples: Option<SampleError>,
+    no_samples: Option<String>,
+    /// Why it is not known what the programs counted.
+    no_counts: Option<String>,
 }
 
 /// A holder that does not answer for this long is ended.
@@ -802,13 +827,13 @@ impl Session {
     fn record(
         &mut self,
         options: &TraceOptions,
-        programs: &Programs,
+        kernel: &Kernel,
         holder: &Holder,
         child: &mut Child,
     ) -> Result<&'static str, TraceError> {
         let pump = Pump::new().map_err(system("making an eventfd"))?;
-        let reader = programs
-            .reader(|record| pump.push(record))
+        let reader = kernel
+            .reader(|record: &[u8]| pump.push(record))
             .map_err(system("mapping the ring buffer"))?;
         std::thread::scope(|scope| {
             let pump = &pump;
@@ -1108,7 +1133,10 @@ impl Session {
 
     fn cpu_state(&self) -> (&'static str, Option<String>) {
         if let Some(error) = &self.no_samples {
-            ("failed", Some(error.to_string()))
+            ("failed", Some(error.clone()))
+        } else if self.is_lent {
+            let why = "functions of the kernel are not shown: nodeprofd, which traces for you, tells no addresses of the kernel; to see them, type: sudo nodeprof trace …";
+            ("partial", Some(why.into()))
         } else if self.assembler.symbols.kernel_hidden() {
             let why = "functions of the kernel have no names: /proc/kallsyms shows no addresses; needed: CAP_SYSLOG, or kernel.kptr_restrict 0; type: sysctl kernel.kptr_restrict=0";
             ("partial", Some(why.into()))
@@ -1134,6 +1162,8 @@ impl Session {
             ("threads_not_followed", counters.no_state),
             ("memory_unreadable", counters.unreadable),
             ("waits", counters.waits_beyond_limit),
+            ("processes_of_others", counters.foreign),
+            ("counts_unknown", u64::from(self.no_counts.is_some())),
         ] {
             if n > 0 || kind == "records" {
                 self.assembler.lose(kind, n);

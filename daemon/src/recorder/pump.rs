@@ -53,7 +53,7 @@ impl Pump {
     ///
     /// # Errors
     /// Of poll(2) or libbpf.
-    pub(super) fn run(&self, reader: &Reader) -> io::Result<()> {
+    pub(super) fn run<F: FnMut(&[u8])>(&self, reader: &Reader<F>) -> io::Result<()> {
         loop {
             let over = self.over.load(Ordering::Acquire);
             if !over {

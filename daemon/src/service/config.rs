@@ -52,6 +52,8 @@ pub struct Access {
     pub readers: Option<u32>,
     /// Members of this group read all, and may reload, pause and resume.
     pub administrators: Option<u32>,
+    /// Whoever may connect may have the user's own programs traced.
+    pub trace: bool,
 }
 
 impl Default for Access {
@@ -62,6 +64,7 @@ impl Default for Access {
             read: Read::Own,
             readers: None,
             administrators: None,
+            trace: true,
         }
     }
 }
@@ -161,6 +164,7 @@ struct AccessFile {
     read: Read,
     readers: Option<String>,
     administrators: Option<String>,
+    trace: bool,
 }
 
 impl Default for AccessFile {
@@ -171,6 +175,7 @@ impl Default for AccessFile {
             read: Read::Own,
             readers: None,
             administrators: None,
+            trace: true,
         }
     }
 }
@@ -198,6 +203,7 @@ impl AccessFile {
             read: self.read,
             readers: named("readers", self.readers)?,
             administrators: named("administrators", self.administrators)?,
+            trace: self.trace,
             socket: self.socket,
         })
     }

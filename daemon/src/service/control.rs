@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fs, io,
     os::{
-        fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
         unix::{
             fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _},
             net::{UnixListener, UnixStream},
@@ -28,13 +28,15 @@ use super::{
     config::{Access, Read},
     metrics::Metrics,
     store::FILE,
+    tracer::{self, Means, Places},
 };
 use crate::{
     control::{
-        Answer, Ask, Find, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND, Request, Status, VERSION,
-        read_message, write_message, write_with_file,
+        Answer, Ask, Find, Incoming, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND, Request, Status,
+        VERSION, read_message, write_message, write_with_files,
     },
     event,
+    recorder::Wanted,
 };
 
 /// Connections at a time.
@@ -144,6 +146,9 @@ struct Shared {
     connections: Mutex<HashMap<u32, usize>>,
     /// One recording at a time is built.
     fetching: Mutex<()>,
+    /// For users' traces.
+    means: Mutex<Means>,
+    tracers: Places,
     ending: AtomicBool,
 }
 
@@ -161,6 +166,7 @@ impl Control {
         access: &Access,
         folder: &Path,
         metrics: Arc<Metrics>,
+        means: Means,
     ) -> Result<Control, String> {
         let (listener, own) = match given {
             Some(listener) => (listener, None),
@@ -178,6 +184,8 @@ impl Control {
             metrics,
             connections: Mutex::default(),
             fetching: Mutex::default(),
+            means: Mutex::new(means),
+            tracers: Places::default(),
             ending: AtomicBool::new(false),
         });
         let accepting = shared.clone();
@@ -195,7 +203,8 @@ impl Control {
     }
 
     /// Other rules from now on.
-    pub(super) fn configure(&self, access: &Access, folder: &Path) {
+    pub(super) fn configure(&self, access: &Access, folder: &Path, means: Means) {
+        *locked(&self.shared.means) = means;
         *locked(&self.shared.access) = access.clone();
         *locked(&self.shared.store) = folder.join(FILE);
     }
@@ -345,44 +354,60 @@ fn refuse_at_once(mut stream: UnixStream) {
     let _ = write_message(&mut stream, &Answer::Refused { why });
 }
 
-/// A socket that is read from until an instant, however slowly something comes.
-struct Until<'s> {
-    stream: &'s UnixStream,
-    end: Instant,
-}
-
-impl io::Read for Until<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        (&mut { self.stream }).read(into)
-    }
-}
-
 fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
     let _ = stream.set_write_timeout(Some(PATIENCE));
-    let mut reader = Until {
-        stream: &stream,
-        end: Instant::now() + PATIENCE,
-    };
+    let mut incoming = Incoming::new(&stream, Some(Instant::now() + PATIENCE));
+    let request = read_message::<Request>(&mut incoming, LONGEST_REQUEST);
+    let files = incoming.files;
     let refused = |why: String| (Answer::Refused { why }, None);
-    let (answer, file) = match read_message::<Request>(&mut reader, LONGEST_REQUEST) {
+    let (answer, file) = match request {
         Ok(request) if request.version != VERSION => refused(format!(
             "found a request of protocol {}; needed: {VERSION}; type: nodeprof --version, which must be that of nodeprofd",
             request.version
         )),
+        Ok(Request {
+            ask: Ask::Trace(wanted),
+            ..
+        }) => match trace(&wanted, files, &stream, peer, shared) {
+            Ok(()) => return, // the tracer has answered
+            Err(why) => refused(why),
+        },
         Ok(request) => answer(request.ask, peer, shared).unwrap_or_else(refused),
         Err(error) => refused(format!(
             "found no request ({error}); needed: its length and JSON, as docs/service.md has it"
         )),
     };
-    let _ = match file {
-        Some(file) => write_with_file(&mut stream, &answer, &file),
-        None => write_message(&mut stream, &answer),
+    let files: Vec<BorrowedFd<'_>> = file.iter().map(|file| file.as_fd()).collect();
+    let _ = write_with_files(&mut stream, &answer, &files);
+}
+
+/// Has a program of this user traced, by a process of its own; returns when the trace is over.
+fn trace(
+    wanted: &Wanted,
+    files: Vec<OwnedFd>,
+    stream: &UnixStream,
+    peer: &Peer,
+    shared: &Shared,
+) -> Result<(), String> {
+    if !locked(&shared.access).trace {
+        return Err("nodeprofd traces nobody's programs here (access.trace = false in its configuration); needed: root; type: sudo nodeprof trace …".into());
+    }
+    let mut files = files.into_iter();
+    let process = files
+        .next()
+        .ok_or("found no process beside the request; needed: its pidfd")?;
+    let pid = tracer::check(&process, peer.uid)?;
+    let _place = shared.tracers.enter(peer.uid)?;
+    let means = locked(&shared.means).clone();
+    let tracer = tracer::Tracer {
+        wanted,
+        connection: stream,
+        process: &process,
+        binary: files.next(),
+        pid,
+        owner: peer.uid,
     };
+    tracer.run(&means)
 }
 
 fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<OwnedFd>), String> {
@@ -396,6 +421,7 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
             let mut status = order(Order::Status, shared)?;
             status.may_read = if owners.is_none() { "all" } else { "own" }.into();
             status.may_administer = peer.may_administer(&access);
+            status.may_trace = access.trace;
             return Ok((Answer::Status(status), None));
         }
         // Sums only: whoever may connect may know them.
@@ -414,6 +440,7 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
             return Ok((Answer::Labels(labels.map_err(in_words)?), None));
         }
         Ask::Fetch { runs } => return fetch(runs, owners, shared),
+        Ask::Trace(_) => return Err("a trace has a connection of its own".into()),
         Ask::Reload => Order::Reload,
         Ask::Pause => Order::Pause,
         Ask::Resume => Order::Resume,
@@ -555,7 +582,7 @@ mod tests {
             recording.runs[0].labels.push(("n".into(), n.to_string()));
             database.keep(recording, Some(owner)).unwrap();
         }
-        Control::start(None, access, folder, Arc::default()).unwrap()
+        Control::start(None, access, folder, Arc::default(), Means::default()).unwrap()
     }
 
     fn peer(uid: u32, groups: &[u32]) -> Peer {
@@ -579,7 +606,7 @@ mod tests {
             }
         };
         let all = |access: &mut Access, peer: &Peer| {
-            control.configure(access, folder.path());
+            control.configure(access, folder.path(), Means::default());
             ids(peer, Find::default()).len()
         };
         assert_eq!(all(&mut access, &peer(own, &[7])), 2);
@@ -590,7 +617,7 @@ mod tests {
         assert_eq!(all(&mut access, &peer(own + 5, &[6])), 0);
         access.readers = None;
         // What is asked for takes nothing away from that.
-        control.configure(&access, folder.path());
+        control.configure(&access, folder.path(), Means::default());
         let others = Find {
             user: Some(own - 1),
             ..Find::default()
@@ -742,24 +769,54 @@ mod tests {
         let control = service(folder.path(), &access);
         let mode = fs::metadata(&access.socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let why = Control::start(None, &access, folder.path(), Arc::default())
-            .err()
-            .unwrap();
+        let why = Control::start(
+            None,
+            &access,
+            folder.path(),
+            Arc::default(),
+            Means::default(),
+        )
+        .err()
+        .unwrap();
         assert!(why.contains("another nodeprofd listens"), "{why}");
         drop(control);
         fs::write(&access.socket, "a file").unwrap();
-        let why = Control::start(None, &access, folder.path(), Arc::default())
-            .err()
-            .unwrap();
+        let why = Control::start(
+            None,
+            &access,
+            folder.path(),
+            Arc::default(),
+            Means::default(),
+        )
+        .err()
+        .unwrap();
         assert!(why.contains("is no socket"), "{why}");
         fs::remove_file(&access.socket).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &access.socket).unwrap();
-        assert!(Control::start(None, &access, folder.path(), Arc::default()).is_err());
+        assert!(
+            Control::start(
+                None,
+                &access,
+                folder.path(),
+                Arc::default(),
+                Means::default()
+            )
+            .is_err()
+        );
         fs::remove_file(&access.socket).unwrap();
         let gone = Client::new(&access.socket).status().unwrap_err();
         assert!(matches!(gone, AskError::NotRunning { .. }), "{gone}");
         // What a killed one has left.
         drop(UnixListener::bind(&access.socket).unwrap());
-        assert!(Control::start(None, &access, folder.path(), Arc::default()).is_ok());
+        assert!(
+            Control::start(
+                None,
+                &access,
+                folder.path(),
+                Arc::default(),
+                Means::default()
+            )
+            .is_ok()
+        );
     }
 }

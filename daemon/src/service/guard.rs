@@ -3,7 +3,7 @@
 use std::{
     io,
     os::fd::RawFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -71,6 +71,11 @@ impl Guard {
             Ok(guarded) => Execs::Guarded(Rc::clone(guarded)),
             Err(why) => Execs::Not(why.clone()),
         }
+    }
+
+    /// Where a guard listens that is not our own.
+    pub(super) fn listens_at(&self) -> Option<&Path> {
+        self.listens_at.as_deref()
     }
 
     /// To poll.

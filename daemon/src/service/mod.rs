@@ -17,6 +17,7 @@ mod guard;
 mod metrics;
 mod signals;
 pub mod store;
+pub mod tracer;
 
 use std::{
     collections::HashMap,
@@ -31,7 +32,7 @@ use std::{
 
 use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, Record,
-    hold::{Event, Holder, HolderOptions, guard::News},
+    hold::{Event, Holder, HolderOptions, Obeys, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
 use nodeprof_profile::recording::{
@@ -52,6 +53,7 @@ use gate::{Closed, Gate};
 use guard::Guard;
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
+use tracer::Means;
 
 /// A process whose exec failed after it was held: nothing is heard of it.
 const SILENT: Duration = Duration::from_secs(5);
@@ -238,7 +240,14 @@ pub fn serve(
     service.holding = holding;
     let access = &service.config.access;
     let metrics = service.store.metrics();
-    match Control::start(control, access, &service.config.store.directory, metrics) {
+    let means = service.means();
+    match Control::start(
+        control,
+        access,
+        &service.config.store.directory,
+        metrics,
+        means,
+    ) {
         Ok(control) => service.control = Some(control),
         Err(why) => tell(Happening::NoControl(&why)),
     }
@@ -367,17 +376,28 @@ fn start_holder(
     let candidates = candidates(config);
     let options = HolderOptions {
         families: PROBED.to_vec(),
-        plans: Box::new(move |path| load_plan(path, Some(&cache), true)),
+        plans: Box::new(move |_, open| load_plan(open, Some(&cache), true)),
         candidates,
         spare: None,
         admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
         execs: guard.execs(),
         syscalls: config.files,
+        obeys: Obeys::Socket,
     };
     Holder::start(programs, options).map_err(system("starting the holder process"))
 }
 
 impl Service<'_> {
+    /// For users' own traces.
+    fn means(&self) -> Means {
+        Means {
+            cache: Some(self.config.cache.clone()),
+            guard: self.guard.listens_at().map(Path::to_owned),
+            hold: self.config.hold,
+            nodes: candidates(&self.config),
+        }
+    }
+
     /// Waits until the holder has said whether it can hold.
     fn await_holder(&mut self) -> Result<(), String> {
         match self.holder.next(Duration::from_secs(10)) {
@@ -765,7 +785,8 @@ impl Service<'_> {
                 self.config = config;
                 self.store.limits(&self.config.store);
                 if let Some(control) = &self.control {
-                    control.configure(&self.config.access, &self.config.store.directory);
+                    let folder = &self.config.store.directory;
+                    control.configure(&self.config.access, folder, self.means());
                 }
                 self.ceiling.limits(self.config.ceiling.clone());
                 plan_ahead(&self.config, tell);

@@ -119,6 +119,10 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "threads_not_followed" => format!(
             "{n} times a thread could not be followed: what it did is missing in all sections"
         ),
+        "processes_of_others" => format!(
+            "{n} processes took over others' rights (a set-user-ID program, say): what they did from then on is missing in all sections"
+        ),
+        "counts_unknown" => "nodeprofd ended before the trace did: calls that were summed, and what was lost, are not known".into(),
         "memory_unreadable" => format!(
             "{n} names could not be read from the program's memory: they appear as (unreadable) or (unnamed)"
         ),

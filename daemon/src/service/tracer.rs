@@ -1,0 +1,395 @@
+//! Traces of users who may not load programs into the kernel: `nodeprof trace` without root.
+//!
+//! nodeprof asks the service on the control socket, and hands over a pidfd of the process that it has forked and that waits for its exec. If that is the
+//! user's own, a process of its own, the tracer, loads the programs, starts a holder, and hands back two descriptors: the ring buffer, into
+//! which the kernel writes nothing but records of this trace, and the holder's socket, on which it tells of attached processes and obeys nobody.
+//! All that reads files, makes sense of records or writes a recording happens in nodeprof, with the user's own rights.
+//!
+//! What keeps others' programs out: the kernel side follows a process only as long as user and group ids are all the owner's and its memory may be
+//! looked at by the owner ([`Options::owner`](nodeprof_bpf::Options)), which is what the kernel asks for before it lets one attach a debugger. A program that is
+//! set-user-ID, has capabilities of its file, or may not be read is not followed.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::{fs::MetadataExt as _, net::UnixStream, process::CommandExt as _},
+    },
+    path::PathBuf,
+    process::{Command, Stdio},
+    rc::Rc,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use nodeprof_bpf::{
+    Programs, Warmth,
+    hold::{Execs, Holder, HolderOptions, Obeys, guard::Guarded},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    control::{Answer, LONGEST_STEP, Step, read_message, write_message, write_with_files},
+    recorder::{Counted, Wanted, idle_address, load_plan},
+};
+
+/// Traces at a time: each has a ring buffer of 8 MB and some more in the kernel.
+const MOST: usize = 4;
+/// Of one user.
+const MOST_OF_A_USER: usize = 2;
+/// For the probes to go when a trace is over.
+const LEAVING: Duration = Duration::from_secs(2);
+/// For a client to read what is said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a tracer gets of the service.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Means {
+    /// Folder of plans.
+    pub(super) cache: Option<PathBuf>,
+    /// Where a guard listens; else it forks one.
+    pub(super) guard: Option<PathBuf>,
+    /// Whether execs of children may be held.
+    pub(super) hold: bool,
+    /// Node binaries that children may execute.
+    pub(super) nodes: Vec<PathBuf>,
+}
+
+/// Traces under way, by user.
+#[derive(Default)]
+pub(super) struct Places(Mutex<HashMap<u32, usize>>);
+
+/// One of them.
+pub(super) struct Place<'p> {
+    places: &'p Places,
+    uid: u32,
+}
+
+impl Places {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one.
+    pub(super) fn enter(&self, uid: u32) -> Result<Place<'_>, String> {
+        let mut all = self.lock();
+        let taken: usize = all.values().sum();
+        let own = all.get(&uid).copied().unwrap_or(0);
+        if own >= MOST_OF_A_USER || taken >= MOST {
+            return Err(format!(
+                "found {own} traces of yours and {} of others under way; needed: fewer than {MOST_OF_A_USER} of a user, {MOST} of all; wait for one to end, or type: sudo nodeprof trace …",
+                taken - own
+            ));
+        }
+        all.insert(uid, own + 1);
+        Ok(Place { places: self, uid })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut all = self.places.lock();
+        if let Some(own) = all.get_mut(&self.uid) {
+            *own -= 1;
+            if *own == 0 {
+                all.remove(&self.uid);
+            }
+        }
+    }
+}
+
+/// Number of the process of a pidfd, if it is one that this user may trace: not merely started by the user, but with no rights besides the user's.
+pub(super) fn check(process: &OwnedFd, uid: u32) -> Result<u32, String> {
+    let refused = |found: String| {
+        format!(
+            "found {found}; needed: a process of yours that waits for its exec, as nodeprof trace has it"
+        )
+    };
+    let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()));
+    let about = about.unwrap_or_default();
+    let pid = about.lines().find_map(|line| line.strip_prefix("Pid:"));
+    let pid: u32 = pid
+        .and_then(|pid| pid.trim().parse().ok())
+        .filter(|&pid| pid > 0)
+        .ok_or_else(|| refused("no pidfd of a living process that nodeprofd can see".into()))?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = |name: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let words = line.unwrap_or_default().split_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let (users, groups) = (ids("Uid:"), ids("Gid:"));
+    // The files of a process in /proc are the owner's only where the owner may look into it.
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());
+    let is_own = users == [uid; 4]
+        && groups.len() == 4
+        && groups.iter().all(|group| *group == groups[0])
+        && owner.is_ok_and(|owner| owner == uid);
+    if !is_own {
+        return Err(refused(format!("process {pid}, which is not yours alone")));
+    }
+    let mut ended = libc::pollfd {
+        fd: process.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    if unsafe { libc::poll(&mut ended, 1, 0) } != 0 {
+        return Err(refused(format!("process {pid}, which has ended")));
+    }
+    Ok(pid)
+}
+
+/// What the tracer is told by its command line.
+#[derive(Serialize, Deserialize)]
+struct Job {
+    wanted: Wanted,
+    pid: u32,
+    owner: u32,
+    cache: Option<PathBuf>,
+    guard: Option<PathBuf>,
+    hold: bool,
+    nodes: Vec<PathBuf>,
+    connection: RawFd,
+    process: RawFd,
+    binary: Option<RawFd>,
+}
+
+/// A trace that was asked for, and may be.
+pub(super) struct Tracer<'a> {
+    pub(super) wanted: &'a Wanted,
+    pub(super) connection: &'a UnixStream,
+    pub(super) process: &'a OwnedFd,
+    pub(super) binary: Option<OwnedFd>,
+    pub(super) pid: u32,
+    pub(super) owner: u32,
+}
+
+impl Tracer<'_> {
+    /// Runs the tracer to its end. An error: it could not be started, and the client has no answer yet.
+    pub(super) fn run(self, means: &Means) -> Result<(), String> {
+        if let Some(binary) = &self.binary {
+            check_readable(binary)?;
+        }
+        // Numbers that are nobody else's in the child, either.
+        let copy = |fd: RawFd| {
+            const FROM: libc::c_int = 64;
+            // SAFETY: takes integers; the descriptor is new.
+            match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, FROM) } {
+                -1 => Err(io::Error::last_os_error().to_string()),
+                // SAFETY: as above.
+                new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
+            }
+        };
+        let connection = copy(self.connection.as_raw_fd())?;
+        let process = copy(self.process.as_raw_fd())?;
+        let binary = self.binary.as_ref().map(|file| copy(file.as_raw_fd()));
+        let binary = binary.transpose()?;
+        let job = Job {
+            wanted: self.wanted.clone(),
+            pid: self.pid,
+            owner: self.owner,
+            cache: means.cache.clone(),
+            guard: means.guard.clone(),
+            hold: means.hold,
+            nodes: means.nodes.clone(),
+            connection: connection.as_raw_fd(),
+            process: process.as_raw_fd(),
+            binary: binary.as_ref().map(|file| file.as_raw_fd()),
+        };
+        let job_text = serde_json::to_string(&job).map_err(|error| error.to_string())?;
+        let kept = [Some(job.connection), Some(job.process), job.binary];
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(["--tracer", &job_text])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        // SAFETY: calls only what may be called after a fork.
+        unsafe {
+            command.pre_exec(move || {
+                for fd in kept.into_iter().flatten() {
+                    if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                // It ends with the service.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("nodeprofd cannot start a tracer: {error}"))?;
+        drop((connection, process, binary));
+        // The client sees the end of the connection when the tracer and its holder are gone: this is the last copy of it.
+        let _ = child.wait();
+        Ok(())
+    }
+}
+
+/// Whether a descriptor is one that its owner could read: the service may open more than its users.
+fn check_readable(binary: &OwnedFd) -> Result<(), String> {
+    // SAFETY: takes integers.
+    let flags = unsafe { libc::fcntl(binary.as_raw_fd(), libc::F_GETFL) };
+    let reads =
+        flags >= 0 && flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_WRONLY;
+    match reads {
+        true => Ok(()),
+        false => {
+            Err("found a binary that is not open for reading; needed: one that you may read".into())
+        }
+    }
+}
+
+/// The tracer's process: `nodeprofd --tracer JOB`.
+///
+/// # Errors
+/// What is wrong with the job. What goes wrong with the trace is told to the client.
+pub fn main(job: &str) -> Result<(), String> {
+    let job: Job = serde_json::from_str(job)
+        .map_err(|error| format!("--tracer is for nodeprofd's own use: {error}"))?;
+    // SAFETY: the service has left these to us, and names each once.
+    let own = |fd: RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut connection = UnixStream::from(own(job.connection));
+    let process = own(job.process);
+    let binary = job.binary.map(|fd| fs::File::from(own(fd)));
+    let timeouts = connection
+        .set_read_timeout(None)
+        .and_then(|()| connection.set_write_timeout(Some(PATIENCE)));
+    timeouts.map_err(|error| error.to_string())?;
+    if let Err(why) = trace(&job, &mut connection, &process, binary) {
+        let _ = write_message(&mut connection, &Answer::Refused { why });
+    }
+    Ok(())
+}
+
+fn trace(
+    job: &Job,
+    connection: &mut UnixStream,
+    process: &OwnedFd,
+    binary: Option<fs::File>,
+) -> Result<(), String> {
+    let in_words = |error: io::Error| format!("nodeprofd cannot trace: {error}");
+    // Before there are threads.
+    let guarded = match (job.hold, &job.guard) {
+        (false, _) => Err("turned off in the configuration of nodeprofd: hold = false".to_owned()),
+        (true, Some(path)) => Guarded::connect(path).map_err(|error| error.to_string()),
+        (true, None) => Guarded::fork().map_err(|error| error.to_string()),
+    };
+    // It stays until the trace is over.
+    let guarded = guarded.map(Rc::new);
+    let execs = match &guarded {
+        Ok(guarded) => Execs::Guarded(Rc::clone(guarded)),
+        Err(why) => Execs::Not(why.clone()),
+    };
+    let warmth = Warmth::start(idle_address());
+    let options = job.wanted.options(job.cache.as_deref(), Some(job.owner));
+    let programs = Programs::load(&options).map_err(|error| error.to_string())?;
+    programs.follow(job.pid).map_err(in_words)?;
+    // Still the same: so that is what is followed.
+    check(process, job.owner)?;
+    let (cache, count) = (job.cache.clone(), job.wanted.count);
+    let holder = Holder::start(
+        &programs,
+        HolderOptions {
+            families: job.wanted.families.clone(),
+            plans: Box::new(move |_, open| load_plan(open, cache.as_deref(), count)),
+            candidates: job.nodes.clone(),
+            spare: warmth.stop(),
+            admission: None,
+            execs,
+            syscalls: false,
+            obeys: Obeys::Nobody(binary.map(|binary| (job.pid, binary))),
+        },
+    )
+    .map_err(in_words)?;
+    job.wanted
+        .attach(&programs)
+        .map_err(|error| error.to_string())?;
+    let handed = [programs.ring(), holder.socket()];
+    write_with_files(connection, &Answer::Tracing, &handed).map_err(in_words)?;
+    // The holder leaves when nobody has the other end of its socket: so the client alone may have it.
+    let holder = holder.hand_over();
+    while let Ok(step) = read_message::<Step>(connection, LONGEST_STEP) {
+        let answer = match step {
+            Step::Start => {
+                let outcome = programs.attach_samples(options.sample_hz);
+                Answer::Started {
+                    no_samples: outcome.err().map(|error| error.to_string()),
+                }
+            }
+            Step::End => {
+                programs.detach_tree();
+                Answer::Counted(Box::new(Counted::of(&programs, job.cache.as_deref())))
+            }
+        };
+        if write_message(connection, &answer).is_err() {
+            break;
+        }
+        if step == Step::End {
+            break;
+        }
+    }
+    holder.end(LEAVING);
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    fn pidfd(pid: u32) -> OwnedFd {
+        // SAFETY: takes integers; the descriptor is new.
+        unsafe { OwnedFd::from_raw_fd(libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd) }
+    }
+
+    fn uid() -> u32 {
+        // SAFETY: asks who we are.
+        unsafe { libc::getuid() }
+    }
+
+    #[test]
+    fn a_process_of_ones_own_is_accepted_and_no_other() {
+        let own = pidfd(std::process::id());
+        assert_eq!(check(&own, uid()), Ok(std::process::id()));
+        let why = check(&own, uid() + 1).unwrap_err();
+        assert!(why.contains("not yours alone"), "{why}");
+        let file = OwnedFd::from(fs::File::open("/dev/null").unwrap());
+        let why = check(&file, uid()).unwrap_err();
+        assert!(why.contains("no pidfd"), "{why}");
+        let mut child = Command::new("true").spawn().unwrap();
+        let ended = pidfd(child.id());
+        child.wait().unwrap();
+        assert!(check(&ended, uid()).is_err());
+    }
+
+    #[test]
+    fn a_descriptor_that_reads_nothing_is_no_way_to_have_a_file_read() {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let open = |flags: i32, write: bool| {
+            let mut options = fs::File::options();
+            options.read(!write).write(write).custom_flags(flags);
+            OwnedFd::from(options.open("/dev/null").unwrap())
+        };
+        assert!(check_readable(&open(0, false)).is_ok());
+        assert!(check_readable(&open(libc::O_PATH, false)).is_err());
+        assert!(check_readable(&open(0, true)).is_err());
+    }
+
+    #[test]
+    fn so_many_trace_at_a_time() {
+        let places = Places::default();
+        let first = [places.enter(1), places.enter(1)];
+        assert!(first.iter().all(Result::is_ok));
+        let why = places.enter(1).err().unwrap();
+        assert!(why.contains("2 traces of yours and 0 of others"), "{why}");
+        let others = [places.enter(2), places.enter(3)];
+        assert!(others.iter().all(Result::is_ok));
+        assert!(places.enter(4).is_err());
+        drop(first);
+        assert!(places.enter(4).is_ok());
+        assert!(places.lock().keys().all(|uid| [2, 3].contains(uid)));
+    }
+}
