@@ -126,7 +126,7 @@ if (!process.env.CHILD) spawnSync(process.execPath, [__filename], { env: { CHILD
 
 fn of_callback(run: &Value, name: &str) -> u64 {
     let all = list(&run["crossings"]["callbacks"]).iter();
-    all.filter(|row| row["function"] == name)
+    all.filter(|row| text(&row["function"]).eq_ignore_ascii_case(name))
         .map(|row| number(&row["calls"]))
         .sum()
 }
@@ -297,15 +297,18 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
         "program.js",
         "console.log('up'); setInterval(() => {}, 1000);\n",
     );
-    let of_service = || {
-        let all = fs::read_dir("/proc").unwrap().flatten();
+    // Tracers, whose comm they give themselves, and whose parent is the service.
+    let tracers = || -> Vec<i32> {
         let parent = host.service.child.id().to_string();
-        all.filter(|entry| {
-            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
-            after.split(' ').nth(1) == Some(&parent) && stat.contains("(nodeprofd)")
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        all.filter_map(|entry| {
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (before, after) = stat.rsplit_once(") ")?;
+            let (pid, name) = before.split_once(" (")?;
+            let is_one = name == "nodeprof-tracer" && after.split(' ').nth(1)? == parent;
+            is_one.then(|| pid.parse().ok())?
         })
-        .count()
+        .collect()
     };
     for whose in ["nodeprof", "tracer"] {
         let mut command = host.nodeprof();
@@ -328,7 +331,7 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
             .unwrap();
         let mut up = [0; 3];
         std::io::Read::read_exact(traced.stdout.as_mut().unwrap(), &mut up).unwrap();
-        assert_eq!(of_service(), 1);
+        assert_eq!(tracers().len(), 1);
         let children = format!("/proc/{0}/task/{0}/children", traced.id());
         let child: i32 = fs::read_to_string(children)
             .unwrap()
@@ -337,28 +340,12 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
             .unwrap();
         let victim = match whose {
             "nodeprof" => traced.id() as i32,
-            _ => {
-                let children = format!("/proc/{0}/task", host.service.child.id());
-                let tasks = fs::read_dir(children).unwrap().flatten();
-                let all: String = tasks
-                    .map(|task| {
-                        fs::read_to_string(task.path().join("children")).unwrap_or_default()
-                    })
-                    .collect();
-                let is_tracer = |pid: &&str| {
-                    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                    line.windows(8).any(|w| w == b"--tracer")
-                        && fs::read_to_string(format!("/proc/{pid}/comm")).unwrap()
-                            != "nodeprof-holder\n"
-                };
-                let found = all.split_whitespace().find(is_tracer);
-                found.expect("a tracer").parse().unwrap()
-            }
+            _ => tracers()[0],
         };
         // SAFETY: processes of this test.
         unsafe { libc::kill(victim, libc::SIGKILL) };
         let until = Instant::now() + Duration::from_secs(10);
-        while of_service() > 0 {
+        while !tracers().is_empty() {
             assert!(Instant::now() < until, "a tracer is left");
             std::thread::sleep(Duration::from_millis(50));
         }

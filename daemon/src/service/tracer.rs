@@ -249,6 +249,8 @@ fn check_readable(binary: &OwnedFd) -> Result<(), String> {
 pub fn main(job: &str) -> Result<(), String> {
     let job: Job = serde_json::from_str(job)
         .map_err(|error| format!("--tracer is for nodeprofd's own use: {error}"))?;
+    // SAFETY: a constant with its NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"nodeprof-tracer".as_ptr()) };
     // SAFETY: the service has left these to us, and names each once.
     let own = |fd: RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
     let mut connection = UnixStream::from(own(job.connection));
