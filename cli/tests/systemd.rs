@@ -25,7 +25,9 @@ use nodeprof_profile::{
     Recording,
     store::database::{Filter, Reader},
 };
-use support::{NODEPROF, Node, folder, plain, project, undisturbed, write};
+use support::{
+    NODEPROF, Node, folder, list, number, plain, project, report, text, undisturbed, write,
+};
 use tempfile::TempDir;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -420,6 +422,56 @@ fn stopped_killed_or_hung_it_comes_back_as_it_should() {
         assert!(!machine.is_running());
         assert!(from_group("nodeprof").status.success());
         machine.until("running", || machine.is_running());
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn users_of_its_group_trace_their_own_programs_from_inside_its_sandbox() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        const PROGRAM: &str = "for (let i = 0; i < 500; i++) process.uptime();\
+            if (!process.env.CHILD) require('child_process').execFileSync(process.execPath, process.execArgv, { env: { CHILD: 1 } });";
+        let path = node.path.to_str().unwrap();
+        let home = "/tmp/of-user";
+        machine.does(&["install", "--directory", "--owner=41234", home]);
+        let trace = |group: &str| {
+            let group = format!("--regid={group}");
+            let user = ["setpriv", "--reuid=41234", &group, "--clear-groups"];
+            let home_is = format!("HOME={home}");
+            let output = format!("{home}/t.nodeprof");
+            let traced = [
+                "env", &home_is, "nodeprof", "trace", "--force", "--quiet", "-o", &output, "--",
+            ];
+            let program = [path, "-e", PROGRAM];
+            machine.run(&[&user[..], &traced, &program].concat())
+        };
+        let refused = trace("65534");
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(why.contains("may not be used by this user"), "{why}");
+        let output = trace("nodeprof");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let copy = machine.0.path().join("t.nodeprof");
+        machine.does(&["cp", &format!("{home}/t.nodeprof"), copy.to_str().unwrap()]);
+        let run = report(&copy);
+        let processes = list(&run["processes"]);
+        assert_eq!(processes.len(), 2);
+        assert!(
+            processes.iter().all(|p| p["incomplete"].is_null()),
+            "{processes:?}"
+        );
+        let callbacks = list(&run["crossings"]["callbacks"]).iter();
+        let uptime = callbacks.filter(|c| text(&c["function"]).eq_ignore_ascii_case("uptime"));
+        assert_eq!(uptime.map(|c| number(&c["calls"])).sum::<u64>(), 1000);
+        assert!(number(&run["samples"]["count"]) > 0);
+        // Nothing of it runs on.
+        machine.until("all over", || {
+            !machine.run(&["pgrep", "nodeprof-tracer"]).status.success()
+        });
+        assert!(machine.is_running());
     });
 }
 
