@@ -30,7 +30,7 @@ volatile const bool owned = false;
 volatile const __u32 owner = 0;
 
 /* Of linux/sched/coredump.h: the lowest bits of a memory's flags tell who may look at it; 1: its owner. */
-#define DUMPABLE_MASK 3
+#define DUMPABLE_MASK	  3
 #define DUMPABLE_BY_OWNER 1
 
 static __always_inline unsigned long memory_flags(struct mm_struct *mm)

@@ -164,7 +164,7 @@ fn a_user_traces_what_root_would_trace(version: &'static str) {
         );
         assert_eq!(of_callback(&run, "uptime"), 2000, "{mode}");
         // The same program by the same user, traced by root.
-        let root = support::Trace::new(["--mode", mode], &command);
+        let root = support::Trace::new(["--mode", mode], command);
         let mut root = root.in_folder(&host.home);
         root.command()
             .env("HOME", &host.home)
