@@ -6,7 +6,7 @@ pub mod modules;
 pub mod service;
 pub mod store;
 
-use std::{ffi::OsString, path::PathBuf, str::FromStr as _, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr as _, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nodeprof_flamegraphs::tables;
@@ -313,14 +313,48 @@ pub struct View {
     /// Recordings, and a folder to watch for new ones [default: this folder]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Port; 0 is any free one
+    /// Port of this machine; 0 is any free one
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub port: u16,
+    /// Instead: an address and port that others may reach, or unix:PATH for a socket that a web server in front connects to
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
+    pub listen: Option<Listen>,
+    /// Take the secret that the address of a page must have from this file, which is made if it is not there [default: a new one]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Name by which browsers reach it, with its port if that is not 80: nodeprof.example.org
+    #[arg(long = "host", value_name = "NAME")]
+    pub hosts: Vec<String>,
     /// Open no browser
     #[arg(long)]
     pub no_open: bool,
     #[command(flatten)]
     pub store: store::Store,
+}
+
+/// Where pages are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// An address of this machine.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => Ok(Listen::Unix(path.into())),
+            Some(_) => Err(
+                "needed: the path of a socket, such as unix:/run/nodeprof-view/view.sock".into(),
+            ),
+            None => text.parse().map(Listen::Tcp).map_err(|_| {
+                "needed: an address and a port, such as 127.0.0.1:9748, or unix:PATH".into()
+            }),
+        }
+    }
 }
 
 /// Formats of a flame graph.

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod terminal;
+mod token;
 mod view;
 
 use std::process::ExitCode;

@@ -22,12 +22,13 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use nodeprof_profile::{Recording, recording::CrossingKind};
+use nodeprof_profile::{Profile, Recording, recording::CrossingKind};
 use own_service::Service;
 use support::{NODEPROF, Node, folder, plain, project, undisturbed, write};
 
@@ -812,5 +813,124 @@ fn prometheus_gets_the_sums_of_all_starts() {
         assert_eq!(result["metric"]["node"], "22", "{answer}");
         assert_eq!(result["metric"]["complete"], "true", "{answer}");
         assert_eq!(result["value"][1], STARTS.to_string(), "{answer}");
+    });
+}
+
+/// Calls to C++ by callback, however they were recorded.
+fn all_calls(recording: &Recording) -> BTreeMap<String, u64> {
+    let profile = Profile::from_recording(recording);
+    let callbacks = profile.runs[0].crossings.callbacks.iter();
+    let mut calls = BTreeMap::new();
+    for callback in callbacks {
+        let name = format!(
+            "{}.{} {:?}",
+            callback.binding, callback.function, callback.kind
+        );
+        *calls.entry(name).or_default() += callback.calls;
+    }
+    calls
+}
+
+#[test]
+#[ignore = "needs root"]
+fn starts_that_a_rule_names_are_recorded_in_full() {
+    undisturbed(|| {
+        let Some(node) = Node::find("22.23.3") else {
+            return;
+        };
+        const RULE: &str = "[[rule]]\nmode = 'full'\ncommand = '*in-full.js*'\n";
+        let mut service = Service::knowing(&node, &format!("settle = '20s'\n{RULE}"));
+        service.says("starts are recorded in full mode, too");
+        let work = service.work();
+        let open = || fs::Permissions::from_mode(0o755);
+        fs::set_permissions(service.folder.path(), open()).unwrap();
+        let script = write(&work, "in-full.js", "require('dep'); process.uptime();");
+        write(&work, "other.js", "require('dep'); process.uptime();");
+        write(&work, "node_modules/dep/index.js", "module.exports = 1;");
+        write(
+            &work,
+            "node_modules/dep/package.json",
+            r#"{"name":"dep","version":"1.2.3"}"#,
+        );
+        let one = |service: &Service, script: &str| -> Recording {
+            service.succeeds(&node, &[script]);
+            let line = service.says("recorded pid=");
+            assert!(!line.contains("not recorded"), "{line}");
+            let recording = service.recordings().pop().unwrap();
+            assert_eq!(recording.processes[0].incomplete, None);
+            recording
+        };
+        let full = one(&service, &script);
+        let run = &full.runs[0];
+        assert_eq!((run.mode.as_str(), run.ended_by.as_str()), ("full", "exit"));
+        assert!(
+            full.crossings
+                .iter()
+                .all(|c| c.stack.is_some() && c.duration.is_some())
+        );
+        let traced = service.folder.path().join("full.nodeprof");
+        let mut trace = Command::new(NODEPROF);
+        plain(&mut trace)
+            .env("UV_USE_IO_URING", "0")
+            .args(["trace", "--quiet", "-o"])
+            .arg(&traced)
+            .arg("--")
+            .arg(&node.path)
+            .arg(&script)
+            .current_dir(&work)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        assert!(trace.output().unwrap().status.success());
+        // That one is recorded, too: by the rule.
+        service.says("recorded pid=");
+        assert_eq!(
+            all_calls(&full),
+            all_calls(&Recording::load(traced).unwrap())
+        );
+        let profile = Profile::from_recording(&full);
+        let package = |profile: &Profile| {
+            let all = profile.runs[0].packages.iter();
+            let mut found = all.filter(|p| p.name.as_deref() == Some("dep"));
+            let package = found.next().expect("the package").clone();
+            (package.modules, package.version)
+        };
+        assert_eq!(package(&profile), (1, Some("1.2.3".into())));
+        assert!(profile.runs[0].serialization.total_ns > 0);
+
+        // Another start is counted, as ever.
+        let counted = one(&service, "other.js");
+        assert_eq!(counted.runs[0].mode, "count");
+        assert!(counted.stacks.is_empty());
+
+        // What anybody may not read, is not read for anybody.
+        fs::set_permissions(
+            work.join("node_modules/dep/package.json"),
+            fs::Permissions::from_mode(0o600),
+        )
+        .unwrap();
+        let private = one(&service, &script);
+        assert_eq!(package(&Profile::from_recording(&private)), (1, None));
+
+        // Its process is killed: it comes back.
+        let lane = service.process("nodeprof-lane") as i32;
+        // SAFETY: of this test's service.
+        unsafe { libc::kill(lane, libc::SIGKILL) };
+        service.says("the process of full mode ended");
+        service.says("starts are recorded in full mode, too");
+        assert_eq!(one(&service, &script).runs[0].mode, "full");
+
+        // The rule is gone, and so is it.
+        service.configure(&format!("nodes = [{:?}]\nsettle = '20s'\n", node.path));
+        service.signal(libc::SIGHUP);
+        service.says("the configuration was read again");
+        assert_eq!(one(&service, &script).runs[0].mode, "count");
+        let of =
+            fs::read_to_string(format!("/proc/{0}/task/{0}/children", service.child.id())).unwrap();
+        for pid in of.split_whitespace() {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            assert_ne!(name.trim(), "nodeprof-lane");
+        }
+        service.end();
     });
 }

@@ -34,12 +34,13 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sorts after [`VERSION`].
 const NEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "+next");
 /// What the package installs.
-const UNITS: [&str; 5] = [
+const UNITS: [&str; 6] = [
     "nodeprofd.service",
     "nodeprofd.socket",
     "nodeprof-holder.service",
     "nodeprof-holder.socket",
     "nodeprof-metrics.service",
+    "nodeprof-view.service",
 ];
 
 /// Packages of the binaries under test, or why there is none.
@@ -268,6 +269,71 @@ fn installed_it_records_every_start_of_every_user_and_needs_no_root() {
 
 #[test]
 #[ignore = "needs root"]
+fn pages_of_the_store_are_a_unit_without_any_right_for_who_has_its_token() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        machine.start_node(&node, "0");
+        machine.does(&["systemctl", "start", "nodeprof-view"]);
+        let get = |query: &str, host: &str| {
+            let get = format!(
+                "exec 3<>/dev/tcp/127.0.0.1/9748; printf 'GET /{query} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+            );
+            let answer = machine.run(&["bash", "-c", &get]);
+            String::from_utf8_lossy(&answer.stdout).into_owned()
+        };
+        let mut token = String::new();
+        machine.until("a token", || {
+            let read = machine.run(&["cat", "/var/lib/nodeprof-view/token"]);
+            token = String::from_utf8_lossy(&read.stdout).trim().to_owned();
+            token.len() == 32 && !get("", "localhost:9748").is_empty()
+        });
+        let ours = "localhost:9748";
+        assert!(get("", ours).starts_with("HTTP/1.1 403"));
+        assert!(get(&format!("?token={}", &token[1..]), ours).starts_with("HTTP/1.1 403"));
+        let asked = format!("?token={token}");
+        assert!(get(&asked, "evil.test").starts_with("HTTP/1.1 403"));
+        // Its secret is not in the journal.
+        let journal = machine.does(&[
+            "journalctl",
+            "--no-pager",
+            "--output=cat",
+            "--unit=nodeprof-view",
+        ]);
+        assert!(
+            journal.contains("token=…") && !journal.contains(&token),
+            "{journal}"
+        );
+        // It may read nothing, until the configuration says so.
+        let shows = || {
+            let page = get(&asked, ours);
+            assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+            // Runs are in the page as compressed data: a report of one is there or not.
+            get(&format!("report?run=1&token={token}"), ours)
+        };
+        assert!(!shows().starts_with("HTTP/1.1 200"));
+        machine.settings("[access]\nreaders = 'nodeprof-view'\n");
+        machine.does(&["systemctl", "reload", "nodeprofd"]);
+        machine.until("readable", || shows().starts_with("HTTP/1.1 200"));
+        let pid = machine.property("nodeprof-view", "MainPID");
+        let status = machine.does(&["cat", &format!("/proc/{pid}/status")]);
+        assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
+        assert!(!status.contains("Uid:\t0"), "{status}");
+        // A socket for a web server in front.
+        machine.does(&["sh", "-c", "echo 'NODEPROF_VIEW_LISTEN=unix:/run/nodeprof-view/view.sock' > /etc/default/nodeprofd"]);
+        machine.does(&["systemctl", "restart", "nodeprof-view"]);
+        machine.until("a socket", || {
+            machine
+                .run(&["test", "-S", "/run/nodeprof-view/view.sock"])
+                .status
+                .success()
+        });
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
 fn units_are_without_fault_and_little_exposed() {
     undisturbed(|| {
         let Some(machine) = Machine::with_service() else {
@@ -283,6 +349,7 @@ fn units_are_without_fault_and_little_exposed() {
             "nodeprofd.service",
             "nodeprof-holder.service",
             "nodeprof-metrics.service",
+            "nodeprof-view.service",
         ] {
             machine.does(&["systemd-analyze", "security", "--threshold=20", unit]);
         }

@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
     time::Duration,
@@ -436,4 +437,65 @@ fn a_store_that_is_not_there_is_refused_at_once() {
     assert!(said.contains("there is no database none.db"), "{said}");
     let said = fails(command(folder.path(), &["--store", "a.nodeprof"]));
     assert!(said.contains("--store and files"), "{said}");
+}
+
+#[test]
+fn behind_a_web_server_it_listens_on_a_socket_and_answers_its_name() {
+    if !web::is_built() {
+        println!("skipped: nodeprof was built without its page; run make test");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    save(folder.path(), "a.nodeprof");
+    let socket = folder.path().join("view.sock");
+    let listen = format!("unix:{}", socket.display());
+    let arguments = [
+        "--listen",
+        &listen,
+        "--token-file",
+        "token",
+        "--host",
+        "nodeprof.example",
+    ];
+    // One that a killed server has left is replaced; so it is started twice.
+    for _ in 0..2 {
+        let mut process = command(folder.path(), &arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nodeprof starts");
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut url = String::new();
+        output.read_line(&mut url).expect("an address");
+        assert_eq!(url, "http://localhost/?token=…\n");
+        let token = fs::read_to_string(folder.path().join("token")).expect("a token");
+        let token = token.trim();
+        let ask = |host: &str, token: &str, origin: &str| {
+            let mut stream = UnixStream::connect(&socket).expect("a connection");
+            let request = format!(
+                "GET /report?file=a.nodeprof&token={token} HTTP/1.1\r\nConnection: close\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes()).expect("a request");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("an answer");
+            answer.get(9..12).map(str::to_owned).expect("a status")
+        };
+        let own = "https://nodeprof.example";
+        assert_eq!(ask("nodeprof.example", token, own), "200");
+        assert_eq!(ask("other.example", token, own), "403");
+        assert_eq!(ask("nodeprof.example", &token[1..], own), "403");
+        assert_eq!(
+            ask("nodeprof.example", token, "https://other.example"),
+            "403"
+        );
+        process.kill().expect("it runs");
+        process.wait().expect("it ends");
+    }
+    let open_to_all = command(folder.path(), &["--listen", "0.0.0.0:0"]);
+    let said = fails(open_to_all);
+    assert!(said.contains("which other machines can reach"), "{said}");
+    let no_address = command(folder.path(), &["--listen", "unix:"])
+        .output()
+        .expect("nodeprof starts");
+    assert!(!no_address.status.success());
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Parser;
-use nodeprofd::service::{Happening, config::Config, serve, store::Outcome, tracer};
+use nodeprofd::service::{Happening, config::Config, lane, serve, store::Outcome, tracer};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
 use tracing_subscriber::{
@@ -36,19 +36,29 @@ struct Arguments {
     /// What a tracer of the service itself is to do
     #[arg(long, hide = true)]
     tracer: Option<String>,
+    /// What the process of full mode is to do
+    #[arg(long, hide = true)]
+    lane: Option<String>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log();
+    let own = |outcome: Result<(), String>| match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            error!("{why}");
+            ExitCode::FAILURE
+        }
+    };
     if let Some(job) = &arguments.tracer {
-        return match tracer::main(job) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("nodeprofd: {why}");
-                ExitCode::FAILURE
-            }
-        };
+        return own(tracer::main(job));
+    }
+    if let Some(job) = &arguments.lane {
+        let mut supervisor = Supervisor::none();
+        return own(lane::main(job, &mut |happening| {
+            supervisor.hear(&happening)
+        }));
     }
     let config = match arguments.config.as_deref().map(Config::read).transpose() {
         Ok(config) => config.unwrap_or_default(),
@@ -130,6 +140,14 @@ impl Supervisor {
         }
     }
 
+    /// Of a process that nobody supervises but the service itself.
+    fn none() -> Supervisor {
+        Supervisor {
+            interval: None,
+            told: Instant::now(),
+        }
+    }
+
     fn notify(&self, states: &[NotifyState<'_>]) {
         // Nobody listens where there is no systemd.
         let _ = sd_notify::notify(false, states);
@@ -194,6 +212,15 @@ impl Supervisor {
                     passed_over,
                     "{why}: {now} from now on cpu={cpu:.0}% events={events:.0}/s not-recorded={passed_over}"
                 );
+            }
+            Happening::FullMode(Ok(())) => {
+                info!("starts are recorded in full mode, too, by the rules")
+            }
+            Happening::FullMode(Err(why)) => warn!(
+                "starts are recorded in full mode, too, and cannot be held ({why}): the beginning of a start may be missing"
+            ),
+            Happening::NoFullMode => {
+                warn!("the process of full mode ended, and is started anew")
             }
             Happening::HolderLate => {
                 warn!("the holder process does not answer: starts go on without waiting for it")

@@ -1,7 +1,6 @@
 //! `nodeprof service metrics --listen`: a process without any right of its own that asks the service and tells whoever asks it.
 
 use std::{
-    fs,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::Arc,
@@ -18,12 +17,13 @@ use axum::{
 use nodeprofd::control::Client;
 use tokio::{net::TcpListener, sync::Semaphore};
 
-use crate::{terminal, view::same};
+use crate::{
+    terminal,
+    token::{self, same},
+};
 
 /// As the specification of OpenMetrics names it.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Shorter ones can be guessed.
-const SHORTEST_TOKEN: usize = 16;
 /// Requests that the service is asked for at a time; of more, each waits.
 const AT_A_TIME: usize = 2;
 
@@ -37,7 +37,7 @@ struct Shared {
 
 /// Serves until the process ends.
 pub fn serve(client: Client, address: SocketAddr, token: Option<&Path>) -> anyhow::Result<()> {
-    let token = token.map(read_token).transpose()?;
+    let token = token.map(token::read).transpose()?;
     if token.is_none() && !address.ip().is_loopback() {
         bail!(
             "found: --listen {address}, which other machines can reach; needed: a secret that Prometheus sends; type: --token-file FILE, or --listen {}:{}",
@@ -71,19 +71,6 @@ pub fn serve(client: Client, address: SocketAddr, token: Option<&Path>) -> anyho
         axum::serve(listener, routes).await?;
         Ok(())
     })
-}
-
-fn read_token(file: &Path) -> anyhow::Result<String> {
-    let shown = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("reading the token in {shown}"))?;
-    let token = text.trim();
-    if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        bail!(
-            "found in {shown}: {} characters; needed: at least {SHORTEST_TOKEN}, without spaces; type: head -c 24 /dev/urandom | base64 > {shown}",
-            token.len()
-        );
-    }
-    Ok(token.to_owned())
 }
 
 /// Why a request is refused.
@@ -182,21 +169,5 @@ mod tests {
             );
         }
         assert!(refusal(&of, &HeaderMap::new()).is_some());
-    }
-
-    #[test]
-    fn a_token_that_can_be_guessed_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("token");
-        for (text, fits) in [
-            ("0123456789abcdef\n", true),
-            ("short\n", false),
-            ("0123456789 abcdefgh", false),
-            ("", false),
-        ] {
-            fs::write(&file, text).unwrap();
-            assert_eq!(read_token(&file).is_ok(), fits, "{text:?}");
-        }
-        assert!(read_token(&folder.path().join("none")).is_err());
     }
 }

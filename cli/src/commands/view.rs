@@ -2,6 +2,7 @@
 
 use std::{
     env, io,
+    net::Ipv4Addr,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
@@ -12,8 +13,8 @@ use nodeprof_flamegraphs::web::{self, PageError};
 use nodeprof_profile::Recording;
 
 use crate::{
-    args::View,
-    terminal,
+    args::{Listen, View},
+    terminal, token,
     view::{self, Folder, Serves, serve},
 };
 
@@ -35,7 +36,37 @@ pub fn run(args: &View) -> anyhow::Result<ExitCode> {
             (Serves::Folder(folder), page)
         }
     };
-    serve(serves, args.port, |url| {
+    let listen = args
+        .listen
+        .clone()
+        .unwrap_or(Listen::Tcp((Ipv4Addr::LOCALHOST, args.port).into()));
+    if let Listen::Tcp(address) = listen
+        && !address.ip().is_loopback()
+        && args.token_file.is_none()
+    {
+        anyhow::bail!(
+            "found: --listen {address}, which other machines can reach; needed: a secret of your own, that does not change when this ends; type: --token-file FILE, or --listen {}:{}",
+            Ipv4Addr::LOCALHOST,
+            address.port()
+        );
+    }
+    let token = match &args.token_file {
+        Some(file) => token::read_or_make(file)?,
+        None => token::random()?,
+    };
+    let served = view::Served {
+        listen,
+        token,
+        hosts: args.hosts.clone(),
+    };
+    serve(serves, served, |url| {
+        if let Some(file) = &args.token_file {
+            // It may be logged: without the secret.
+            let url = url.split("token=").next().unwrap_or_default();
+            terminal::print(&format!("{url}token=…\n"))?;
+            eprintln!("the token is in {}", file.display());
+            return Ok(());
+        }
         let url = match &page {
             Some(page) => url.replace("/?", &format!("/{page}&")),
             None => url.to_owned(),

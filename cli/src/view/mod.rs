@@ -9,6 +9,5 @@ mod server;
 mod starts;
 
 pub use folder::Folder;
-pub(crate) use server::same;
-pub use server::{Serves, serve};
+pub use server::{Served, Serves, serve};
 pub use starts::check;

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -25,12 +25,16 @@ use nodeprof_flamegraphs::web::{self, Place};
 use nodeprof_profile::{diff::Diff, groups::Selector, recording::RunId};
 use notify::Watcher as _;
 use serde_json::json;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::watch,
+};
 use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 
 use super::{Folder, starts};
-use crate::args::store::Store;
+use crate::args::{Listen, store::Store};
 use crate::commands::{diff::Loaded, diff::derived, report, source};
+use crate::token::same;
 
 /// Files change several times while they are written: the list is made anew when they are quiet.
 const QUIET: Duration = Duration::from_millis(200);
@@ -51,14 +55,30 @@ pub(super) struct Shared {
     pub(super) store: Store,
     token: String,
     /// The values of `Host` that are ours.
-    hosts: [String; 2],
+    hosts: Vec<String>,
     changes: watch::Receiver<u64>,
+}
+
+/// Where pages are served, and to whom.
+#[derive(Debug)]
+pub struct Served {
+    /// Where.
+    pub listen: Listen,
+    /// What the address of each page must have.
+    pub token: String,
+    /// Names by which browsers reach it, besides its address.
+    pub hosts: Vec<String>,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
 }
 
 /// Listens, tells `ready` the address, and serves until the process ends.
 pub fn serve(
     serves: Serves,
-    port: u16,
+    served: Served,
     ready: impl FnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -67,18 +87,8 @@ pub fn serve(
         .build()
         .context("starting the server")?;
     runtime.block_on(async {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => anyhow::anyhow!(
-                "port {port} is in use by another program; needed: a free one; type: --port 0 for any"
-            ),
-            io::ErrorKind::PermissionDenied => anyhow::anyhow!(
-                "port {port} is not open to this user; needed: one above 1023; type: --port 0 for any free one"
-            ),
-            _ => anyhow::Error::new(error).context(format!("listening on {address}")),
-        })?;
-        let port = listener.local_addr()?.port();
+        let (listener, mut hosts) = listen(&served.listen).await?;
+        hosts.extend(served.hosts);
         let (folder, store, routes) = match serves {
             Serves::Folder(folder) => (folder, Store::default(), recordings()),
             Serves::Store(store) => {
@@ -87,27 +97,73 @@ pub fn serve(
                 (Folder::new(folder, Vec::new()), store, starts::router())
             }
         };
-        let (_watcher, changes) = watched(&folder)?;
-        let token = token()?;
-        let url = format!("http://127.0.0.1:{port}/?token={token}");
+        // Of a store nobody is told of changes.
+        let of_folder = !store.store;
+        let (_watcher, changes) = match of_folder {
+            true => watched(&folder).map(|(watcher, changes)| (Some(watcher), changes))?,
+            false => (None, watch::channel(0).1),
+        };
+        let token = served.token;
+        let host = hosts.first().cloned().unwrap_or_default();
+        let url = format!("http://{host}/?token={token}");
         let shared = Arc::new(Shared {
             folder,
             store,
             token,
-            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
+            hosts,
             changes,
         });
         ready(&url)?;
-        axum::serve(listener, guarded(routes, shared)).await?;
+        let routes = guarded(routes, shared);
+        match listener {
+            Listener::Tcp(listener) => axum::serve(listener, routes).await?,
+            Listener::Unix(listener) => axum::serve(listener, routes).await?,
+        }
         Ok(())
     })
 }
 
-/// 128 random bits.
-fn token() -> anyhow::Result<String> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+/// Returns the names that a request may be for, too; the first is the one to show.
+async fn listen(at: &Listen) -> anyhow::Result<(Listener, Vec<String>)> {
+    let address = match at {
+        Listen::Tcp(address) => *address,
+        Listen::Unix(path) => {
+            let shown = path.display();
+            // One that a killed server has left.
+            let is_left = std::fs::symlink_metadata(path)
+                .is_ok_and(|meta| meta.file_type().is_socket())
+                && std::os::unix::net::UnixStream::connect(path).is_err();
+            if is_left {
+                std::fs::remove_file(path).with_context(|| format!("replacing {shown}"))?;
+            }
+            let listener = UnixListener::bind(path)
+                .with_context(|| format!("listening on {shown}; needed: a path where nothing is, in a folder that may be written to"))?;
+            // Whoever may look into its folder connects; who is answered, the token decides.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
+                .with_context(|| format!("opening {shown} to others"))?;
+            return Ok((Listener::Unix(listener), vec!["localhost".into()]));
+        }
+    };
+    let port = address.port();
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "port {port} is in use by another program; needed: a free one; type: --port 0 for any"
+        ),
+        io::ErrorKind::PermissionDenied => anyhow::anyhow!(
+            "port {port} is not open to this user; needed: one above 1023; type: --port 0 for any free one"
+        ),
+        _ => anyhow::Error::new(error).context(format!("listening on {address}")),
+    })?;
+    let address = listener.local_addr()?;
+    let port = address.port();
+    let mut hosts = vec![address.to_string()];
+    for name in [format!("127.0.0.1:{port}"), format!("localhost:{port}")] {
+        if !hosts.contains(&name) {
+            hosts.push(name);
+        }
+    }
+    Ok((Listener::Tcp(listener), hosts))
 }
 
 /// Counts changes of the folder for as long as the watcher lives.
@@ -184,7 +240,13 @@ fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<
         );
     }
     let origin = text(header::ORIGIN);
-    if origin.is_some_and(|origin| !origin.strip_prefix("http://").is_some_and(is_ours)) {
+    if origin.is_some_and(|origin| {
+        // A web server in front may speak TLS.
+        let host = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
+        !host.is_some_and(is_ours)
+    }) {
         return Some(
             "found: a request of another site; needed: one of nodeprof view's own pages\n",
         );
@@ -197,18 +259,20 @@ fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<
     }
     let pairs = query.unwrap_or_default().split('&');
     let token = { pairs }.find_map(|pair| pair.strip_prefix("token="));
+    // As a browser may write what base64 has in it.
+    let token = token.map(|token| {
+        token
+            .replace("%2B", "+")
+            .replace("%2F", "/")
+            .replace("%3D", "=")
+            .replace("%7E", "~")
+    });
     if !token.is_some_and(|token| same(token.as_bytes(), shared.token.as_bytes())) {
         return Some(
             "found: no token, or another one; needed: the address that nodeprof view printed, with its token\n",
         );
     }
     None
-}
-
-/// Compares in a time that does not tell where two differ.
-pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
-    let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
-    a.len() == b.len() && differences == 0
 }
 
 /// A failure as a page's answer.

@@ -889,6 +889,11 @@ impl Assembler {
 }
 
 impl Assembler {
+    /// Folder for what is worth keeping of symbols.
+    pub fn keep_names_in(&mut self, folder: &Path) {
+        self.symbols.keep_in(Some(folder));
+    }
+
     /// Looks up names that the end will ask for, while the program runs.
     pub fn prepare(&mut self) {
         self.symbols.prepare();

@@ -59,6 +59,7 @@ pub(crate) use command::fork_held;
 pub use command::{CommandError, Invoker, Streams, find_program, guess_node};
 pub use kernel::{Counted, Wanted};
 pub(crate) use memory::unique_set_size;
+pub(crate) use packages::add_packages;
 pub use symbols::{Symbol, Symbols};
 
 /// When to stop tracing. The program itself always goes on.

@@ -11,6 +11,8 @@ use std::{
 use nodeprof_probes::is_node_binary;
 use nodeprof_profile::random::Random;
 
+use crate::recorder::Mode;
+
 use super::{
     ceiling::Shared,
     config::{Config, Rules, Start},
@@ -21,15 +23,18 @@ use super::{
 /// The rules of a configuration, and the dice for those that take one start in many.
 pub(super) struct Admission {
     rules: Rules,
+    mode: Mode,
     dice: Random,
     gate: Gate,
     ceiling: Arc<Shared>,
 }
 
 impl Admission {
-    pub(super) fn new(config: &Config, gate: &Gate, ceiling: Arc<Shared>) -> Admission {
+    /// `mode`: of who asks.
+    pub(super) fn new(config: &Config, mode: Mode, gate: &Gate, ceiling: Arc<Shared>) -> Admission {
         Admission {
             rules: config.rules.clone(),
+            mode,
             ceiling,
             dice: Random::new(super::now()),
             gate: gate.clone(),
@@ -56,7 +61,7 @@ impl Admission {
             directory: directory.and_then(Result::ok),
             command: None,
         };
-        if !self.takes_one_in(self.rules.one_in(&start)) {
+        if !self.takes_one_in(self.rules.one_in(&start, self.mode)) {
             return false;
         }
         let admitted = self.takes_one_in(self.ceiling.one_in());

@@ -129,6 +129,13 @@ impl Ceiling {
         Arc::clone(&self.shared)
     }
 
+    /// One that another process measures: of the starts that the rules admit one in so many is recorded; 0: none.
+    pub(super) fn set_one_in(&self, one_in: u32) {
+        let step = STEPS.iter().position(|step| *step == one_in);
+        let step = step.unwrap_or(STEPS.len() - 1) as u32;
+        self.shared.table().step.store(step, Ordering::Relaxed);
+    }
+
     /// Other limits from now on; without any all is recorded again.
     pub(super) fn limits(&mut self, limits: CeilingLimits) {
         self.limits = limits;
@@ -196,8 +203,8 @@ impl Ceiling {
     }
 }
 
-/// CPU time of this process and of another one of ours, since their beginnings.
-pub(super) fn cpu_time(other: u32) -> Duration {
+/// CPU time of this process and of others of ours, since their beginnings.
+pub(super) fn cpu_time(others: &[u32]) -> Duration {
     // SAFETY: the struct consists of integers, and is written by the kernel.
     let own = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -207,25 +214,29 @@ pub(super) fn cpu_time(other: u32) -> Duration {
         };
         time(usage.ru_utime) + time(usage.ru_stime)
     };
-    let stat = fs::read_to_string(format!("/proc/{other}/stat")).unwrap_or_default();
-    // Fields 14 and 15, after the name in parentheses, which may hold anything.
-    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let fields = after.split_whitespace().skip(11).take(2);
-    let ticks: u64 = fields.filter_map(|f| f.parse::<u64>().ok()).sum();
+    let ticks_of = |pid: &u32| -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Fields 14 and 15, after the name in parentheses, which may hold anything.
+        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let fields = after.split_whitespace().skip(11).take(2);
+        fields.filter_map(|f| f.parse::<u64>().ok()).sum()
+    };
+    let ticks: u64 = others.iter().map(ticks_of).sum();
     // SAFETY: takes an integer.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
     own + Duration::from_secs_f64(ticks as f64 / per_second)
 }
 
-/// Resident memory of this process and of another one of ours, bytes.
-pub(super) fn memory(other: u32) -> u64 {
+/// Resident memory of this process and of others of ours, bytes.
+pub(super) fn memory(others: &[u32]) -> u64 {
     let resident = |pid: &str| -> u64 {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         kilobytes.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 1024
     };
-    resident("self") + resident(&other.to_string())
+    let others = others.iter().map(|pid| resident(&pid.to_string()));
+    resident("self") + others.sum::<u64>()
 }
 
 #[cfg(test)]
@@ -281,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_cpu_time_of_two_processes_is_known() {
-        assert!(cpu_time(std::process::id()) > Duration::ZERO);
-        assert!(cpu_time(0) > Duration::ZERO);
+        assert!(cpu_time(&[std::process::id()]) > Duration::ZERO);
+        assert!(cpu_time(&[0]) > Duration::ZERO);
     }
 }

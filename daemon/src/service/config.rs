@@ -10,6 +10,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use nodeprof_profile::redact::{BadRule, Redaction};
 use serde::Deserialize;
 
+use crate::recorder::Mode;
+
 /// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -37,6 +39,8 @@ pub struct Config {
     pub redaction: Redaction,
     /// Who may ask the service what.
     pub access: Access,
+    /// What it was read from.
+    pub(super) text: String,
 }
 
 /// Who may ask the service what. Root may all.
@@ -235,6 +239,7 @@ enum ModeText {
     Off,
     #[default]
     Count,
+    Full,
 }
 
 #[derive(Deserialize)]
@@ -348,10 +353,12 @@ impl Config {
                 .map_or(1, |before| before.matches('\n').count() + 1),
             what: error.message().to_owned(),
         })?;
-        Config::check(file).map_err(|what| ConfigError::Value {
+        let mut config = Config::check(file).map_err(|what| ConfigError::Value {
             path: path.to_owned(),
             what,
-        })
+        })?;
+        text.clone_into(&mut config.text);
+        Ok(config)
     }
 
     fn check(file: File) -> Result<Config, String> {
@@ -402,6 +409,7 @@ impl Config {
             labels: Labels::check(file.labels)?,
             redaction,
             access: file.access.check()?,
+            text: String::new(),
         })
     }
 }
@@ -414,13 +422,29 @@ impl Default for Config {
     }
 }
 
-/// One start in so many; 0: none.
-fn share(mode: ModeText, one_in: u32) -> Result<u32, String> {
-    match (mode, one_in) {
-        (_, 0) => Err("found one-in = 0; needed: 1 (each start) or more".into()),
-        (ModeText::Off, _) => Ok(0),
-        (ModeText::Count, n) => Ok(n),
+/// What is recorded of starts, and of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    mode: Mode,
+    /// One in so many; 0: none.
+    one_in: u32,
+}
+
+impl Share {
+    /// One start in so many is recorded in this mode; 0: none.
+    fn of(self, mode: Mode) -> u32 {
+        if self.mode == mode { self.one_in } else { 0 }
     }
+}
+
+fn share(mode: ModeText, one_in: u32) -> Result<Share, String> {
+    let (mode, one_in) = match (mode, one_in) {
+        (_, 0) => return Err("found one-in = 0; needed: 1 (each start) or more".into()),
+        (ModeText::Off, _) => (Mode::Count, 0),
+        (ModeText::Count, n) => (Mode::Count, n),
+        (ModeText::Full, n) => (Mode::Full, n),
+    };
+    Ok(Share { mode, one_in })
 }
 
 fn duration(name: &str, text: &str) -> Result<Duration, String> {
@@ -448,12 +472,12 @@ pub struct Start {
 #[derive(Clone, Debug)]
 pub struct Rules {
     rules: Vec<Rule>,
-    otherwise: u32,
+    otherwise: Share,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
-    one_in: u32,
+    share: Share,
     executable: Option<GlobMatcher>,
     user: Option<u32>,
     cgroup: Option<GlobMatcher>,
@@ -473,7 +497,7 @@ impl Rule {
             .transpose()
         };
         let checked = Rule {
-            one_in: share(rule.mode, rule.one_in)?,
+            share: share(rule.mode, rule.one_in)?,
             executable: glob("executable", rule.executable, true)?,
             user: rule.user,
             cgroup: glob("cgroup", rule.cgroup, false)?,
@@ -509,28 +533,34 @@ impl Rule {
 }
 
 impl Rules {
-    /// One start in so many of this kind is recorded; 0: none.
+    /// One start in so many of this kind is recorded in this mode; 0: none.
     ///
-    /// Before the exec nobody knows the command: a rule that asks for one is passed over where it turns recording off, and
+    /// Before the exec nobody knows the command: a rule that asks for one is passed over where it turns recording in this mode off, and
     /// taken as fitting where it turns it on, so that [`is_off`](Rules::is_off) can decide after the exec.
-    pub fn one_in(&self, start: &Start) -> u32 {
+    pub fn one_in(&self, start: &Start, mode: Mode) -> u32 {
         let fits = |rule: &Rule| match (&rule.command, &start.command) {
             (Some(_), None) => {
                 let early = Rule {
                     command: None,
                     ..rule.clone()
                 };
-                rule.one_in > 0 && early.fits(start)
+                rule.share.of(mode) > 0 && early.fits(start)
             }
             _ => rule.fits(start),
         };
         let found = self.rules.iter().find(|rule| fits(rule));
-        found.map_or(self.otherwise, |rule| rule.one_in)
+        found.map_or(self.otherwise, |rule| rule.share).of(mode)
     }
 
-    /// Whether the rules turn recording off for a start whose command is known.
-    pub fn is_off(&self, start: &Start) -> bool {
-        self.one_in(start) == 0
+    /// Whether the rules turn recording in this mode off for a start whose command is known.
+    pub fn is_off(&self, start: &Start, mode: Mode) -> bool {
+        self.one_in(start, mode) == 0
+    }
+
+    /// Whether any start is recorded in this mode.
+    pub fn ask_mode(&self, mode: Mode) -> bool {
+        let all = self.rules.iter().map(|rule| rule.share);
+        all.chain([self.otherwise]).any(|share| share.of(mode) > 0)
     }
 
     /// Whether a rule asks for the command.
@@ -674,10 +704,37 @@ mod tests {
     }
 
     #[test]
+    fn each_start_is_recorded_in_one_mode() {
+        let config = parse(
+            "[[rule]]\nmode = 'full'\ncommand = '*app.js*'\ndirectory = '/srv/**'\n\
+             [[rule]]\nmode = 'off'\ncommand = '*--version*'\n[[rule]]\nmode = 'full'\none-in = 7\nuser = 5\n",
+        )
+        .unwrap();
+        let start = |directory: &str, user: u32, command: Option<&str>| Start {
+            user: Some(user),
+            directory: Some(directory.into()),
+            command: command.map(str::to_owned),
+            ..Start::default()
+        };
+        let shares =
+            |start: &Start| [Mode::Full, Mode::Count].map(|mode| config.rules.one_in(start, mode));
+        // Before the exec it may be either; after it, it is one.
+        assert_eq!(shares(&start("/srv/a", 1, None)), [1, 1]);
+        assert_eq!(shares(&start("/srv/a", 1, Some("node app.js"))), [1, 0]);
+        assert_eq!(shares(&start("/srv/a", 1, Some("node b.js"))), [0, 1]);
+        assert_eq!(shares(&start("/srv/a", 1, Some("node --version"))), [0, 0]);
+        assert_eq!(shares(&start("/home/a", 1, None)), [0, 1]);
+        assert_eq!(shares(&start("/home/a", 5, None)), [7, 0]);
+        assert!(config.rules.ask_mode(Mode::Full));
+        assert!(!parse("").unwrap().rules.ask_mode(Mode::Full));
+        assert!(!parse("mode = 'full'").unwrap().rules.ask_mode(Mode::Count));
+    }
+
+    #[test]
     fn an_empty_file_has_the_defaults() {
         let config = parse("").unwrap();
         assert_eq!(config.store, Config::default().store);
-        assert_eq!(config.rules.one_in(&Start::default()), 1);
+        assert_eq!(config.rules.one_in(&Start::default(), Mode::Count), 1);
         assert_eq!(config.settle, Duration::from_millis(200));
     }
 
@@ -698,7 +755,7 @@ mod tests {
             cgroup: Some(cgroup.into()),
             command: None,
         };
-        let one_in = |start| config.rules.one_in(&start);
+        let one_in = |start| config.rules.one_in(&start, Mode::Count);
         assert_eq!(one_in(start("/usr/bin/node", 1, "/", "/")), 0);
         assert_eq!(one_in(start("/usr/bin/node", 1000, "/srv/quiet/a", "/")), 0);
         assert_eq!(one_in(start("/usr/bin/node", 1000, "/srv/other", "/")), 10);
@@ -723,9 +780,17 @@ mod tests {
             ..Start::default()
         };
         assert!(config.rules.ask_command());
-        assert_eq!(config.rules.one_in(&start(None)), 1);
-        assert!(config.rules.is_off(&start(Some("node --version"))));
-        assert!(!config.rules.is_off(&start(Some("node app.js"))));
+        assert_eq!(config.rules.one_in(&start(None), Mode::Count), 1);
+        assert!(
+            config
+                .rules
+                .is_off(&start(Some("node --version")), Mode::Count)
+        );
+        assert!(
+            !config
+                .rules
+                .is_off(&start(Some("node app.js")), Mode::Count)
+        );
     }
 
     #[test]

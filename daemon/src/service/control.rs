@@ -526,7 +526,7 @@ fn fetch(
 }
 
 /// A file in memory that nobody can change any more.
-fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub(super) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: a name with its NUL.
     let fd = unsafe { libc::memfd_create(c"recording".as_ptr(), flags) };

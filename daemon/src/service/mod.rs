@@ -14,19 +14,22 @@ mod context;
 mod control;
 mod gate;
 mod guard;
+pub mod lane;
 mod metrics;
 mod signals;
 pub mod store;
 pub mod tracer;
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     io,
     os::{
-        fd::{AsFd as _, AsRawFd as _},
+        fd::{AsFd as _, AsRawFd as _, RawFd},
         unix::{ffi::OsStrExt as _, net::UnixListener},
     },
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -41,16 +44,17 @@ use nodeprof_profile::recording::{
 
 use crate::control::Status;
 use crate::recorder::{
-    Assembler, FAMILIES, Notice, find_program, guess_node, known_nodes, load_plan, now,
-    remember_node, wait_readable,
+    Assembler, FAMILIES, Mode, Notice, add_packages, find_program, guess_node, known_nodes,
+    load_plan, now, remember_node, wait_readable,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
-use config::Config;
+use config::{CeilingLimits, Config};
 use context::Context;
 use control::{Control, Order};
 use gate::{Closed, Gate};
 use guard::Guard;
+use lane::Lane;
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
 use tracer::Means;
@@ -72,12 +76,21 @@ const SHORT_SILENCE: Duration = Duration::from_millis(200);
 /// Some 200 starts whose records nobody has read yet: a busy host lets the service wait for its turn.
 const RING_BYTES: u32 = 16 << 20;
 
-/// What to record: count mode without what only times are good for.
-const PROBED: [Family; 4] = [
+/// What count mode records: not what only times are good for.
+const COUNTED: [Family; 4] = [
     Family::Phases,
     Family::Crossings,
     Family::PackageJson,
     Family::Compile,
+];
+/// What full mode records. CPU samples and times off the CPU would cost every program on the host something.
+const RECORDED: [Family; 6] = [
+    Family::Phases,
+    Family::Crossings,
+    Family::PackageJson,
+    Family::Compile,
+    Family::Serialization,
+    Family::Stacks,
 ];
 
 /// Why the service could not begin.
@@ -116,6 +129,10 @@ pub enum Happening<'a> {
     Reloaded(&'a Result<(), String>),
     /// A start was recorded, or something happened to where they are kept.
     Stored(&'a Outcome),
+    /// Starts are recorded in full mode, too, from now on; holding them, or why not.
+    FullMode(&'a Result<(), String>),
+    /// Not any more: its process ended. It is started anew.
+    NoFullMode,
     /// A start could not be recorded.
     Lost {
         /// Process.
@@ -149,6 +166,7 @@ pub enum Happening<'a> {
 /// A start under way.
 struct Running {
     assembler: Assembler,
+    mode: Mode,
     context: Context,
     started_unix_ns: u64,
     attached_at: u64,
@@ -198,19 +216,15 @@ pub fn serve(
         ..Options::default()
     })?;
     programs.attach_tree(false)?;
-    let buffer = std::cell::RefCell::new(Vec::new());
+    let buffer = RefCell::new(Vec::new());
     let reader = programs
-        .reader(|bytes| {
-            let mut b = buffer.borrow_mut();
-            b.extend((bytes.len() as u32).to_ne_bytes());
-            b.extend(bytes);
-        })
+        .reader(collector(&buffer))
         .map_err(system("mapping the ring buffer"))?;
     plan_ahead(&config, tell);
     let gate = Gate::new().map_err(system("sharing memory with the holder"))?;
     let ceiling = Ceiling::new(config.ceiling.clone(), events(&programs.counters()))
         .map_err(system("sharing memory with the holder"))?;
-    let holder = start_holder(&programs, &config, &gate, &guard, &ceiling)?;
+    let holder = start_holder(&programs, &config, Mode::Count, &gate, &guard, &ceiling)?;
     let mut service = Service {
         config,
         source,
@@ -224,8 +238,10 @@ pub fn serve(
         plans: HashMap::new(),
         running: HashMap::new(),
         early: HashMap::new(),
-        store,
+        mode: Mode::Count,
+        store: Sink::Store(store),
         gate,
+        lane: None,
         control: None,
         started_unix_ns: SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -238,6 +254,7 @@ pub fn serve(
     let holding = service.await_holder();
     tell(Happening::Ready(&holding));
     service.holding = holding;
+    service.start_lane();
     let access = &service.config.access;
     let metrics = service.store.metrics();
     let means = service.means();
@@ -258,6 +275,7 @@ pub fn serve(
             signals.as_raw_fd(),
             service.store.as_raw_fd(),
         ];
+        descriptors.extend(service.lane.as_ref().and_then(Lane::descriptor));
         descriptors.extend(service.control.as_ref().map(|control| control.as_raw_fd()));
         descriptors.extend(service.guard.descriptor());
         let look_in = match service.running.is_empty() && !service.is_late {
@@ -274,6 +292,7 @@ pub fn serve(
         service.take(&taken);
         service.look_after(tell);
         service.hear_store(tell);
+        service.hear_lane(tell);
         service.hear_control(tell)?;
         service.keep_below_ceiling(tell);
         match signals.asked() {
@@ -283,15 +302,271 @@ pub fn serve(
         }
     }
     tell(Happening::Stopping);
-    let pids: Vec<u32> = service.running.keys().copied().collect();
-    for pid in pids {
-        service.finish(pid, "interrupt", tell);
-    }
+    service.end_lane(tell);
+    service.finish_all(tell);
     service.holder.end(SILENCE);
-    for outcome in service.store.end() {
-        tell(Happening::Stored(&outcome));
+    if let Sink::Store(store) = &mut service.store {
+        for outcome in store.end() {
+            tell(Happening::Stored(&outcome));
+        }
     }
     Ok(())
+}
+
+/// Where recordings of starts go.
+enum Sink {
+    /// To the database.
+    Store(Store),
+    /// To the service: this is its lane.
+    Service(lane::Link),
+}
+
+impl Sink {
+    fn keep(&self, pid: u32, owner: Option<u32>, recording: Recording) -> Result<(), String> {
+        match self {
+            Sink::Store(store) => store.keep(pid, owner, recording),
+            Sink::Service(link) => link.keep(pid, owner, &recording),
+        }
+    }
+
+    fn next(&self) -> Option<Outcome> {
+        match self {
+            Sink::Store(store) => store.next(),
+            Sink::Service(_) => None,
+        }
+    }
+
+    fn state(&self) -> store::State {
+        match self {
+            Sink::Store(store) => store.state(),
+            Sink::Service(_) => store::State::default(),
+        }
+    }
+
+    fn metrics(&self) -> Arc<metrics::Metrics> {
+        match self {
+            Sink::Store(store) => store.metrics(),
+            Sink::Service(_) => Arc::default(),
+        }
+    }
+
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Sink::Store(store) => store.as_raw_fd(),
+            Sink::Service(link) => link.descriptor(),
+        }
+    }
+}
+
+/// Records in the buffer, each after its length.
+fn collector(buffer: &RefCell<Vec<u8>>) -> impl FnMut(&[u8]) {
+    move |bytes: &[u8]| {
+        let mut all = buffer.borrow_mut();
+        all.extend((bytes.len() as u32).to_ne_bytes());
+        all.extend(bytes);
+    }
+}
+
+impl Service<'_> {
+    /// Records starts in full mode, for the service at the other end of `link`, until that wants an end of it.
+    pub(super) fn serve_lane(
+        config: Config,
+        link: lane::Link,
+        guard: Option<PathBuf>,
+        tell: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<(), ServiceError> {
+        // Before there are threads.
+        let guard = Guard::start(config.hold, guard);
+        let programs = Programs::load(&Options {
+            stacks: true,
+            mappings: true,
+            host: true,
+            cache: Some(config.cache.clone()),
+            ring_bytes: RING_BYTES,
+            ..Options::default()
+        })?;
+        programs.attach_tree(false)?;
+        let buffer = RefCell::new(Vec::new());
+        let reader = programs
+            .reader(collector(&buffer))
+            .map_err(system("mapping the ring buffer"))?;
+        let gate = Gate::new().map_err(system("sharing memory with the holder"))?;
+        let ceiling = Ceiling::new(CeilingLimits::default(), 0)
+            .map_err(system("sharing memory with the holder"))?;
+        let holder = start_holder(&programs, &config, Mode::Full, &gate, &guard, &ceiling)?;
+        let mut service = Service {
+            source: None,
+            programs: &programs,
+            holder,
+            guard,
+            ceiling,
+            is_late: false,
+            pinged: None,
+            last_ping: Instant::now(),
+            plans: HashMap::new(),
+            running: HashMap::new(),
+            early: HashMap::new(),
+            mode: Mode::Full,
+            store: Sink::Service(link),
+            gate,
+            lane: None,
+            control: None,
+            started_unix_ns: 0,
+            cpu: CpuTime::default(),
+            holding: Ok(()),
+            lost: 0,
+            config,
+        };
+        let holding = service.await_holder();
+        lane::read_as_anybody(true).map_err(system("giving up rights"))?;
+        service.say(&lane::Said::Ready {
+            holder: service.holder.pid(),
+            not_holding_because: holding.err(),
+        })?;
+        loop {
+            let mut descriptors = vec![
+                programs.ring().as_fd().as_raw_fd(),
+                service.holder.descriptor(),
+                service.store.as_raw_fd(),
+            ];
+            descriptors.extend(service.guard.descriptor());
+            let look_in = match service.running.is_empty() && !service.is_late {
+                true => IDLE_LOOK_IN,
+                false => LOOK_IN,
+            };
+            wait_readable(&descriptors, Some(look_in)).map_err(system("waiting for records"))?;
+            reader.consume().map_err(system("reading records"))?;
+            let mut unsaid = Vec::new();
+            let hear = &mut |happening: Happening<'_>| match happening {
+                Happening::Lost { pid, why } => unsaid.push((pid, why)),
+                other => tell(other),
+            };
+            service.hear_guard(hear)?;
+            service.hear_holder(hear)?;
+            let taken = buffer.take();
+            service.take(&taken);
+            for run in service.running.values_mut() {
+                run.assembler.prepare();
+            }
+            service.look_after(hear);
+            for (pid, why) in unsaid {
+                service.say(&lane::Said::Lost { pid, why })?;
+            }
+            match service.hear_service() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return Err(system("talking with the service")(error)),
+            }
+        }
+        service.finish_all(tell);
+        service.holder.end(SILENCE);
+        Ok(())
+    }
+
+    fn say(&self, said: &lane::Said) -> Result<(), ServiceError> {
+        match &self.store {
+            Sink::Service(link) => link.say(said).map_err(system("talking with the service")),
+            Sink::Store(_) => Ok(()),
+        }
+    }
+
+    /// Does what the service says, if it says anything; false: it wants an end of it.
+    fn hear_service(&mut self) -> io::Result<bool> {
+        let Sink::Service(link) = &self.store else {
+            return Ok(true);
+        };
+        while is_readable(link.descriptor())? {
+            match link.hear() {
+                None => return Ok(false),
+                Some(lane::Told::Ping) => {
+                    let events = events(&self.programs.counters());
+                    link.say(&lane::Said::Alive { events })?;
+                }
+                Some(lane::Told::Record { closed, one_in }) => {
+                    self.ceiling.set_one_in(one_in);
+                    match closed {
+                        true => self.gate.close(Closed::Paused),
+                        false => self.gate.open(Closed::Paused),
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Starts the lane of full mode, if the rules name it.
+    fn start_lane(&mut self) {
+        let wanted = self.config.rules.ask_mode(Mode::Full);
+        self.lane = wanted.then(|| Lane::start(&self.config, self.guard.listens_at()));
+    }
+
+    fn hear_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        let (closed, one_in) = (self.gate.is_closed(), self.ceiling.one_in());
+        while let Some(news) = self.lane.as_mut().and_then(Lane::next) {
+            self.on_lane(news, tell);
+        }
+        if let Some(lane) = &mut self.lane {
+            lane.tell(closed, one_in);
+        }
+    }
+
+    fn on_lane(&mut self, news: lane::News, tell: &mut dyn FnMut(Happening<'_>)) {
+        match news {
+            lane::News::Ready {
+                not_holding_because,
+            } => tell(Happening::FullMode(
+                &not_holding_because.map_or(Ok(()), Err),
+            )),
+            lane::News::Recorded {
+                pid,
+                owner,
+                recording,
+            } => {
+                if let Err(why) = self.store.keep(pid, owner, *recording) {
+                    tell(Happening::Lost { pid, why });
+                }
+            }
+            lane::News::Lost { pid, why } => {
+                self.lost += 1;
+                tell(Happening::Lost { pid, why });
+            }
+            lane::News::Gone => tell(Happening::NoFullMode),
+        }
+    }
+
+    /// Ends the lane, and keeps what it had.
+    fn end_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        for news in self.lane.take().into_iter().flat_map(Lane::end) {
+            self.on_lane(news, tell);
+        }
+    }
+
+    fn finish_all(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        let pids: Vec<u32> = self.running.keys().copied().collect();
+        for pid in pids {
+            self.finish(pid, "interrupt", tell);
+        }
+    }
+
+    /// Its processes, besides this one.
+    fn pids(&self) -> Vec<u32> {
+        let lane = self.lane.iter().flat_map(Lane::pids);
+        lane.chain([self.holder.pid()]).collect()
+    }
+}
+
+/// Whether something waits to be read, or the other side is gone.
+fn is_readable(descriptor: RawFd) -> io::Result<bool> {
+    let mut asked = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    match unsafe { libc::poll(&mut asked, 1, 0) } {
+        ..0 => Err(io::Error::last_os_error()),
+        n => Ok(n > 0),
+    }
 }
 
 struct Service<'p> {
@@ -310,8 +585,12 @@ struct Service<'p> {
     running: HashMap<u32, Running>,
     /// Records of processes from their exec on whose probes are not announced yet: their exec was held as long as it may be.
     early: HashMap<u32, Early>,
-    store: Store,
+    /// Full: this is the lane.
+    mode: Mode,
+    store: Sink,
     gate: Gate,
+    /// The process of full mode, if the rules name that.
+    lane: Option<Lane>,
     control: Option<Control>,
     started_unix_ns: u64,
     cpu: CpuTime,
@@ -367,21 +646,27 @@ fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
 fn start_holder(
     programs: &Programs,
     config: &Config,
+    mode: Mode,
     gate: &Gate,
     guard: &Guard,
     ceiling: &Ceiling,
 ) -> Result<Holder, ServiceError> {
     let cache = config.cache.clone();
-    let mut admission = Admission::new(config, gate, ceiling.shared());
+    let mut admission = Admission::new(config, mode, gate, ceiling.shared());
     let candidates = candidates(config);
+    let is_count = mode == Mode::Count;
     let options = HolderOptions {
-        families: PROBED.to_vec(),
-        plans: Box::new(move |_, open| load_plan(open, Some(&cache), true)),
+        families: match is_count {
+            true => COUNTED.to_vec(),
+            false => RECORDED.to_vec(),
+        },
+        plans: Box::new(move |_, open| load_plan(open, Some(&cache), is_count)),
         candidates,
         spare: None,
         admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
         execs: guard.execs(),
-        syscalls: config.files,
+        // Where code is mapped, the names of functions depend on.
+        syscalls: config.files || !is_count,
         obeys: Obeys::Socket,
     };
     Holder::start(programs, options).map_err(system("starting the holder process"))
@@ -413,6 +698,11 @@ impl Service<'_> {
             false => SILENCE,
         });
         self.guard.let_all_go();
+        if self.mode == Mode::Full {
+            // The service starts another lane, which has the rights that a new holder needs.
+            let ended = io::Error::other("it ended, or did not answer");
+            return Err(system("the holder process of full mode")(ended));
+        }
         self.is_late = false;
         for run in self.running.values_mut() {
             run.hole("the holder process ended: its probes went with it".into());
@@ -420,6 +710,7 @@ impl Service<'_> {
         self.holder = start_holder(
             self.programs,
             &self.config,
+            self.mode,
             &self.gate,
             &self.guard,
             &self.ceiling,
@@ -503,12 +794,25 @@ impl Service<'_> {
         if !self.ceiling.is_due() {
             return;
         }
-        let cpu = ceiling::cpu_time(self.holder.pid());
+        let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
-        let events = events(&self.programs.counters());
+        let of_lane = self.lane.as_ref().map_or(0, Lane::events);
+        let events = events(&self.programs.counters()) + of_lane;
         if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
             tell(Happening::Stepped(stepped));
         }
+    }
+
+    /// The plan of a binary: read with all rights, also by the lane.
+    fn plan(&self, path: &Path) -> Result<AttachPlan, String> {
+        let as_anybody = |is_so| match self.mode {
+            Mode::Full => lane::read_as_anybody(is_so).map_err(|error| error.to_string()),
+            Mode::Count => Ok(()),
+        };
+        as_anybody(false)?;
+        let plan = load_plan(path, Some(&self.config.cache), self.mode == Mode::Count);
+        as_anybody(true)?;
+        plan
     }
 
     /// A process has its probes, and is about to execute.
@@ -525,7 +829,7 @@ impl Service<'_> {
             // The path is that of the process's own file system.
             let root = PathBuf::from(format!("/proc/{pid}/root"));
             let seen = root.join(path.strip_prefix("/").unwrap_or(path));
-            match load_plan(&seen, Some(&self.config.cache), true) {
+            match self.plan(&seen) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
                     self.plans.insert(binary, plan);
@@ -551,9 +855,11 @@ impl Service<'_> {
             runs: vec![Run::default()],
             ..Recording::default()
         };
-        let assembler = Assembler::new(recording, RunId(0), pid, &context.directory);
+        let mut assembler = Assembler::new(recording, RunId(0), pid, &context.directory);
+        assembler.keep_names_in(&self.config.cache);
         let mut run = Running {
             assembler,
+            mode: self.mode,
             context,
             started_unix_ns: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
@@ -605,7 +911,7 @@ impl Service<'_> {
                         run.executed.get_or_insert_with(now);
                         run.context.read_program(pid, &self.config.labels);
                         run.unwanted = self.config.rules.ask_command()
-                            && self.config.rules.is_off(&run.context.start());
+                            && self.config.rules.is_off(&run.context.start(), self.mode);
                     }
                     Notice::Milestone { name, at, .. } if name == "loop_start" => {
                         run.loop_started.get_or_insert(at);
@@ -735,7 +1041,7 @@ impl Service<'_> {
 
     /// How the service is.
     fn status(&mut self) -> Status {
-        let cpu = ceiling::cpu_time(self.holder.pid());
+        let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
         let store = self.store.state();
         let state = match (store.full, self.gate.is_closed_for(Closed::Paused)) {
@@ -762,7 +1068,7 @@ impl Service<'_> {
             one_in: self.ceiling.one_in(),
             passed_over: self.ceiling.passed_over(),
             cpu_ns: self.cpu.total.as_nanos() as u64,
-            memory_bytes: ceiling::memory(self.holder.pid()),
+            memory_bytes: ceiling::memory(&self.pids()),
             ..Status::default()
         }
     }
@@ -783,7 +1089,9 @@ impl Service<'_> {
             }
             Ok(config) => {
                 self.config = config;
-                self.store.limits(&self.config.store);
+                if let Sink::Store(store) = &self.store {
+                    store.limits(&self.config.store);
+                }
                 if let Some(control) = &self.control {
                     let folder = &self.config.store.directory;
                     control.configure(&self.config.access, folder, self.means());
@@ -795,6 +1103,8 @@ impl Service<'_> {
                 }
                 // The rules are the holder's.
                 self.replace_holder(false)?;
+                self.end_lane(tell);
+                self.start_lane();
                 Ok(())
             }
             Err(why) => Err(why),
@@ -828,6 +1138,9 @@ impl Running {
         let clock = now();
         self.assembler.add_sums(sums);
         self.assembler.finish();
+        if self.mode == Mode::Full {
+            self.assembler.finish_stacks();
+        }
         let before = self.counters;
         let since = |of| since_of(counters, &before, of);
         let losses = [
@@ -835,6 +1148,9 @@ impl Running {
             ("sums_full", since(|c| c.sums_full)),
             ("threads_not_followed", since(|c| c.no_state)),
             ("memory_unreadable", since(|c| c.unreadable)),
+            ("unmatched_exits", since(|c| c.unmatched_exits)),
+            ("abandoned_frames", since(|c| c.abandoned)),
+            ("frames_too_deep", since(|c| c.too_deep)),
         ];
         for (kind, n) in losses {
             // Of all that was recorded at the same time: nobody can tell whose they were.
@@ -888,7 +1204,11 @@ impl Running {
             started,
             ended: process.exited.unwrap_or(Nanoseconds(clock)),
             ended_by: ended_by.into(),
-            mode: "count".into(),
+            mode: match self.mode {
+                Mode::Count => "count",
+                Mode::Full => "full",
+            }
+            .into(),
             exit_status: process.exit_status,
             signal: process.signal,
             sample_hz: None,
@@ -901,9 +1221,13 @@ impl Running {
                     "files" if !config.files => {
                         Some("turned off in the configuration of nodeprofd")
                     }
-                    "serialization" | "cpu" | "off-cpu" => {
+                    "serialization" if self.mode == Mode::Full => None,
+                    "serialization" => {
                         Some("not part of count mode; to have it, type: nodeprof trace -- COMMAND")
                     }
+                    "cpu" | "off-cpu" => Some(
+                        "not recorded by nodeprofd, for it costs every program on the host something; to have it, type: nodeprof trace -- COMMAND",
+                    ),
                     _ => None,
                 };
                 FamilyState {
@@ -931,6 +1255,10 @@ impl Running {
             setup_ns: 0,
             attach_ns: self.attach_ns,
         }];
+        if !recording.stacks.is_empty() {
+            // The lane reads as anybody, and so do the threads that it starts.
+            add_packages(&mut recording, RunId(0), None);
+        }
         recording
     }
 }

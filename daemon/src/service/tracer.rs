@@ -172,16 +172,7 @@ impl Tracer<'_> {
         if let Some(binary) = &self.binary {
             check_readable(binary)?;
         }
-        // Numbers that are nobody else's in the child, either.
-        let copy = |fd: RawFd| {
-            const FROM: libc::c_int = 64;
-            // SAFETY: takes integers; the descriptor is new.
-            match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, FROM) } {
-                -1 => Err(io::Error::last_os_error().to_string()),
-                // SAFETY: as above.
-                new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
-            }
-        };
+        let copy = |fd: RawFd| high(fd).map_err(|error| error.to_string());
         let connection = copy(self.connection.as_raw_fd())?;
         let process = copy(self.process.as_raw_fd())?;
         let binary = self.binary.as_ref().map(|file| copy(file.as_raw_fd()));
@@ -199,25 +190,13 @@ impl Tracer<'_> {
             binary: binary.as_ref().map(|file| file.as_raw_fd()),
         };
         let job_text = serde_json::to_string(&job).map_err(|error| error.to_string())?;
-        let kept = [Some(job.connection), Some(job.process), job.binary];
         let mut command = Command::new("/proc/self/exe");
         command
             .args(["--tracer", &job_text])
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        // SAFETY: calls only what may be called after a fork.
-        unsafe {
-            command.pre_exec(move || {
-                for fd in kept.into_iter().flatten() {
-                    if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
-                        return Err(io::Error::last_os_error());
-                    }
-                }
-                // It ends with the service.
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        let kept = [Some(job.connection), Some(job.process), job.binary];
+        leave_open(&mut command, kept.into_iter().flatten().collect());
         let mut child = command
             .spawn()
             .map_err(|error| format!("nodeprofd cannot start a tracer: {error}"))?;
@@ -225,6 +204,33 @@ impl Tracer<'_> {
         // The client sees the end of the connection when the tracer and its holder are gone: this is the last copy of it.
         let _ = child.wait();
         Ok(())
+    }
+}
+
+/// A copy with a number that is nobody else's in a child, either.
+pub(super) fn high(fd: RawFd) -> io::Result<OwnedFd> {
+    const FROM: libc::c_int = 64;
+    // SAFETY: takes integers; the descriptor is new.
+    match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, FROM) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: as above.
+        new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
+    }
+}
+
+/// Lets these descriptors be open in what a command executes, which ends with the service.
+pub(super) fn leave_open(command: &mut Command, descriptors: Vec<RawFd>) {
+    // SAFETY: calls only what may be called after a fork.
+    unsafe {
+        command.pre_exec(move || {
+            for &fd in &descriptors {
+                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
     }
 }
 

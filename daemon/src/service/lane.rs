@@ -1,0 +1,410 @@
+//! Full mode: starts that the rules want recorded with times, stacks and modules.
+//!
+//! The programs of count mode have neither, and are for every start of the host; to make sense of a start with stacks takes longer than to record ten without.
+//! So full mode is a process of its own, the *lane*, which runs while the rules name that mode at all: the same loop with other programs,
+//! another holder and another guard. It has no store and no socket for users; it hands its recordings to the service, which tells it when to
+//! record less or nothing. The service starts it anew when it ends or does not answer.
+//!
+//! What a recording with stacks needs of files (lines of scripts, names of packages, symbols of add-ons) is named by other users' programs, and the
+//! lane reads it with no more rights than anybody has ([`read_as_anybody`]).
+
+use std::{
+    fs,
+    io::{self, Read as _, Seek as _, Write as _},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
+    time::{Duration, Instant},
+};
+
+use nodeprof_profile::Recording;
+use serde::{Deserialize, Serialize};
+
+use super::{Happening, Service, ServiceError, config::Config, control::sealed};
+use crate::{
+    control::{Incoming, read_message, write_message, write_with_files},
+    event,
+};
+
+/// A lane that does not answer for this long is ended: looking for names may take a second.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How often it is asked.
+const PING: Duration = Duration::from_secs(1);
+/// One that has ended is started anew after this time.
+const REST: Duration = Duration::from_secs(1);
+/// For it to hand over what it has when it shall end.
+const ENDING: Duration = Duration::from_secs(3);
+/// Bytes of a message, without the file beside it.
+const LONGEST: usize = 64 << 10;
+/// Bytes of a recording. One start of a large application has 20 MB.
+const LARGEST: u64 = 128 << 20;
+
+/// What the lane says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Said {
+    /// Starts are recorded from now on; its holder, and why starts are not held, if so.
+    Ready {
+        holder: u32,
+        not_holding_because: Option<String>,
+    },
+    /// A start was recorded: beside this.
+    Recorded { pid: u32, owner: Option<u32> },
+    /// A start was not.
+    Lost { pid: u32, why: String },
+    /// It goes round; what its kernel side has done so far.
+    Alive { events: u64 },
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Told {
+    /// Whether starts are recorded, and one in how many of those that the rules admit; 0: none.
+    Record { closed: bool, one_in: u32 },
+    /// Say that you go round.
+    Ping,
+}
+
+/// What has come of the lane.
+pub(super) enum News {
+    /// It records; why starts are not held, if so.
+    Ready { not_holding_because: Option<String> },
+    /// A start to be kept.
+    Recorded {
+        pid: u32,
+        owner: Option<u32>,
+        recording: Box<Recording>,
+    },
+    /// One that is lost.
+    Lost { pid: u32, why: String },
+    /// It has ended.
+    Gone,
+}
+
+/// The lane, as the service sees it.
+pub(super) struct Lane {
+    /// What it is started with: the text of the configuration, and where a guard listens.
+    text: String,
+    guard: Option<PathBuf>,
+    running: Option<Running>,
+    /// When the last one ended.
+    ended: Option<Instant>,
+    /// What it was told last.
+    told: (bool, u32),
+}
+
+struct Running {
+    child: Child,
+    stream: UnixStream,
+    news: Receiver<Option<Message>>,
+    wake: Arc<OwnedFd>,
+    heard: Instant,
+    pinged: Instant,
+    holder: u32,
+    events: u64,
+}
+
+/// A message, and the recording beside it.
+type Message = (Said, Option<Box<Recording>>);
+
+impl Lane {
+    /// Starts one.
+    pub(super) fn start(config: &Config, guard: Option<&Path>) -> Lane {
+        let mut lane = Lane {
+            text: config.text.clone(),
+            guard: guard.map(Path::to_owned),
+            running: None,
+            ended: None,
+            told: (false, 1),
+        };
+        lane.begin();
+        lane
+    }
+
+    fn begin(&mut self) {
+        self.running = spawn(&self.text, self.guard.as_deref()).ok();
+        self.ended = self.running.is_none().then(Instant::now);
+        self.told = (false, 1);
+    }
+
+    /// To poll.
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        self.running
+            .as_ref()
+            .map(|running| running.wake.as_raw_fd())
+    }
+
+    /// Its processes.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        let running = self.running.iter();
+        running.flat_map(|running| [running.child.id(), running.holder])
+    }
+
+    /// Hits of probes and traced system calls of this one.
+    pub(super) fn events(&self) -> u64 {
+        self.running.as_ref().map_or(0, |running| running.events)
+    }
+
+    /// What has come of it. Sees to it that it runs and answers.
+    pub(super) fn next(&mut self) -> Option<News> {
+        let Some(running) = &mut self.running else {
+            if self.ended.is_some_and(|at| at.elapsed() > REST) {
+                self.begin();
+            }
+            return None;
+        };
+        event::clear(&running.wake);
+        let said = match running.news.try_recv() {
+            Ok(Some(said)) => said,
+            Err(std::sync::mpsc::TryRecvError::Empty) => {
+                if running.heard.elapsed() > SILENCE {
+                    let _ = running.child.kill();
+                } else if running.pinged.elapsed() > PING {
+                    running.pinged = Instant::now();
+                    let _ = write_message(&mut running.stream, &Told::Ping);
+                }
+                return None;
+            }
+            _ => {
+                self.end_now();
+                return Some(News::Gone);
+            }
+        };
+        running.heard = Instant::now();
+        match said {
+            (
+                Said::Ready {
+                    holder,
+                    not_holding_because,
+                },
+                _,
+            ) => {
+                running.holder = holder;
+                Some(News::Ready {
+                    not_holding_because,
+                })
+            }
+            (Said::Recorded { pid, owner }, Some(recording)) => Some(News::Recorded {
+                pid,
+                owner,
+                recording,
+            }),
+            (Said::Recorded { pid, .. }, None) => Some(News::Lost {
+                pid,
+                why: "its recording cannot be read".into(),
+            }),
+            (Said::Lost { pid, why }, _) => Some(News::Lost { pid, why }),
+            (Said::Alive { events }, _) => {
+                running.events = events;
+                self.next()
+            }
+        }
+    }
+
+    /// Tells it what holds now.
+    pub(super) fn tell(&mut self, closed: bool, one_in: u32) {
+        if let Some(running) = &mut self.running
+            && self.told != (closed, one_in)
+        {
+            self.told = (closed, one_in);
+            let _ = write_message(&mut running.stream, &Told::Record { closed, one_in });
+        }
+    }
+
+    /// Takes back what it has, and ends it.
+    pub(super) fn end(mut self) -> Vec<News> {
+        let mut news = Vec::new();
+        if let Some(running) = &self.running {
+            let _ = running.stream.shutdown(std::net::Shutdown::Write);
+        }
+        let until = Instant::now() + ENDING;
+        while self.running.is_some() && Instant::now() < until {
+            match self.next() {
+                Some(News::Gone) => break,
+                Some(one) => news.push(one),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        self.end_now();
+        news
+    }
+
+    fn end_now(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+            self.ended = Some(Instant::now());
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.end_now();
+    }
+}
+
+/// What the lane is told by its command line.
+#[derive(Serialize, Deserialize)]
+struct Job {
+    guard: Option<PathBuf>,
+    socket: RawFd,
+}
+
+fn spawn(text: &str, guard: Option<&Path>) -> io::Result<Running> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = super::tracer::high(theirs.as_raw_fd())?;
+    let job = Job {
+        guard: guard.map(Path::to_owned),
+        socket: theirs.as_raw_fd(),
+    };
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .args(["--lane", &serde_json::to_string(&job)?])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
+    super::tracer::leave_open(&mut command, vec![job.socket]);
+    let mut child = command.spawn()?;
+    drop(theirs);
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(text.as_bytes())?;
+    }
+    let (sender, news) = channel();
+    let wake = Arc::new(event::new()?);
+    let (stream, of_thread) = (ours.try_clone()?, wake.clone());
+    // Reading a recording takes a while; the loop has other things to do.
+    std::thread::Builder::new()
+        .name("lane".into())
+        .spawn(move || {
+            loop {
+                let said = receive(&stream);
+                let is_over = said.is_none() || sender.send(said).is_err();
+                if is_over {
+                    let _ = sender.send(None);
+                }
+                event::signal(&of_thread);
+                if is_over {
+                    return;
+                }
+            }
+        })?;
+    Ok(Running {
+        child,
+        stream: ours,
+        news,
+        wake,
+        heard: Instant::now(),
+        pinged: Instant::now(),
+        holder: 0,
+        events: 0,
+    })
+}
+
+fn receive(stream: &UnixStream) -> Option<Message> {
+    let mut incoming = Incoming::new(stream, None);
+    let said: Said = read_message(&mut incoming, LONGEST).ok()?;
+    let recording = incoming.files.pop().and_then(|file| {
+        let mut file = fs::File::from(file);
+        let mut bytes = Vec::new();
+        file.rewind().ok()?;
+        file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+        Recording::from_bytes(&bytes).ok().map(Box::new)
+    });
+    Some((said, recording))
+}
+
+/// The service, as the lane sees it.
+pub(super) struct Link {
+    stream: UnixStream,
+}
+
+impl Link {
+    /// To poll.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    /// Says something. An error: the service is gone, or does not read.
+    pub(super) fn say(&self, said: &Said) -> io::Result<()> {
+        write_message(&mut &self.stream, said)
+    }
+
+    /// Hands a recording over.
+    ///
+    /// # Errors
+    /// Why it is lost, in words.
+    pub(super) fn keep(
+        &self,
+        pid: u32,
+        owner: Option<u32>,
+        recording: &Recording,
+    ) -> Result<(), String> {
+        let bytes = recording.to_bytes().map_err(|error| error.to_string())?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(format!("{} bytes are too many", bytes.len()));
+        }
+        let file = sealed(&bytes).map_err(|error| error.to_string())?;
+        let mut stream = self.stream.try_clone().map_err(|error| error.to_string())?;
+        write_with_files(&mut stream, &Said::Recorded { pid, owner }, &[file.as_fd()])
+            .map_err(|error| error.to_string())
+    }
+
+    /// What the service says, which does so seldom; to be called when there is something. `None`: it wants us to end, or is gone.
+    pub(super) fn hear(&self) -> Option<Told> {
+        read_message(&mut &self.stream, LONGEST).ok()
+    }
+}
+
+/// The lane's process: `nodeprofd --lane JOB`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn main(job: &str, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), String> {
+    let job: Job = serde_json::from_str(job)
+        .map_err(|error| format!("--lane is for nodeprofd's own use: {error}"))?;
+    // SAFETY: a constant with its NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"nodeprof-lane".as_ptr()) };
+    // SAFETY: the service has left it to us, and names it once.
+    let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(job.socket) });
+    let mut text = String::new();
+    io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
+    let config = Config::parse(&text, Path::new("the configuration")).map_err(|e| e.to_string())?;
+    // A service that does not read is none.
+    let patience = stream
+        .set_write_timeout(Some(SILENCE))
+        .and_then(|()| stream.set_read_timeout(Some(SILENCE)));
+    patience.map_err(|error| error.to_string())?;
+    Service::serve_lane(config, Link { stream }, job.guard, tell)
+        .map_err(|error: ServiceError| error.to_string())
+}
+
+/// From now on this thread, and those that it starts, read files with no more rights than anybody has; or with those of the service
+/// again. The holder, a process of its own, keeps them: what programs execute must be read, whoever they belong to.
+///
+/// # Errors
+/// The system's; then the lane must not go on.
+pub(super) fn read_as_anybody(is_so: bool) -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    const NOBODY: libc::uid_t = 65_534;
+    let rights = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
+    // SAFETY: take integers. Root owns what others may not read; as nobody one owns nothing.
+    let set_user = |id| unsafe {
+        if libc::geteuid() == 0 {
+            libc::setfsgid(id);
+            libc::setfsuid(id);
+        }
+    };
+    // The kernel takes and gives rights over files with the user: so that comes first.
+    set_user(if is_so { NOBODY } else { 0 });
+    let mut own = capabilities(None)?;
+    own.effective.set(rights & own.permitted, !is_so);
+    Ok(set_capabilities(None, own)?)
+}
