@@ -934,3 +934,70 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
         service.end();
     });
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_node_binary_that_is_replaced_is_read_anew() {
+    undisturbed(|| {
+        let versions = ["20.20.2", "22.23.3", "24.21.0"];
+        let nodes: Vec<Node> = versions.into_iter().filter_map(Node::find).collect();
+        let [first, second, third] = nodes.as_slice() else {
+            return;
+        };
+        let folder = folder();
+        let path = folder.path().join("node");
+        fs::copy(&first.path, &path).unwrap();
+        let here = |version| Node {
+            version,
+            path: path.clone(),
+        };
+        let mut service = Service::knowing(&here(first.version), "settle = '20s'");
+        let script = write(
+            &service.work(),
+            "start.js",
+            "process.uptime(); require('zlib')",
+        );
+        let recorded = |service: &Service, node: &Node| {
+            service.succeeds(node, &[&script]);
+            let line = service.says("recorded pid=");
+            assert!(!line.contains("not recorded"), "{line}");
+            let recording = service.recordings().pop().unwrap();
+            assert_eq!(version(&recording), node.version);
+            if recording.processes[0].incomplete.is_none() {
+                assert_eq!(
+                    calls(&recording),
+                    calls(&service.traced(node, &script)),
+                    "{}",
+                    node.version
+                );
+                service.says("recorded pid="); // the traced one
+            }
+            recording.processes[0].incomplete.is_none()
+        };
+        assert!(recorded(&service, &here(first.version)));
+        // By rename, while a process of the old one runs.
+        let mut old = service
+            .node(&here(first.version), &["-e", "setTimeout(() => {}, 60000)"])
+            .spawn()
+            .unwrap();
+        let new = folder.path().join("new");
+        fs::copy(&second.path, &new).unwrap();
+        fs::rename(&new, &path).unwrap();
+        // Nobody knew it: the second start of it is held.
+        recorded(&service, &here(second.version));
+        assert!(recorded(&service, &here(second.version)));
+        old.kill().unwrap();
+        old.wait().unwrap();
+        service.says("recorded pid=");
+        // The same inode with another content, as a package that is installed anew may have it.
+        use std::os::unix::fs::MetadataExt as _;
+        let inode = fs::metadata(&path).unwrap().ino();
+        let content = fs::read(&third.path).unwrap();
+        fs::write(&path, content).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+        assert!(recorded(&service, &here(third.version)));
+        // And none: what was there is recorded no more, and nothing else minds.
+        fs::remove_file(&path).unwrap();
+        service.end();
+    });
+}

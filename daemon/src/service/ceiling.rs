@@ -152,6 +152,11 @@ impl Ceiling {
         self.shared.one_in()
     }
 
+    /// Counts from here on: what a process took to begin is no load that records less would make smaller.
+    pub(super) fn begin_at(&mut self, cpu: Duration, events: u64) {
+        (self.measured, self.cpu, self.events) = (Instant::now(), cpu, events);
+    }
+
     /// Whether it is time to measure.
     pub(super) fn is_due(&self) -> bool {
         self.measured.elapsed() >= INTERVAL
@@ -288,6 +293,30 @@ mod tests {
             None
         );
         assert_eq!(ceiling.one_in(), 1);
+    }
+
+    #[test]
+    fn what_it_took_to_begin_is_no_load() {
+        let mut ceiling = Ceiling::new(
+            CeilingLimits {
+                cpu_percent: Some(50),
+                events: None,
+                recovery: Duration::from_secs(30),
+            },
+            0,
+        )
+        .unwrap();
+        let second = |n| Instant::now() + Duration::from_secs(n);
+        ceiling.begin_at(Duration::from_secs(7), 0);
+        assert_eq!(
+            ceiling.measure(second(1), Duration::from_millis(7100), 0),
+            None
+        );
+        assert!(
+            ceiling
+                .measure(second(2), Duration::from_millis(7900), 0)
+                .is_some()
+        );
     }
 
     #[test]

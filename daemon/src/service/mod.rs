@@ -255,6 +255,7 @@ pub fn serve(
     tell(Happening::Ready(&holding));
     service.holding = holding;
     service.start_lane();
+    service.count_from_here();
     let access = &service.config.access;
     let metrics = service.store.metrics();
     let means = service.means();
@@ -514,9 +515,12 @@ impl Service<'_> {
         match news {
             lane::News::Ready {
                 not_holding_because,
-            } => tell(Happening::FullMode(
-                &not_holding_because.map_or(Ok(()), Err),
-            )),
+            } => {
+                self.count_from_here();
+                tell(Happening::FullMode(
+                    &not_holding_because.map_or(Ok(()), Err),
+                ));
+            }
             lane::News::Recorded {
                 pid,
                 owner,
@@ -789,6 +793,18 @@ impl Service<'_> {
         Ok(())
     }
 
+    /// Hits of probes and traced system calls, by all of its programs.
+    fn events(&self) -> u64 {
+        let of_lane = self.lane.as_ref().map_or(0, Lane::events);
+        events(&self.programs.counters()) + of_lane
+    }
+
+    /// What it cost to begin is no reason to record less.
+    fn count_from_here(&mut self) {
+        let (cpu, events) = (ceiling::cpu_time(&self.pids()), self.events());
+        self.ceiling.begin_at(cpu, events);
+    }
+
     /// Measures what the service costs, and records less if that is too much.
     fn keep_below_ceiling(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
         if !self.ceiling.is_due() {
@@ -796,8 +812,7 @@ impl Service<'_> {
         }
         let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
-        let of_lane = self.lane.as_ref().map_or(0, Lane::events);
-        let events = events(&self.programs.counters()) + of_lane;
+        let events = self.events();
         if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
             tell(Happening::Stepped(stepped));
         }
