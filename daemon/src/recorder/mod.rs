@@ -150,7 +150,7 @@ impl TraceOptions {
             nodes: Vec::new(),
             source_maps: true,
             streams: Streams::default(),
-            service: None,
+            service: Some(crate::control::DEFAULT_SOCKET.into()),
         }
     }
 
