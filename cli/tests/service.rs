@@ -22,7 +22,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -838,7 +838,8 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
         let Some(node) = Node::find("22.23.3") else {
             return;
         };
-        const RULE: &str = "[[rule]]\nmode = 'full'\ncommand = '*in-full.js*'\n";
+        const RULE: &str =
+            "[[rule]]\nmode = 'full'\ncommand = '*in-full.js*'\ndirectory = '{top}/work'\n";
         let mut service = Service::knowing(&node, &format!("settle = '20s'\n{RULE}"));
         service.says("starts are recorded in full mode, too");
         let work = service.work();
@@ -863,11 +864,12 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
         let full = one(&service, &script);
         let run = &full.runs[0];
         assert_eq!((run.mode.as_str(), run.ended_by.as_str()), ("full", "exit"));
-        assert!(
-            full.crossings
-                .iter()
-                .all(|c| c.stack.is_some() && c.duration.is_some())
-        );
+        assert!(full.crossings.iter().all(|c| c.stack.is_some()));
+        let mut slow = full
+            .crossings
+            .iter()
+            .filter(|c| c.kind == CrossingKind::Slow);
+        assert!(slow.all(|c| c.duration.is_some()));
         let traced = service.folder.path().join("full.nodeprof");
         let mut trace = Command::new(NODEPROF);
         plain(&mut trace)
@@ -957,45 +959,44 @@ fn a_node_binary_that_is_replaced_is_read_anew() {
             "start.js",
             "process.uptime(); require('zlib')",
         );
-        let recorded = |service: &Service, node: &Node| {
+        // Nobody knows a new binary: its first start gets its probes late, or has ended before; it runs as ever.
+        let meets = |service: &Service, node: &Node| {
+            service.succeeds(node, &[&script]);
+            service.says("recorded pid=");
+        };
+        let records = |service: &Service, node: &Node| {
             service.succeeds(node, &[&script]);
             let line = service.says("recorded pid=");
             assert!(!line.contains("not recorded"), "{line}");
             let recording = service.recordings().pop().unwrap();
             assert_eq!(version(&recording), node.version);
-            if recording.processes[0].incomplete.is_none() {
-                assert_eq!(
-                    calls(&recording),
-                    calls(&service.traced(node, &script)),
-                    "{}",
-                    node.version
-                );
-                service.says("recorded pid="); // the traced one
-            }
-            recording.processes[0].incomplete.is_none()
+            assert_eq!(recording.processes[0].incomplete, None, "{}", node.version);
+            let expected = service.traced(node, &script);
+            service.says("recorded pid="); // that one, too
+            assert_eq!(calls(&recording), calls(&expected), "{}", node.version);
         };
-        assert!(recorded(&service, &here(first.version)));
+        records(&service, &here(first.version));
         // By rename, while a process of the old one runs.
         let mut old = service
             .node(&here(first.version), &["-e", "setTimeout(() => {}, 60000)"])
             .spawn()
             .unwrap();
+        std::thread::sleep(Duration::from_millis(500));
         let new = folder.path().join("new");
         fs::copy(&second.path, &new).unwrap();
         fs::rename(&new, &path).unwrap();
-        // Nobody knew it: the second start of it is held.
-        recorded(&service, &here(second.version));
-        assert!(recorded(&service, &here(second.version)));
+        meets(&service, &here(second.version));
+        records(&service, &here(second.version));
         old.kill().unwrap();
         old.wait().unwrap();
         service.says("recorded pid=");
-        // The same inode with another content, as a package that is installed anew may have it.
-        use std::os::unix::fs::MetadataExt as _;
-        let inode = fs::metadata(&path).unwrap().ino();
-        let content = fs::read(&third.path).unwrap();
-        fs::write(&path, content).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
-        assert!(recorded(&service, &here(third.version)));
+        // The same inode with another content, as one that a file system gives to a new file may have it.
+        let inode = || fs::metadata(&path).unwrap().ino();
+        let before = inode();
+        fs::write(&path, fs::read(&third.path).unwrap()).unwrap();
+        assert_eq!(inode(), before);
+        meets(&service, &here(third.version));
+        records(&service, &here(third.version));
         // And none: what was there is recorded no more, and nothing else minds.
         fs::remove_file(&path).unwrap();
         service.end();

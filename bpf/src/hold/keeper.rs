@@ -431,6 +431,12 @@ impl Keeper {
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
             self.release(done.pid, programs);
+            // It had ended before its probes came: the next start of it is held.
+            if let (Ok(f), true) = (&self.fanotify, done.is_planned)
+                && fs::metadata(&done.path).ok().as_ref().map(file_id) == done.file
+            {
+                f.watch(&done.path);
+            }
         }
         let Some(waiting) = waiting else {
             if self.host.is_some() {
@@ -460,6 +466,7 @@ impl Keeper {
             file: None,
             after_exec: true,
             since: Instant::now(),
+            is_planned: false,
             outcome: Outcome::Failed(
                 "it had ended before its probes came, or anybody could ask whether it is to be recorded".into(),
             ),

@@ -86,6 +86,8 @@ pub(super) struct Done {
     pub(super) file: Option<FileId>,
     pub(super) after_exec: bool,
     pub(super) since: Instant,
+    /// There is a plan of it.
+    pub(super) is_planned: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -221,6 +223,7 @@ impl Bench {
             file: None,
             after_exec: job.after_exec,
             since: job.since,
+            is_planned: false,
             outcome: Outcome::NotNode,
         };
         let executable = PathBuf::from(format!("/proc/{}/exe", job.pid));
@@ -251,6 +254,7 @@ impl Bench {
         let started = Instant::now();
         done.outcome = match self.prepare(&file, &done.path, &open) {
             Ok(known) => {
+                done.is_planned = true;
                 let points = known.points(job.after_exec);
                 match self.link(job.pid, &open, &points) {
                     Ok(link) => Outcome::Attached {

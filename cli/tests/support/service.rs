@@ -47,8 +47,10 @@ impl Service {
         service
     }
 
+    /// `{top}` in the settings is its folder.
     pub fn configure(&self, settings: &str) {
-        let top = self.folder.path().display();
+        let top = self.folder.path().display().to_string();
+        let settings = settings.replace("{top}", &top);
         // Unoptimised, on a machine that does other things.
         let ceiling = match settings.contains("ceiling") {
             true => "",
