@@ -269,6 +269,34 @@ fn installed_it_records_every_start_of_every_user_and_needs_no_root() {
 
 #[test]
 #[ignore = "needs root"]
+fn full_mode_works_in_its_sandbox() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        machine.start_node(&node, "0"); // nobody knew that binary
+        machine.settings("[[rule]]\nmode = 'full'\nuser = 41234\n");
+        machine.does(&["systemctl", "reload", "nodeprofd"]);
+        let line = "starts are recorded in full mode";
+        machine.until(line, || machine.log().iter().any(|l| l.contains(line)));
+        let path = "/usr/local/bin/node-of-all";
+        machine.does(&["install", "--mode=755", node.path.to_str().unwrap(), path]);
+        let node = Node {
+            version: node.version,
+            path: path.into(),
+        };
+        machine.start_node(&node, "41234"); // nor that one
+        let recording = machine.recording(machine.start_node(&node, "41234"));
+        assert_eq!(recording.runs[0].mode, "full");
+        assert_eq!(recording.processes[0].incomplete, None);
+        assert!(!recording.stacks.is_empty());
+        let counted = machine.recording(machine.start_node(&node, "0"));
+        assert_eq!(counted.runs[0].mode, "count");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
 fn pages_of_the_store_are_a_unit_without_any_right_for_who_has_its_token() {
     undisturbed(|| {
         let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
@@ -501,7 +529,9 @@ fn users_of_its_group_trace_their_own_programs_from_inside_its_sandbox() {
         };
         const PROGRAM: &str = "for (let i = 0; i < 500; i++) process.uptime();\
             if (!process.env.CHILD) require('child_process').execFileSync(process.execPath, process.execArgv, { env: { CHILD: 1 } });";
-        let path = node.path.to_str().unwrap();
+        // Where the user may look.
+        let path = "/usr/local/bin/node-of-all";
+        machine.does(&["install", "--mode=755", node.path.to_str().unwrap(), path]);
         let home = "/tmp/of-user";
         machine.does(&["install", "--directory", "--owner=41234", home]);
         let trace = |group: &str| {
