@@ -854,7 +854,11 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
             r#"{"name":"dep","version":"1.2.3"}"#,
         );
         let one = |service: &Service, script: &str| -> Recording {
-            service.succeeds(&node, &[script]);
+            let mut command = service.node(&node, &[script]);
+            command
+                .env("GITHUB_ACTIONS", "true")
+                .env("GITHUB_SHA", "3f1c2a");
+            assert!(command.status().unwrap().success());
             let line = service.says("recorded pid=");
             assert!(!line.contains("not recorded"), "{line}");
             let recording = service.recordings().pop().unwrap();
@@ -864,6 +868,7 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
         let full = one(&service, &script);
         let run = &full.runs[0];
         assert_eq!((run.mode.as_str(), run.ended_by.as_str()), ("full", "exit"));
+        assert_eq!(run.label("commit"), Some("3f1c2a"));
         assert!(full.crossings.iter().all(|c| c.stack.is_some()));
         let mut slow = full
             .crossings

@@ -31,6 +31,7 @@ use super::{Happening, Service, ServiceError, config::Config, control::sealed};
 use crate::{
     control::{Incoming, read_message, write_message, write_with_files},
     event,
+    recorder::Mode,
 };
 
 /// A lane that does not answer for this long is ended: looking for names may take a second.
@@ -407,4 +408,18 @@ pub(super) fn read_as_anybody(is_so: bool) -> io::Result<()> {
     let mut own = capabilities(None)?;
     own.effective.set(rights & own.permitted, !is_so);
     Ok(set_capabilities(None, own)?)
+}
+
+/// Does something with all rights of the service, in the lane, too: what it reads must be chosen by the kernel, not by other users' programs.
+///
+/// # Errors
+/// As [`read_as_anybody`].
+pub(super) fn with_rights<T>(mode: Mode, act: impl FnOnce() -> T) -> io::Result<T> {
+    if mode == Mode::Count {
+        return Ok(act());
+    }
+    read_as_anybody(false)?;
+    let done = act();
+    read_as_anybody(true)?;
+    Ok(done)
 }

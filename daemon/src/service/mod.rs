@@ -49,7 +49,7 @@ use crate::recorder::{
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
-use config::{CeilingLimits, Config};
+use config::{CeilingLimits, Config, Labels};
 use context::Context;
 use control::{Control, Order};
 use gate::{Closed, Gate};
@@ -818,18 +818,6 @@ impl Service<'_> {
         }
     }
 
-    /// The plan of a binary: read with all rights, also by the lane.
-    fn plan(&self, path: &Path) -> Result<AttachPlan, String> {
-        let as_anybody = |is_so| match self.mode {
-            Mode::Full => lane::read_as_anybody(is_so).map_err(|error| error.to_string()),
-            Mode::Count => Ok(()),
-        };
-        as_anybody(false)?;
-        let plan = load_plan(path, Some(&self.config.cache), self.mode == Mode::Count);
-        as_anybody(true)?;
-        plan
-    }
-
     /// A process has its probes, and is about to execute.
     fn begin(
         &mut self,
@@ -844,7 +832,10 @@ impl Service<'_> {
             // The path is that of the process's own file system.
             let root = PathBuf::from(format!("/proc/{pid}/root"));
             let seen = root.join(path.strip_prefix("/").unwrap_or(path));
-            match self.plan(&seen) {
+            let plan = lane::with_rights(self.mode, || {
+                load_plan(&seen, Some(&self.config.cache), self.mode == Mode::Count)
+            });
+            match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
                     self.plans.insert(binary, plan);
@@ -894,7 +885,7 @@ impl Service<'_> {
         run.add_image(binary, &self.plans);
         run.assembler.attached(pid, binary);
         if late.is_some() {
-            run.context.read_program(pid, &self.config.labels);
+            run.read_program(pid, &self.config.labels);
             // Nobody stopped it: it may have ended before its probes came, and one that was never hit is not whole for that.
             let why = "probes came after its main had begun";
             run.assembler.not_stopped(pid, why.into());
@@ -924,7 +915,7 @@ impl Service<'_> {
                 match notice {
                     Notice::Exec { pid } => {
                         run.executed.get_or_insert_with(now);
-                        run.context.read_program(pid, &self.config.labels);
+                        run.read_program(pid, &self.config.labels);
                         run.unwanted = self.config.rules.ask_command()
                             && self.config.rules.is_off(&run.context.start(), self.mode);
                     }
@@ -1130,6 +1121,14 @@ impl Service<'_> {
 }
 
 impl Running {
+    /// Its environment is its owner's alone.
+    fn read_program(&mut self, pid: u32, labels: &Labels) {
+        let read = lane::with_rights(self.mode, || self.context.read_program(pid, labels));
+        if let Err(error) = read {
+            self.hole(format!("its environment could not be read: {error}"));
+        }
+    }
+
     fn add_image(&mut self, binary: u8, plans: &HashMap<u8, AttachPlan>) {
         if let (false, Some(plan)) = (self.assembler.has_image(binary), plans.get(&binary)) {
             self.assembler.add_image(binary, plan.clone());
