@@ -798,7 +798,7 @@ mod tests {
         for (text, needed) in [
             (
                 "mode = 'loud'",
-                "unknown variant `loud`, expected `off` or `count`",
+                "unknown variant `loud`, expected one of `off`, `count`, `full`",
             ),
             ("moed = 'off'", "unknown field `moed`"),
             ("settle = 'soon'", "settle: found \"soon\""),
