@@ -221,36 +221,10 @@ pub fn serve(
         .reader(collector(&buffer))
         .map_err(system("mapping the ring buffer"))?;
     plan_ahead(&config, tell);
-    let gate = Gate::new().map_err(system("sharing memory with the holder"))?;
-    let ceiling = Ceiling::new(config.ceiling.clone(), events(&programs.counters()))
-        .map_err(system("sharing memory with the holder"))?;
-    let holder = start_holder(&programs, &config, Mode::Count, &gate, &guard, &ceiling)?;
-    let mut service = Service {
-        config,
-        source,
-        programs: &programs,
-        holder,
-        guard,
-        ceiling,
-        is_late: false,
-        pinged: None,
-        last_ping: Instant::now(),
-        plans: HashMap::new(),
-        running: HashMap::new(),
-        early: HashMap::new(),
-        mode: Mode::Count,
-        store: Sink::Store(store),
-        gate,
-        lane: None,
-        control: None,
-        started_unix_ns: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_nanos() as u64,
-        cpu: CpuTime::default(),
-        holding: Ok(()),
-        lost: 0,
-    };
+    let limits = config.ceiling.clone();
+    let sink = Sink::Store(store);
+    let mut service = Service::new(config, Mode::Count, &programs, guard, limits, sink)?;
+    service.source = source;
     let holding = service.await_holder();
     tell(Happening::Ready(&holding));
     service.holding = holding;
@@ -279,11 +253,8 @@ pub fn serve(
         descriptors.extend(service.lane.as_ref().and_then(Lane::descriptor));
         descriptors.extend(service.control.as_ref().map(|control| control.as_raw_fd()));
         descriptors.extend(service.guard.descriptor());
-        let look_in = match service.running.is_empty() && !service.is_late {
-            true => IDLE_LOOK_IN,
-            false => LOOK_IN,
-        };
-        wait_readable(&descriptors, Some(look_in)).map_err(system("waiting for records"))?;
+        wait_readable(&descriptors, Some(service.look_in()))
+            .map_err(system("waiting for records"))?;
         tell(Happening::Alive);
         reader.consume().map_err(system("reading records"))?;
         service.hear_guard(tell)?;
@@ -368,6 +339,55 @@ fn collector(buffer: &RefCell<Vec<u8>>) -> impl FnMut(&[u8]) {
     }
 }
 
+impl<'p> Service<'p> {
+    /// With a holder that has begun, in one of the two modes.
+    fn new(
+        config: Config,
+        mode: Mode,
+        programs: &'p Programs,
+        guard: Guard,
+        limits: CeilingLimits,
+        store: Sink,
+    ) -> Result<Service<'p>, ServiceError> {
+        let shared = || system("sharing memory with the holder");
+        let gate = Gate::new().map_err(shared())?;
+        let ceiling = Ceiling::new(limits, events(&programs.counters())).map_err(shared())?;
+        let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling)?;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Service {
+            config,
+            source: None,
+            programs,
+            holder,
+            guard,
+            ceiling,
+            is_late: false,
+            pinged: None,
+            last_ping: Instant::now(),
+            plans: HashMap::new(),
+            running: HashMap::new(),
+            early: HashMap::new(),
+            mode,
+            store,
+            gate,
+            lane: None,
+            control: None,
+            started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
+            cpu: CpuTime::default(),
+            holding: Ok(()),
+            lost: 0,
+        })
+    }
+
+    /// How long the loop waits for news.
+    fn look_in(&self) -> Duration {
+        match self.running.is_empty() && !self.is_late {
+            true => IDLE_LOOK_IN,
+            false => LOOK_IN,
+        }
+    }
+}
+
 impl Service<'_> {
     /// Records starts in full mode, for the service at the other end of `link`, until that wants an end of it.
     pub(super) fn serve_lane(
@@ -391,33 +411,10 @@ impl Service<'_> {
         let reader = programs
             .reader(collector(&buffer))
             .map_err(system("mapping the ring buffer"))?;
-        let gate = Gate::new().map_err(system("sharing memory with the holder"))?;
-        let ceiling = Ceiling::new(CeilingLimits::default(), 0)
-            .map_err(system("sharing memory with the holder"))?;
-        let holder = start_holder(&programs, &config, Mode::Full, &gate, &guard, &ceiling)?;
-        let mut service = Service {
-            source: None,
-            programs: &programs,
-            holder,
-            guard,
-            ceiling,
-            is_late: false,
-            pinged: None,
-            last_ping: Instant::now(),
-            plans: HashMap::new(),
-            running: HashMap::new(),
-            early: HashMap::new(),
-            mode: Mode::Full,
-            store: Sink::Service(link),
-            gate,
-            lane: None,
-            control: None,
-            started_unix_ns: 0,
-            cpu: CpuTime::default(),
-            holding: Ok(()),
-            lost: 0,
-            config,
-        };
+        // What the service tells holds.
+        let limits = CeilingLimits::default();
+        let sink = Sink::Service(link);
+        let mut service = Service::new(config, Mode::Full, &programs, guard, limits, sink)?;
         let holding = service.await_holder();
         lane::read_as_anybody(true).map_err(system("giving up rights"))?;
         service.say(&lane::Said::Ready {
@@ -431,11 +428,8 @@ impl Service<'_> {
                 service.store.as_raw_fd(),
             ];
             descriptors.extend(service.guard.descriptor());
-            let look_in = match service.running.is_empty() && !service.is_late {
-                true => IDLE_LOOK_IN,
-                false => LOOK_IN,
-            };
-            wait_readable(&descriptors, Some(look_in)).map_err(system("waiting for records"))?;
+            wait_readable(&descriptors, Some(service.look_in()))
+                .map_err(system("waiting for records"))?;
             reader.consume().map_err(system("reading records"))?;
             let mut unsaid = Vec::new();
             let hear = &mut |happening: Happening<'_>| match happening {
