@@ -104,7 +104,7 @@ deb: build ## build a Debian package of what `make build` has built
 	@scripts/deb
 
 uninstall: ## remove what install installed, and end the service; configuration and recordings stay
-	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl disable --now --quiet nodeprof-metrics.service nodeprof-view.service nodeprofd.service nodeprofd.socket nodeprof-holder.socket nodeprof-holder.service || true; fi
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl disable --now --quiet nodeprof-expedite.service nodeprof-metrics.service nodeprof-view.service nodeprofd.service nodeprofd.socket nodeprof-holder.socket nodeprof-holder.service || true; fi
 	for unit in systemd/*.service systemd/*.socket; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
 	rm -f $(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf
 	rm -f $(DESTDIR)$(PREFIX)/bin/nodeprof $(DESTDIR)$(PREFIX)/bin/nodeprofd $(DESTDIR)$(PREFIX)/bin/nodeprof-holder

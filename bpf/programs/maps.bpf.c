@@ -28,6 +28,9 @@ struct {
 	struct record_walk walk;
 	struct record_function function;
 	struct record_import import_;
+	struct record_code code;
+	struct record_inlined inlined;
+	struct record_code_moved code_moved;
 	struct record_sample sample;
 	struct record_wait wait;
 	struct record_mapping mapping;

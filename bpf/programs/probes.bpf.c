@@ -95,6 +95,18 @@ int on_entry(struct pt_regs *ctx)
 			frame_at(t, i)->value = a;
 		break;
 	}
+	case ACTION_CODE: {
+		/* The first word of V8's CodeBuilder is its isolate. */
+		int i = record_stacks ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
+
+		if (i >= 0)
+			frame_at(t, i)->value = read_word(ctx->di);
+		break;
+	}
+	case ACTION_CODE_MOVED:
+		if (record_stacks)
+			write_code_moved(t, read_word(ctx->di) - 1, a, now);
+		break;
 	case ACTION_GARBAGE_COLLECTION:
 		t->epoch++;
 		break;
@@ -134,6 +146,11 @@ int on_return(struct pt_regs *ctx)
 			t->requirer = read_word(frame_at(t, i)->value);
 			t->loaded = ctx->ax ? read_word(ctx->ax) : 0;
 		}
+		return 0;
+	case ACTION_CODE:
+		i = pop_frame(t, FRAME_SPAN, sp, sp, now);
+		if (i >= 0 && ctx->ax)
+			write_code(t, read_word(ctx->ax), frame_at(t, i)->value, now);
 		return 0;
 	}
 	if (i >= 0)

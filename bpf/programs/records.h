@@ -24,6 +24,8 @@ enum action {
 	ACTION_CODE_CACHE_HIT,
 	ACTION_GARBAGE_COLLECTION,
 	ACTION_IMPORT,
+	ACTION_CODE,
+	ACTION_CODE_MOVED,
 	ACTION_CALIBRATE,
 };
 
@@ -100,6 +102,10 @@ enum record_type {
 	RECORD_MAPPING,
 	RECORD_UNMAP,
 	RECORD_SOURCE,
+	RECORD_CODE,
+	RECORD_INLINED,
+	RECORD_CODE_POSITIONS,
+	RECORD_CODE_MOVED,
 };
 
 /* Flags of a record. */
@@ -194,6 +200,8 @@ enum frame_code {
 	FRAME_BASELINE, /* code is a function's number, position an address in its machine code */
 	FRAME_COMPILED, /* the same, optimised code or a builtin */
 };
+/* Flag of a frame's kind: position is the address of a call. */
+#define FRAME_CALLING 128
 
 /* No stack; the caller of an outermost frame. */
 #define STACK_NONE 0
@@ -240,6 +248,32 @@ struct record_function {
 	__u32 length;	/* of the name, bytes */
 	__u64 position; /* where it begins: a Smi, in the upper half; 0: not known */
 	char name[NAME_LENGTH];
+};
+
+/*
+ * V8 has made optimised code; the header's id is the code's number. What is inlined in it follows in RECORD_INLINED, its table of positions
+ * in RECORD_CODE_POSITIONS.
+ */
+struct record_code {
+	struct record_header header;
+	__u64 start;
+	__u32 size;
+	__u32 function; /* number of its RECORD_FUNCTION */
+};
+
+/* Code that the garbage collector has moved, by the address of its first instruction. */
+struct record_code_moved {
+	struct record_header header;
+	__u64 from;
+	__u64 to;
+};
+
+/* A function that is inlined in optimised code, which the header's id tells. */
+struct record_inlined {
+	struct record_header header;
+	__u64 position; /* of its call: V8's SourcePosition */
+	__u32 index;	/* by which positions name it */
+	__u32 function; /* number of its RECORD_FUNCTION, 0: not known */
 };
 
 /*
@@ -361,6 +395,12 @@ struct image {
 	__u16 accessor_info_type; /* 0: names of closures are not read */
 	__u16 first_context_type, last_context_type;
 	__u16 synthetic_module_type;
+	/* Of a Code: offsets; code_deopt is 0 if they are not known. */
+	__u8 code_deopt, code_positions, code_start, code_size;
+	__u8 code_embedded; /* code_start is where the instructions lie, not where their address does */
+	/* Indices into its DeoptimizationData. */
+	__u8 deopt_literals, deopt_shared, deopt_inlining;
+	__u8 deopt_wrapped; /* there is an object around the SharedFunctionInfo */
 };
 #define MAX_IMAGES 64
 

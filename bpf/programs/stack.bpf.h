@@ -162,6 +162,16 @@ struct function_key {
 #define LITERAL_IS_BUILTIN	  0xfffffffd
 #define LITERAL_IS_NATIVE_BUILTIN 0xfffffffc
 #define LITERAL_IS_MODULE	  0xfffffffb /* a synthetic module's, by its hash */
+/* In place of a thread: a process, and the script's upper half tells the isolate. */
+#define KEY_OF_ISOLATE 0x80000000
+/* Functions inlined in one piece of code: V8 stops far below. */
+#define MOST_INLINED 1024
+/* More bytes than there are before the instructions in the object around them. */
+#define LARGEST_CODE_HEAD 256
+/* In place of the number of a literal. */
+#define INLINED_IN_ITSELF 0xffffffff
+/* Literals of it that are looked at. */
+#define MOST_LITERALS 1024
 
 /* A function that is being learnt. */
 struct function_at {
@@ -907,17 +917,14 @@ __noinline int write_positions(struct thread *t, struct image *image, __u64 arra
 	return 0;
 }
 
-/* The number of a script; writes it if it is new. */
-static __always_inline __u32 script_number(struct thread *t, struct image *image, __u64 script)
+/* The number of a script; writes it if it is new. `key` is that of one of its functions. */
+static __always_inline __u32 script_number(struct thread *t, struct image *image, __u64 script,
+					   struct function_key key)
 {
-	struct function_key key = {.literal = LITERAL_IS_SCRIPT};
 	__u32 number;
 	bool fresh;
 
-	if (!t || !image || instance_type(script) != image->script_type)
-		return 0;
-	key.script = read_word(script - 1 + image->script_id) >> 32;
-	key.thread = t->serial;
+	key.literal = LITERAL_IS_SCRIPT;
 	number = number_of(&key, &fresh);
 	if (fresh)
 		write_script(t, image, script, number);
@@ -951,8 +958,8 @@ __noinline __u32 learn_function(struct thread *t, __u32 binary, __u64 function, 
 	script = read_word(shared - 1 + image->shared_script);
 	key.thread = t->serial;
 	if (instance_type(script) == image->script_type) {
-		f.script = script_number(t, image, script);
 		key.script = read_word(script - 1 + image->script_id) >> 32;
+		f.script = script_number(t, image, script, key);
 		/* Behind the flags. */
 		key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
 		f.own_name = own_name(t, image, function);
@@ -1044,9 +1051,12 @@ static long look_up_frame(__u32 index, struct walker *walker)
 			if (!slot->interpreter && !(w->running && index == w->count - 1))
 				slot->interpreter = f->pc;
 		} else {
+			/* Or code that was optimised while a loop ran: its place tells. */
 			kind = f->kind == RAW_CODE && is_bytecode(w->binary, read_word(f->fp - 32))
 				       ? FRAME_BASELINE
 				       : FRAME_COMPILED;
+			if (!(w->running && index == w->count - 1))
+				kind |= FRAME_CALLING;
 			position = f->pc;
 		}
 	} else {
@@ -1173,8 +1183,11 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 		w->from = sp + 8;
 		w->inside = false;
 	} else if (w->flags & WALK_FROM_JAVASCRIPT) {
-		/* In the builtin that calls C++. If it has no frame yet, the innermost one is its caller's. */
-		if ((read_word(bp - 8) & 3) == 1) {
+		/*
+		 * In the builtin that calls C++. If it has no frame yet, the innermost one is its caller's. Or already in C++, where
+		 * a saved register may lie in place of the context, with any of V8's values.
+		 */
+		if (!in_node(w, ip) && (read_word(bp - 8) & 3) == 1) {
 			w->pc = read_word(sp) - 1;
 			w->inside = false;
 		}
@@ -1345,6 +1358,7 @@ __noinline __u32 module_number(struct thread *t, __u64 module)
 	__u32 binary = t ? t->image - 1 : 0;
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	struct module_search s = {.module = module};
+	struct function_key key = {};
 	__u32 type;
 
 	if (!t || !image || !image->function_shared)
@@ -1358,7 +1372,186 @@ __noinline __u32 module_number(struct thread *t, __u64 module)
 	if (type != image->source_text_module_type)
 		return 0;
 	bpf_loop(MODULE_WORDS, find_code, &s, 0);
-	return s.script ? script_number(t, image, s.script) : 0;
+	if (instance_type(s.script) != image->script_type)
+		return 0;
+	key.script = read_word(s.script - 1 + image->script_id) >> 32;
+	key.thread = t->serial;
+	return script_number(t, image, s.script, key);
+}
+
+/*
+ * The number of a function that optimised code was made of. The code may be made by a thread that serves several isolates: there a
+ * script's number means something only together with the isolate. When an isolate has ended, another may come to lie in its place.
+ */
+__noinline __u32 compiled_number(struct thread *t, struct image *image, __u64 shared, __u64 closure,
+				 __u64 isolate)
+{
+	struct function_key key = {};
+	struct function_at f = {.shared = shared};
+	__u64 script;
+	__u32 number;
+	bool fresh;
+
+	if (!t || !image || instance_type(shared) != image->shared_type)
+		return 0;
+	script = read_word(shared - 1 + image->shared_script);
+	if (instance_type(script) != image->script_type)
+		return 0;
+	key.thread = t->pid | KEY_OF_ISOLATE;
+	key.script = ((isolate >> 12) ^ (read_word(script - 1 + image->script_source) >> 3)) << 32 |
+		     read_word(script - 1 + image->script_id) >> 32;
+	f.script = script_number(t, image, script, key);
+	key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
+	f.own_name = closure ? own_name(t, image, closure) : 0;
+	if (f.own_name)
+		key.script ^= name_hash(t, f.own_name) << 32;
+	number = number_of(&key, &fresh);
+	if (fresh) {
+		f.literal = key.literal;
+		write_function(t, image, &f, number);
+	}
+	return number;
+}
+
+struct inlining {
+	struct thread *thread;
+	struct image *image;
+	__u64 positions, literals, isolate;
+	__u64 shared; /* of the function that was compiled */
+	__u32 code, literal_count;
+};
+
+/* Looks for the closure of an inlined function. */
+struct closure_search {
+	struct image *image;
+	__u64 literals, shared, closure;
+	__u32 several; /* there is more than one */
+};
+
+static long find_closure(__u32 index, struct closure_search *s)
+{
+	/* It may be held weakly. */
+	__u64 word = read_word(s->literals + (__u64)index * 8) & ~2ULL;
+	__u32 type = instance_type(word);
+
+	if (type < s->image->first_function_type || type > s->image->last_function_type ||
+	    read_word(word - 1 + s->image->function_shared) != s->shared || word == s->closure)
+		return 0;
+	s->several = s->closure != 0;
+	s->closure = word;
+	return s->several;
+}
+
+/* Writes one function that is inlined: the position of its call, and which literal of the code it is. */
+static long write_inlined(__u32 index, struct inlining *in)
+{
+	__u64 at = in->positions + (__u64)index * 16;
+	struct closure_search search = {.image = in->image, .literals = in->literals};
+	__u32 literal = read_word(at + 8), function;
+
+	if (literal == INLINED_IN_ITSELF)
+		search.shared = in->shared;
+	else if (literal < in->literal_count)
+		search.shared = read_word(in->literals + (__u64)literal * 8) & ~2ULL;
+	/* Where the code knows which closure is called, that is a literal, too. */
+	bpf_loop(in->literal_count, find_closure, &search, 0);
+	if (search.several)
+		search.closure = 0;
+	function =
+		compiled_number(in->thread, in->image, search.shared, search.closure, in->isolate);
+	RESERVE(record_inlined, r);
+	if (!r)
+		return 1;
+	fill_header(&r->header, in->thread, RECORD_INLINED, 0);
+	r->header.id = in->code;
+	r->position = read_word(at);
+	r->index = index;
+	r->function = function;
+	bpf_ringbuf_submit(r, wake_flag());
+	return 0;
+}
+
+/*
+ * Writes what tells which functions are inlined at each call of code that V8 has just made. Code that is not optimised has something else
+ * in place of the data for its deoptimisation.
+ */
+__noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 time)
+{
+	__u32 binary = t ? t->image - 1 : 0, function, bytes;
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	struct text_head h = {};
+	struct inlining in = {.thread = t, .image = image, .isolate = isolate};
+	__u64 deopt, shared, table;
+
+	if (!t || !image || !image->code_deopt)
+		return 0;
+	deopt = read_word(code - 1 + image->code_deopt);
+	if (instance_type(deopt) == image->bytecode_type)
+		return 0;
+	t->first_nonstring = image->first_nonstring;
+	deopt += 16 - 1;
+	shared = read_word(deopt + image->deopt_shared * 8);
+	if (image->deopt_wrapped)
+		shared = read_word(shared - 1 + 8);
+	function = compiled_number(t, image, shared, 0, isolate);
+	if (!function)
+		return 0;
+	in.code = next_number(1);
+	in.shared = shared;
+	in.literals = read_word(deopt + image->deopt_literals * 8) - 1;
+	in.literal_count = read_word(in.literals + 8) >> 32;
+	in.literals += 16;
+	if (in.literal_count > MOST_LITERALS)
+		in.literal_count = MOST_LITERALS;
+	in.positions = read_word(deopt + image->deopt_inlining * 8) - 1;
+	bytes = read_word(in.positions + 8) >> 32;
+	in.positions += 16;
+	RESERVE(record_code, r);
+	if (!r)
+		return 0;
+	fill_header(&r->header, t, RECORD_CODE, time);
+	r->header.id = in.code;
+	r->start = code - 1 + image->code_start;
+	if (!image->code_embedded)
+		r->start = read_word(r->start);
+	r->size = read_word(code - 1 + image->code_size);
+	r->function = function;
+	bpf_ringbuf_submit(r, wake_flag());
+	bpf_loop(bytes / 16 < MOST_INLINED ? bytes / 16 : MOST_INLINED, write_inlined, &in, 0);
+	table = read_word(code - 1 + image->code_positions);
+	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
+	h.header.id = in.code;
+	write_long_text(t, &h, table - 1 + 16, read_word(table - 1 + 8) >> 32);
+	return 0;
+}
+
+/*
+ * Writes that the instructions of some code lie elsewhere now. What has just been moved is the object around them, by one of the threads that
+ * help the collector. Behind its map it has what describes it, which tells where they begin: as before, or as from now on.
+ */
+static __always_inline void write_code_moved(struct thread *t, __u64 object, __u64 delta,
+					     __u64 time)
+{
+	__u32 binary = t->image - 1;
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	__u64 start;
+
+	if (!image || !image->code_deopt)
+		return;
+	start = object + image->code_start;
+	if (!image->code_embedded)
+		start = read_word(read_word(object + 8) - 1 + image->code_start);
+	if (start - object >= LARGEST_CODE_HEAD)
+		start += delta;
+	if (start - object >= LARGEST_CODE_HEAD)
+		return;
+	RESERVE(record_code_moved, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_CODE_MOVED, time);
+	r->from = start - delta;
+	r->to = start;
+	bpf_ringbuf_submit(r, wake_flag());
 }
 
 /*

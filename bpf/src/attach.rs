@@ -13,7 +13,7 @@ use nodeprof_probes::plan::{
     AttachPlan, CallKind, CompileUnit, Family, PathSource, Register, Role, SizeSource,
 };
 
-use crate::{skeleton, wire};
+use crate::{expedite::Expedited, skeleton, wire};
 
 /// File offsets and cookies of all probes of one binary, ready for the kernel.
 #[derive(Clone, Debug, Default)]
@@ -179,6 +179,11 @@ impl Cookie {
                 c.action = wire::ACTION_IMPORT;
                 c.register_a = *referrer as u8;
             }
+            Role::Code => c.action = wire::ACTION_CODE,
+            Role::CodeMoved { delta } => {
+                c.action = wire::ACTION_CODE_MOVED;
+                c.register_a = *delta as u8;
+            }
             Role::GarbageCollection => c.action = wire::ACTION_GARBAGE_COLLECTION,
         }
         c
@@ -267,6 +272,17 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
         image.synthetic_module_type = v8.synthetic_module_type;
         image.builtin_exit_frame = v8.builtin_exit_frame.into();
         [image.byte_array_type, image.trusted_byte_array_type] = v8.byte_array_types;
+        if let Some(code) = &v8.code {
+            image.code_deopt = code.deoptimization_data;
+            image.code_positions = code.source_positions;
+            image.code_start = code.instruction_start;
+            image.code_embedded = code.embedded.into();
+            image.code_size = code.instruction_size;
+            image.deopt_literals = code.literals_index;
+            image.deopt_shared = code.shared_index;
+            image.deopt_wrapped = code.shared_wrapped.into();
+            image.deopt_inlining = code.inlining_index;
+        }
         if let Some(own) = &v8.own_names {
             image.map_descriptors = own.map_descriptors;
             image.descriptors_first = own.descriptors_first;
@@ -297,6 +313,7 @@ const CLOSERS: usize = 32;
 
 /// Detaches many links in about the time of one.
 pub fn detach_all(links: impl IntoIterator<Item = Link>) {
+    let _expedited = Expedited::new();
     let mut shares: Vec<Vec<OwnedFd>> = (0..CLOSERS).map(|_| Vec::new()).collect();
     for (index, descriptor) in links.into_iter().flat_map(|link| link.0).enumerate() {
         shares[index % CLOSERS].push(descriptor);
@@ -326,6 +343,7 @@ pub fn attach(
     points: &AttachPoints,
 ) -> io::Result<Link> {
     let path = CString::new(path.as_os_str().as_bytes())?;
+    let _expedited = Expedited::new();
     let mut links = Vec::new();
     let sets = [
         (

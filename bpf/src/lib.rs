@@ -14,6 +14,7 @@
 
 mod attach;
 mod code;
+mod expedite;
 pub mod hold;
 mod kernel_types;
 mod loader;
@@ -28,8 +29,8 @@ pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
 pub use records::{
-    Callee, DecodeError, ExitRecord, FrameCode, FunctionRecord, Header, MappingKind, MappingRecord,
-    Origin, Piece, Record, ScriptRecord, WaitRecord,
+    Callee, CodeRecord, DecodeError, ExitRecord, FrameCode, FunctionRecord, Header, InlinedRecord,
+    MappingKind, MappingRecord, Origin, Piece, Record, ScriptRecord, WaitRecord,
 };
 pub use ring::Reader;
 pub use samples::SampleError;

@@ -2,6 +2,7 @@
 //! All use of libbpf's loader is in this file, so that it can be exchanged here alone.
 
 use std::{
+    collections::HashMap,
     ffi::CString,
     io,
     mem::{MaybeUninit, offset_of},
@@ -172,6 +173,39 @@ pub struct Sum {
     pub bytes: u64,
 }
 
+impl Sum {
+    /// From an entry of the map.
+    fn read(key: &[u8], value: &[u8]) -> Option<Sum> {
+        let k = plain::<skeleton::types::sum_key>(key)?;
+        let v = plain::<skeleton::types::sum>(value)?;
+        Some(Sum {
+            family: match k.family {
+                0 => SumFamily::Crossings,
+                1 => SumFamily::Serialization,
+                _ => SumFamily::CallbackEntries,
+            },
+            pid: k.pid,
+            stack: k.stack,
+            kind: k.kind,
+            phase: k.phase,
+            callee: match k.callback {
+                0 => None,
+                c if c & wire::CALLBACK_BY_INDEX != 0 => Some(Callee::Index(c as u32)),
+                c => Some(Callee::Address(c)),
+            },
+            origin: Origin {
+                binary: k.id as u8,
+                probe: k.id >> 8,
+            },
+            calls: v.calls,
+            timed: v.timed,
+            total: v.total,
+            own: v.own,
+            bytes: v.bytes,
+        })
+    }
+}
+
 /// What the programs counted about themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -222,6 +256,10 @@ impl Programs {
         open.maps
             .records
             .set_max_entries(options.ring_bytes)
+            .map_err(|e| LoadError::new(&e))?;
+        open.maps
+            .sums
+            .set_max_entries(options.ring_bytes / RING_BYTES_PER_SUM)
             .map_err(|e| LoadError::new(&e))?;
         if !options.stacks || options.count_only {
             // 4 MB that nobody would use.
@@ -449,61 +487,45 @@ impl Programs {
 
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
-        self.sums_of(None)
+        let all = self.all_sums();
+        let sums = all.iter().filter_map(|(key, value)| Sum::read(key, value));
+        sums.filter(|sum| sum.calls > 0).collect()
     }
 
-    /// The sums of one process, which are forgotten.
-    pub fn take_sums(&self, pid: u32) -> Vec<Sum> {
-        self.sums_of(Some(pid))
-    }
-
-    fn sums_of(&self, pid: Option<u32>) -> Vec<Sum> {
-        let map = &self.maps.maps.sums;
-        let mut taken = Vec::new();
-        let sums = map
-            .keys()
-            .filter_map(|key| {
-                let k = plain::<skeleton::types::sum_key>(&key)?;
-                if pid.is_some_and(|pid| pid != k.pid) {
-                    return None;
-                }
-                let value = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
-                let v = plain::<skeleton::types::sum>(&value)?;
-                if pid.is_some() {
-                    taken.push(key.clone());
-                }
-                Some(Sum {
-                    family: match k.family {
-                        0 => SumFamily::Crossings,
-                        1 => SumFamily::Serialization,
-                        _ => SumFamily::CallbackEntries,
-                    },
-                    pid: k.pid,
-                    stack: k.stack,
-                    kind: k.kind,
-                    phase: k.phase,
-                    callee: match k.callback {
-                        0 => None,
-                        c if c & wire::CALLBACK_BY_INDEX != 0 => Some(Callee::Index(c as u32)),
-                        c => Some(Callee::Address(c)),
-                    },
-                    origin: Origin {
-                        binary: k.id as u8,
-                        probe: k.id >> 8,
-                    },
-                    calls: v.calls,
-                    timed: v.timed,
-                    total: v.total,
-                    own: v.own,
-                    bytes: v.bytes,
-                })
-            })
-            .filter(|s| s.calls > 0)
-            .collect();
-        for key in taken {
-            let _ = map.delete(&key);
+    /// The sums of processes that are over, which are forgotten; so are those that a process that `is_over` without being asked for has
+    /// left behind. One pass over all that there are, however many processes are asked for: in a crowd of starts that is what keeps up.
+    pub fn take_sums(&self, pids: &[u32], is_over: impl Fn(u32) -> bool) -> HashMap<u32, Vec<Sum>> {
+        let mut taken: HashMap<u32, Vec<Sum>> = pids.iter().map(|pid| (*pid, Vec::new())).collect();
+        let mut left = HashMap::new();
+        let mut keys = Vec::new();
+        for (key, value) in self.all_sums() {
+            let Some(sum) = Sum::read(&key, &value) else {
+                continue;
+            };
+            if let Some(sums) = taken.get_mut(&sum.pid) {
+                sums.push(sum);
+            } else if !*left.entry(sum.pid).or_insert_with(|| is_over(sum.pid)) {
+                continue;
+            }
+            keys.extend(key);
         }
-        sums
+        let map = &self.maps.maps.sums;
+        let count = keys.len() as u32 / map.key_size();
+        if count > 0 {
+            // A key that is gone already (`ENOENT`) ends it early: nothing else deletes any.
+            let _ = map.delete_batch(&keys, count, MapFlags::ANY, MapFlags::ANY);
+        }
+        for sums in taken.values_mut() {
+            sums.retain(|sum| sum.calls > 0);
+        }
+        taken
+    }
+
+    /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once.
+    fn all_sums(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let map = &self.maps.maps.sums;
+        let all = map.lookup_batch(map.max_entries(), MapFlags::ANY, MapFlags::ANY);
+        all.map(Iterator::collect).unwrap_or_default()
     }
 
     /// What the programs counted about themselves.
@@ -572,6 +594,9 @@ fn joined<T>(
     let panicked = |_| Err(LoadError::Refused("a panic".into()));
     thread.join().unwrap_or_else(panicked)
 }
+
+/// Who reads a larger ring buffer has more processes to watch, each with some hundred sums.
+const RING_BYTES_PER_SUM: u32 = 256;
 
 /// How an object is opened unless something else is asked.
 fn default_options() -> libbpf_rs::libbpf_sys::bpf_object_open_opts {

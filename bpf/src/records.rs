@@ -31,12 +31,14 @@ pub enum FrameCode {
         /** Into its bytecode array, from the array's first byte plus one. */
         offset: u32,
     },
-    /// In code of the baseline compiler.
+    /// In code of the baseline compiler, or in code that was optimised while a loop of it ran.
     Baseline {
         /** Number of its [`Record::Function`]. */
         function: u32,
         /** Where it stood in its machine code. */
         address: u64,
+        /** The address is that of a call: not the frame that ran. */
+        calling: bool,
     },
     /// In optimised code, or a builtin of V8 with a closure of its own.
     Compiled {
@@ -44,7 +46,35 @@ pub enum FrameCode {
         function: u32,
         /** Where it stood in its machine code. */
         address: u64,
+        /** The address is that of a call: not the frame that ran. */
+        calling: bool,
     },
+}
+
+/// Optimised code, as V8 made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeRecord {
+    /// Number that what belongs to it uses.
+    pub number: u32,
+    /// Number of the [`Record::Function`] that was compiled. Not the number that frames use.
+    pub function: u32,
+    /// Address of its first instruction.
+    pub start: u64,
+    /// Bytes.
+    pub size: u32,
+}
+
+/// A function that is inlined in optimised code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlinedRecord {
+    /// Number of its [`CodeRecord`].
+    pub code: u32,
+    /// By which positions name it.
+    pub index: u32,
+    /// Number of its [`Record::Function`]; 0 if it could not be read.
+    pub function: u32,
+    /// Where it is called: V8's `SourcePosition`.
+    pub position: u64,
 }
 
 /// A JavaScript function, as V8 describes it.
@@ -311,6 +341,28 @@ pub enum Record {
         bytecode_at: u32,
         table: Piece,
     },
+    /// Optimised code was made.
+    Code { header: Header, code: CodeRecord },
+    /// A function is inlined in it.
+    Inlined {
+        header: Header,
+        inlined: InlinedRecord,
+    },
+    /// V8's table of source positions of optimised code.
+    CodePositions {
+        header: Header,
+        /** Number of its [`CodeRecord`]. */
+        code: u32,
+        table: Piece,
+    },
+    /// Code was moved by the garbage collector.
+    CodeMoved {
+        header: Header,
+        /** Address of its first instruction until then. */
+        from: u64,
+        /** And since. */
+        to: u64,
+    },
     /// The text of a script that is in no file.
     Source {
         header: Header,
@@ -456,13 +508,23 @@ fn walk(bytes: &[u8], kind: u8, header: Header, cut: bool) -> Result<Record, Dec
         let position = u64::from_le_bytes(*position.unwrap_or(&[0; 8]));
         let function = code as u32;
         let address = position & ((1 << wire::WALK_KIND_SHIFT) - 1);
-        match (position >> wire::WALK_KIND_SHIFT) as u32 {
+        let kind = (position >> wire::WALK_KIND_SHIFT) as u32;
+        let calling = kind & wire::FRAME_CALLING != 0;
+        match kind & !wire::FRAME_CALLING {
             wire::FRAME_INTERPRETED => FrameCode::Interpreted {
                 function,
                 offset: position as u32,
             },
-            wire::FRAME_BASELINE => FrameCode::Baseline { function, address },
-            wire::FRAME_COMPILED => FrameCode::Compiled { function, address },
+            wire::FRAME_BASELINE => FrameCode::Baseline {
+                function,
+                address,
+                calling,
+            },
+            wire::FRAME_COMPILED => FrameCode::Compiled {
+                function,
+                address,
+                calling,
+            },
             _ => FrameCode::Machine(code),
         }
     });
@@ -739,6 +801,46 @@ impl Record {
                     function: first.id,
                     bytecode_at: head.descriptor as u32,
                     table: piece(&head, table),
+                }
+            }
+            wire::RECORD_CODE => {
+                let r: raw::record_code = read(bytes, kind)?;
+                Record::Code {
+                    header,
+                    code: CodeRecord {
+                        number: first.id,
+                        function: r.function,
+                        start: r.start,
+                        size: r.size,
+                    },
+                }
+            }
+            wire::RECORD_INLINED => {
+                let r: raw::record_inlined = read(bytes, kind)?;
+                Record::Inlined {
+                    header,
+                    inlined: InlinedRecord {
+                        code: first.id,
+                        index: r.index,
+                        function: r.function,
+                        position: r.position,
+                    },
+                }
+            }
+            wire::RECORD_CODE_POSITIONS => {
+                let (head, table) = text(bytes, kind)?;
+                Record::CodePositions {
+                    header,
+                    code: first.id,
+                    table: piece(&head, table),
+                }
+            }
+            wire::RECORD_CODE_MOVED => {
+                let r: raw::record_code_moved = read(bytes, kind)?;
+                Record::CodeMoved {
+                    header,
+                    from: r.from,
+                    to: r.to,
                 }
             }
             wire::RECORD_SOURCE => {

@@ -333,6 +333,126 @@ fn a_holder_that_is_killed_or_stopped_is_replaced() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_clock_that_is_stepped_costs_no_start() {
+    let library = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+    ]
+    .map(|folder| format!("{folder}/faketime/libfaketime.so.1"))
+    .into_iter()
+    .find(|path| Path::new(path).exists());
+    let Some(library) = library else {
+        println!("skipped: no libfaketime; type: make test, or apt-get install libfaketime");
+        return;
+    };
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    // The service's own clock of the day is stepped, this machine's stays; what measures durations goes on.
+    let settings = format!("nodes = [{:?}]", node.path);
+    let service = Service::start_with(&settings, |folder| {
+        fs::write(folder.join("clock"), "+0").unwrap();
+        let clock = folder.join("clock").display().to_string();
+        [
+            ("LD_PRELOAD", library.as_str()),
+            ("FAKETIME_TIMESTAMP_FILE", &clock),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("DONT_FAKE_MONOTONIC", "1"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .to_vec()
+    });
+    let steps = ["+0", "+20d", "-400d", "+0", "-1h"];
+    for step in steps {
+        fs::write(service.folder.path().join("clock"), step).unwrap();
+        let output = service.node(&node, &["-p", "1"]).output().unwrap();
+        assert_eq!(output.stdout, b"1\n", "{step}");
+        service.says("recorded pid=");
+    }
+    let recordings = service.recordings();
+    let kept: Vec<_> = (recordings.iter().map(|r| r.runs[0].started_unix_ns)).collect();
+    assert_eq!(recordings.len(), steps.len(), "{kept:?}");
+    for (index, recording) in recordings.iter().enumerate() {
+        let (run, process) = (&recording.runs[0], &recording.processes[0]);
+        assert_eq!(process.incomplete, None, "{index}");
+        assert_eq!(run.exit_status, Some(0), "{index}");
+        assert_eq!(calls(recording), calls(&recordings[0]), "{index}");
+        let lasted = run.ended.0.saturating_sub(run.started.0);
+        assert!(
+            (1_000_000..60_000_000_000).contains(&lasted),
+            "{index}: {lasted} ns"
+        );
+    }
+    // By their time of the day, which is what they say.
+    let at = |recording: &Recording| recording.runs[0].started_unix_ns as i64;
+    let now = at(&recordings[2]);
+    let days: Vec<i64> = (recordings.iter())
+        .map(|recording| (at(recording) - now) / 86_000_000_000_000)
+        .collect();
+    assert_eq!(days, [-401, 0, 0, 0, 20]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_finds_no_room_is_counted_in_the_recording_it_is_missing_from() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let service = Service::knowing(&node, "buffer-kilobytes = 64\nsettle = '20s'");
+    let script = write(
+        service.folder.path(),
+        "work/many.js",
+        "const fs = require('fs');\n\
+         fs.writeSync(1, 'x');\n\
+         fs.readSync(0, Buffer.alloc(1));\n\
+         for (let i = 0; i < 5000; i++) fs.statSync('.');\n\
+         console.log('done');\n",
+    );
+    let mut child = service
+        .node(&node, &[&script])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut byte = [0];
+    stdout.read_exact(&mut byte).unwrap();
+    // Nobody reads the buffer for a while that the program does not need.
+    service.signal(libc::SIGSTOP);
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
+    let mut said = String::new();
+    stdout.read_to_string(&mut said).unwrap();
+    service.signal(libc::SIGCONT);
+    assert_eq!(said, "done\n");
+    assert!(child.wait().unwrap().success());
+    service.says("recorded pid=");
+    // The next one has room.
+    service.succeeds(&node, &["-p", "1"]);
+    service.says("recorded pid=");
+    let recordings = service.recordings();
+    let lost = |recording: &Recording| -> u64 {
+        let of_buffer = recording
+            .losses
+            .iter()
+            .filter(|loss| loss.kind == "records");
+        of_buffer.map(|loss| loss.count).sum()
+    };
+    let [full, next] = &recordings[..] else {
+        panic!("{} recordings", recordings.len());
+    };
+    assert!(lost(full) >= 4_000, "{:?}", full.losses);
+    // Calls are summed where they are made: none is missing.
+    let stats: u64 = (calls(full).iter())
+        .filter(|(call, _)| call.contains("fs.Stat"))
+        .map(|(_, calls)| calls)
+        .sum();
+    assert!(stats >= 5_000, "{:?}", calls(full));
+    assert_eq!(lost(next), 0);
+    assert_eq!(next.processes[0].incomplete, None);
+}
+
+#[test]
+#[ignore = "needs root"]
 fn an_exec_waits_for_nobody_who_hangs() {
     undisturbed(|| {
         let Some(node) = Node::find("20.20.2") else {

@@ -34,13 +34,14 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sorts after [`VERSION`].
 const NEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "+next");
 /// What the package installs.
-const UNITS: [&str; 6] = [
+const UNITS: [&str; 7] = [
     "nodeprofd.service",
     "nodeprofd.socket",
     "nodeprof-holder.service",
     "nodeprof-holder.socket",
     "nodeprof-metrics.service",
     "nodeprof-view.service",
+    "nodeprof-expedite.service",
 ];
 
 /// Packages of the binaries under test, or why there is none.
@@ -158,11 +159,14 @@ impl Machine {
         state.stdout == b"active\n"
     }
 
-    /// A start of node, by this user, and its process id. It is over, and kept.
-    fn start_node(&self, node: &Node, user: &str) -> u32 {
+    /// A start of node, by this user, and its process id. It is over.
+    fn begin_node(&self, node: &Node, user: &str) -> u32 {
         let path = node.path.to_str().unwrap();
         let script = "console.log(process.pid)";
         let output = self.does(&[
+            // First: setpriv itself may still execute what that user may not look for.
+            "env",
+            "TEAM=core",
             "setpriv",
             "--reuid",
             user,
@@ -171,7 +175,12 @@ impl Machine {
             "-e",
             script,
         ]);
-        let pid = output.trim().parse().unwrap();
+        output.trim().parse().unwrap()
+    }
+
+    /// The same, and it is kept.
+    fn start_node(&self, node: &Node, user: &str) -> u32 {
+        let pid = self.begin_node(node, user);
         let line = format!("recorded pid={pid} ");
         self.until(&line, || self.log().iter().any(|l| l.contains(&line)));
         pid
@@ -381,6 +390,117 @@ fn units_are_without_fault_and_little_exposed() {
         ] {
             machine.does(&["systemd-analyze", "security", "--threshold=20", unit]);
         }
+    });
+}
+
+/// What `nodeprofd.service` may.
+const RIGHTS: [&str; 4] = [
+    "CAP_BPF",
+    "CAP_PERFMON",
+    "CAP_SYS_PTRACE",
+    "CAP_DAC_READ_SEARCH",
+];
+
+#[test]
+#[ignore = "needs root"]
+fn each_of_its_capabilities_is_needed_and_no_other() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        let set = machine.property("nodeprofd", "CapabilityBoundingSet");
+        let mut set: Vec<_> = set.split_whitespace().map(str::to_uppercase).collect();
+        set.sort();
+        let mut rights = RIGHTS.map(str::to_owned);
+        rights.sort();
+        assert_eq!(set, rights);
+        // As version managers do: a binary in a folder that only its owner may read.
+        let (user, private) = ("41234", "/home/only-mine");
+        let path = format!("{private}/node");
+        let binary = node.path.to_str().unwrap();
+        machine.does(&["install", "-D", "--mode=755", binary, &path]);
+        machine.does(&["chown", "-R", user, private]);
+        machine.does(&["chmod", "700", private]);
+        machine.does(&["mkdir", "-p", "/etc/systemd/system/nodeprofd.service.d"]);
+        let restarted = |without: Option<&str>| {
+            let rest = RIGHTS.into_iter().filter(|right| Some(*right) != without);
+            let rest = rest.collect::<Vec<_>>().join(" ");
+            let drop_in = format!(
+                "[Service]\nRestart=no\nCapabilityBoundingSet=\nCapabilityBoundingSet={rest}\nAmbientCapabilities=\nAmbientCapabilities={rest}\n"
+            );
+            let drop_in = write(machine.0.path(), "c.conf", &drop_in);
+            machine.does(&["cp", &drop_in, "/etc/systemd/system/nodeprofd.service.d/"]);
+            machine.does(&["systemctl", "daemon-reload"]);
+            let output = machine.run(&["systemctl", "restart", "nodeprofd"]);
+            output.status.success()
+        };
+        let own = Node {
+            version: node.version,
+            path: path.into(),
+        };
+        let whole = |pid: u32| {
+            let is = |r: &Recording| r.processes[0].pid == pid;
+            let recording = machine.recordings().into_iter().rev().find(is);
+            recording.is_some_and(|r| {
+                r.processes[0].incomplete.is_none()
+                    && r.runs[0].label("team") == Some("core")
+                    && r.runs[0].label("user") == Some(user)
+            })
+        };
+        machine.settings("[labels]\nteam = 'TEAM'\n");
+        // How it is with all of them: what is missing below is missing for want of one.
+        assert!(restarted(None));
+        let unknown = format!("pid={}", machine.begin_node(&own, user));
+        machine.until("told", || {
+            machine.log().iter().any(|l| l.contains(&unknown))
+        });
+        assert!(whole(machine.start_node(&own, user)));
+        for right in ["CAP_BPF", "CAP_PERFMON"] {
+            assert!(!restarted(Some(right)), "{right}");
+            let why = "needed: root, or CAP_BPF and CAP_PERFMON";
+            let log = machine.log();
+            assert!(
+                log.iter().rev().take(8).any(|l| l.contains(why)),
+                "{log:#?}"
+            );
+        }
+        // Without the others it runs, tells whom it cannot record and why, and does no harm to them.
+        for right in ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"] {
+            assert!(restarted(Some(right)), "{right}");
+            let pid = machine.begin_node(&own, user);
+            let why = format!("not recorded pid={pid}: ");
+            let is_told = |line: &String| line.contains(&why) && line.contains("Permission denied");
+            machine.until(&why, || machine.log().iter().any(is_told));
+            assert!(!whole(pid), "{right}");
+        }
+        assert!(restarted(None));
+        assert!(whole(machine.start_node(&own, user)));
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn grace_periods_are_short_while_the_service_runs_if_that_is_asked_for() {
+    undisturbed(|| {
+        let Some(machine) = Machine::with_service() else {
+            return;
+        };
+        let setting = || machine.does(&["cat", "/sys/kernel/rcu_expedited"]);
+        let before = setting();
+        machine.does(&["systemctl", "start", "nodeprof-expedite.service"]);
+        if machine.property("nodeprof-expedite.service", "ActiveState") != "active" {
+            println!("skipped: /sys is read-only in this machine");
+            return;
+        }
+        assert_eq!(setting().trim(), "1");
+        machine.does(&["systemctl", "stop", "nodeprofd.service"]);
+        // It stops with the service; systemctl waits for that one only.
+        let until = Instant::now() + Duration::from_secs(10);
+        while machine.property("nodeprof-expedite.service", "ActiveState") != "inactive" {
+            assert!(Instant::now() < until, "it did not stop with the service");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(setting(), before);
     });
 }
 

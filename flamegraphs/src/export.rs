@@ -17,7 +17,7 @@ mod timeline;
 
 use std::io;
 
-use crate::fold::Metric;
+use crate::fold::{FoldError, Metric};
 
 /// Why stacks were not written in a format.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,9 @@ pub enum ExportError {
         /// Asked for.
         format: &'static str,
     },
+    /// There is nothing to write.
+    #[error(transparent)]
+    Nothing(#[from] FoldError),
     /// The file could not be written.
     #[error("the file could not be written")]
     Write(#[from] io::Error),

@@ -63,14 +63,14 @@ impl AttachPlan {
         let Some(build_id) = outline.build_id() else {
             let reason = "the binary has no build-id".to_owned();
             return Ok((
-                resolve::resolve(path, &data)?,
+                resolve::of_whole(path, &data)?,
                 CacheOutcome::NotCached(reason),
             ));
         };
         let Some(folder) = cache.map(Path::to_owned).or_else(default_cache_folder) else {
             let reason = "neither XDG_CACHE_HOME nor HOME is set".to_owned();
             return Ok((
-                resolve::resolve(path, &data)?,
+                resolve::of_whole(path, &data)?,
                 CacheOutcome::NotCached(reason),
             ));
         };
@@ -88,7 +88,7 @@ impl AttachPlan {
             Ok(None) => None,
             Err(reason) => Some(reason),
         };
-        let plan = resolve::resolve(path, &data)?;
+        let plan = resolve::of_whole(path, &data)?;
         let outcome = match store(&plan, &folder, &file, layout) {
             Ok(()) => damaged.map_or(CacheOutcome::Built, CacheOutcome::Rebuilt),
             Err(error) => CacheOutcome::NotCached(format!("{}: {error}", folder.display())),

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use memmap2::Mmap;
 use object::Endianness;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use crate::error::PlanError;
+use crate::mapping::Mapping;
 use crate::plan::{Address, AddressRange, BuildId, FileOffset, Segment};
 use crate::v8::Constants;
 
@@ -23,7 +23,7 @@ const LARGEST_FUNCTION: u64 = 1 << 20;
 type Header = FileHeader64<Endianness>;
 
 /// A file mapped into memory.
-pub(crate) fn map(path: &Path) -> Result<Mmap, PlanError> {
+pub(crate) fn map(path: &Path) -> Result<Mapping, PlanError> {
     let unreadable = |source| PlanError::NotFound {
         path: path.to_owned(),
         source,
@@ -46,9 +46,7 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, PlanError> {
             },
         });
     }
-    // SAFETY: the mapping is private and only read. A program that truncates the file meanwhile would end us
-    // with SIGBUS; installers replace binaries by rename, and the kernel refuses to write a running one.
-    unsafe { Mmap::map(&file) }.map_err(unreadable)
+    Mapping::new(&file).map_err(unreadable)
 }
 
 /// ELF header and program headers: all that a cached plan needs.

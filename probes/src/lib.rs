@@ -34,6 +34,7 @@ mod elf;
 mod error;
 #[cfg(test)]
 mod lying;
+mod mapping;
 mod names;
 pub mod plan;
 mod resolve;
@@ -46,7 +47,7 @@ use std::path::Path;
 pub use cache::{CacheOutcome, default_cache_folder};
 pub use error::PlanError;
 pub use plan::*;
-pub use v8::{OwnNames, V8Layout};
+pub use v8::{CodeLayout, OwnNames, V8Layout};
 
 /// Whether the file is a node binary: an x86-64 ELF program that defines `node::Start`.
 ///
@@ -75,7 +76,7 @@ pub fn build_id(path: &Path) -> Result<Option<BuildId>, PlanError> {
 
 /// A binary's contents by link-time address: what is mapped from the file when it runs.
 pub struct BinaryFile {
-    data: memmap2::Mmap,
+    data: mapping::Mapping,
     path: std::path::PathBuf,
 }
 

@@ -230,6 +230,13 @@ pub enum Role {
     },
     /// V8 takes code from a cache inside the compilation that is under way.
     CodeCacheHit,
+    /// V8 makes machine code; a handle of it is returned in `rax`. The first word of what `rdi` points to is the isolate.
+    Code,
+    /// V8 has moved machine code: `rdi` points to its object.
+    CodeMoved {
+        /** How far, in bytes; signed. */
+        delta: Register,
+    },
     /// V8 collects garbage: from here on objects may lie elsewhere.
     GarbageCollection,
     /// V8 asks node for the module that an import statement means; a handle of it is returned in `rax`.

@@ -11,6 +11,7 @@ use crate::catalogue::{self, CallSiteEntry, CodeKind, Pattern, ProbeEntry, Retur
 use crate::decode;
 use crate::elf::{self, Binary, Function};
 use crate::error::PlanError;
+use crate::mapping::Mapping;
 use crate::names;
 use crate::plan::{
     Address, AddressRange, AttachPlan, BinaryIdentity, Callback, CallbackSort, Family, PLAN_SCHEMA,
@@ -792,6 +793,9 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         Role::Import { referrer } => Role::Import {
             referrer: holder(*referrer)?,
         },
+        Role::CodeMoved { delta } => Role::CodeMoved {
+            delta: holder(*delta)?,
+        },
         same @ (Role::CallExit { .. }
         | Role::FastEntry { .. }
         | Role::PropertyEntry { .. }
@@ -799,8 +803,21 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         | Role::ToJs
         | Role::Span { .. }
         | Role::CodeCacheHit
+        | Role::Code
         | Role::GarbageCollection) => same.clone(),
     })
+}
+
+/// The same of a file that is there until the end: not of one that lost something meanwhile, which would be missing in the plan.
+pub(crate) fn of_whole(path: &Path, data: &Mapping) -> Result<AttachPlan, PlanError> {
+    let plan = resolve(path, data);
+    if data.was_cut() {
+        return Err(PlanError::Malformed {
+            path: path.to_owned(),
+            what: "it was cut off while it was read".to_owned(),
+        });
+    }
+    plan
 }
 
 impl AttachPlan {
@@ -813,7 +830,7 @@ impl AttachPlan {
     /// probe is in the plan, with the reason.
     pub fn for_binary(path: &Path) -> Result<Self, PlanError> {
         let data = elf::map(path)?;
-        resolve(path, &data)
+        of_whole(path, &data)
     }
 
     /// The callback that starts exactly at `address`.

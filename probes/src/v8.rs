@@ -63,6 +63,97 @@ pub struct V8Layout {
     pub context_types: [u16; 2],
     /// Where the names lie that closures were given when they were made; `None` if the binary does not tell.
     pub own_names: Option<OwnNames>,
+    /// Where optimised code tells what is inlined in it; `None` if it lies where no known version has it.
+    pub code: Option<CodeLayout>,
+}
+
+/// Where optimised code tells which function was inlined at which call.
+///
+/// The offsets are those of `Code`, the indices those of its `DeoptimizationData`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeLayout {
+    /// `DeoptimizationData`, a fixed array; code that is not optimised has something else there.
+    pub deoptimization_data: u8,
+    /// Byte array: the source position table.
+    pub source_positions: u8,
+    /// The address of the first instruction; if they are `embedded`, that instruction itself.
+    pub instruction_start: u8,
+    /// Whether the instructions are a part of the `Code` object (up to V8 10).
+    pub embedded: bool,
+    /// Size of the instructions in bytes, 32 bits.
+    pub instruction_size: u8,
+    /// Literals, the inlined functions among them.
+    pub literals_index: u8,
+    /// The function that was compiled.
+    pub shared_index: u8,
+    /// Whether another object stands between (from V8 13 on), with the function as its first field.
+    pub shared_wrapped: bool,
+    /// Byte array of 16 bytes for each inlined function: the position of its call, the number of its literal.
+    pub inlining_index: u8,
+}
+
+impl CodeLayout {
+    /// `None` if the constants there are do not agree with any of V8 9.4 to 14.6.
+    fn find(constants: &Constants<'_>) -> Option<CodeLayout> {
+        let one = |name: &str| constants.get(name).copied();
+        let byte = |value: i32| u8::try_from(value).ok();
+        let size = one("class_Code__instruction_size__int");
+        let wrapped = one("DeoptimizationDataWrappedSharedFunctionInfoIndex");
+        // The indices are told from V8 11 on, and were the same before.
+        let index = |name: &str, before: i32| byte(one(name).unwrap_or(before));
+        let layout = CodeLayout {
+            literals_index: index("DeoptimizationDataLiteralArrayIndex", 2)?,
+            shared_index: byte(
+                wrapped
+                    .or_else(|| one("DeoptimizationDataSharedFunctionInfoIndex"))
+                    .unwrap_or(6),
+            )?,
+            shared_wrapped: wrapped.is_some(),
+            inlining_index: index("DeoptimizationDataInliningPositionsIndex", 7)?,
+            deoptimization_data: 16,
+            source_positions: 24,
+            instruction_start: 40,
+            embedded: false,
+            instruction_size: 0,
+        };
+        // Newest first.
+        if let Some(start) = one("class_Code__instruction_start__Address") {
+            // Map, deoptimisation data, positions, wrapper, instructions, their address.
+            (start == 40 && one("class_Code__wrapper__Tagged_CodeWrapper_") == Some(24))
+                .then_some(())?;
+            Some(CodeLayout {
+                deoptimization_data: 8,
+                source_positions: 16,
+                instruction_size: byte(size?)?,
+                ..layout
+            })
+        } else if one("class_Code__deoptimization_data__Tagged_FixedArray_").is_some() {
+            // 11.8: map, deoptimisation data, positions, instructions, their address, flags.
+            Some(CodeLayout {
+                deoptimization_data: 8,
+                source_positions: 16,
+                instruction_start: 32,
+                instruction_size: 44,
+                ..layout
+            })
+        } else if one("class_Code__deoptimization_data__FixedArray") == Some(16) {
+            // 11.3: map, relocations, deoptimisation data, positions, instructions, their address, flags, two numbers.
+            (one("class_Code__source_position_table__ByteArray") == Some(24)).then_some(())?;
+            Some(CodeLayout {
+                instruction_size: 56,
+                ..layout
+            })
+        } else {
+            // 9.4 and 10.2: map, relocations, deoptimisation data, positions, then the sizes; the instructions behind all.
+            let start = byte(one("class_Code__instruction_start__uintptr_t")?)?;
+            (size == Some(40)).then_some(CodeLayout {
+                instruction_start: start,
+                embedded: true,
+                instruction_size: 40,
+                ..layout
+            })
+        }
+    }
 }
 
 /// Where a closure's own name is: a property of it, described by the second entry of its map's descriptors, or in its dictionary of
@@ -238,6 +329,7 @@ impl V8Layout {
             ],
             context_types: [number("FirstContextType")?, number("LastContextType")?],
             own_names: OwnNames::find(constants),
+            code: CodeLayout::find(constants),
         })
     }
 }

@@ -418,7 +418,13 @@ impl Keeper {
                             f.watch(Path::new(&format!("/proc/{}/exe", done.pid)));
                         }
                     }
-                    None => self.links.extend(attached),
+                    None => {
+                        self.links.extend(attached);
+                        // Before it goes on: it may soon have a child that executes the same.
+                        if let Ok(f) = &self.fanotify {
+                            f.watch(&done.path);
+                        }
+                    }
                 }
                 // It has done its work: gone before the end, when only what must be detached shall be.
                 self.spare.take()

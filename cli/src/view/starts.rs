@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use anyhow::bail;
 use axum::{
     Router,
     extract::{Query, State},
@@ -12,12 +13,13 @@ use axum::{
 };
 use nodeprof_flamegraphs::{
     export::pprof,
-    fold::{Metric, Request, stacks},
+    fold::{Metric, Request},
     web::{self, Place},
 };
 use nodeprof_profile::{
     diff::{Diff, sides::Side},
     groups::{Group, Selector},
+    recording::RunId,
     store::database::Filter,
     trend::Trend,
 };
@@ -180,24 +182,34 @@ async fn comparison(
     .await
 }
 
-/// A profile that `go tool pprof ADDRESS` opens.
+/// A profile that `go tool pprof ADDRESS` opens, of one run or of all that fit.
 async fn profile(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
 ) -> Result<Response, Failure> {
-    let number = number(&query)?;
+    let one = match asked(&query, "run") {
+        Some(_) => Some(number(&query)?),
+        None => None,
+    };
+    let filter = filter(&query)?;
     let of = asked(&query, "of").unwrap_or("crossings").to_owned();
     let metric: Metric = of.parse().map_err(|error| bad(format!("{error}")))?;
     let packed = blocking(move || {
-        let (_, recording) = source::of_store(&shared.store, &[&number.to_string()])?;
-        let request = Request::new(metric);
+        let recording = match one {
+            Some(number) => source::of_store(&shared.store, &[&number.to_string()])?.1,
+            None => {
+                let reader = Runs::open(&shared.store)?;
+                let runs = reader.find(&filter)?;
+                let numbers: Vec<u32> = runs.iter().map(|run| run.id).collect();
+                if numbers.is_empty() {
+                    bail!("found: no run that fits; needed: one at least, see the list");
+                }
+                reader.load(&numbers)?
+            }
+        };
+        let runs = (0..recording.runs.len() as u32).map(RunId);
         let mut packed = Vec::new();
-        pprof::write(
-            &stacks(&recording, &request)?,
-            &recording,
-            request.run,
-            &mut packed,
-        )?;
+        pprof::write_runs(&recording, &Request::new(metric), runs, &mut packed)?;
         Ok(packed)
     })
     .await?;

@@ -25,6 +25,8 @@ pub struct Service {
     pub lines: Receiver<String>,
     /// Its files, and `work`, where starts are recorded.
     pub folder: TempDir,
+    /// Its own, besides what it inherits.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Service {
@@ -34,11 +36,20 @@ impl Service {
     }
 
     pub fn start(settings: &str) -> Service {
+        Service::start_with(settings, |_| Vec::new())
+    }
+
+    /// With variables that may name files of its folder.
+    pub fn start_with(
+        settings: &str,
+        environment: impl Fn(&Path) -> Vec<(String, String)>,
+    ) -> Service {
         let folder = folder();
         fs::create_dir(folder.path().join("work")).unwrap();
         let mut service = Service {
             child: Command::new("true").spawn().unwrap(),
             lines: channel().1,
+            environment: environment(folder.path()),
             folder,
         };
         service.child.wait().unwrap();
@@ -76,6 +87,7 @@ impl Service {
             .args(["-c", "c.toml"])
             .current_dir(self.folder.path())
             .env("NO_COLOR", "1")
+            .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

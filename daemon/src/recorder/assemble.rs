@@ -600,6 +600,10 @@ impl Assembler {
             | Record::FunctionName { .. }
             | Record::Script { .. }
             | Record::Positions { .. }
+            | Record::Code { .. }
+            | Record::Inlined { .. }
+            | Record::CodePositions { .. }
+            | Record::CodeMoved { .. }
             | Record::Source { .. } => {} // taken before
             Record::Sample {
                 header,

@@ -15,7 +15,9 @@ mod kernel;
 mod late;
 mod leaves;
 mod memory;
+mod optimized;
 mod packages;
+mod positions;
 mod pump;
 mod source_maps;
 mod sources;
@@ -789,11 +791,12 @@ impl Session {
                 ..
             } => {
                 if !self.assembler.has_image(binary) {
+                    // First: a child may execute it before its plan is read.
+                    let _ = holder.watch(&path);
                     if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
                         self.assembler.add_image(binary, plan);
                     }
                     remember_node(self.cache.as_deref(), &path);
-                    let _ = holder.watch(&path);
                 }
                 self.assembler.attached(pid, binary);
                 if after_exec {

@@ -3,13 +3,15 @@
 use rustc_hash::FxHashMap as HashMap;
 use std::{collections::HashSet, rc::Rc};
 
-use nodeprof_bpf::{FrameCode, FunctionRecord, Piece, Record, ScriptRecord};
+use nodeprof_bpf::{FrameCode, FunctionRecord, Record, ScriptRecord};
 use nodeprof_profile::recording::{
     Frame, FrameId, FrameKind, NameId, Recording, RunId, Stack, StackId, Tier,
 };
 
 use super::{
     leaves::Leaves,
+    optimized::{Call, OptimizedCode},
+    positions::{Table, extend},
     sources::{Lines, Sources, V8Version},
     symbols::{Symbol, Symbols},
 };
@@ -31,6 +33,7 @@ pub struct Stacks {
     scripts: HashMap<u32, (ScriptRecord, u32)>,
     positions: HashMap<u32, Positions>,
     texts: HashMap<u32, Source>,
+    code: OptimizedCode,
     /// Processes whose V8 encodes positions as up to V8 13.
     signed_positions: HashSet<u32>,
     /// Lines of scripts that were looked up while the program ran.
@@ -48,73 +51,21 @@ pub struct Source {
     pub two_byte: bool,
 }
 
-/// Adds a piece to a text. Behind one that was lost nothing is added.
-fn extend(text: &mut Vec<u8>, piece: &Piece) {
-    if piece.offset == text.len() as u64 {
-        text.extend_from_slice(&piece.bytes);
-    }
-}
-
-/// A function's table of source positions, as V8 wrote it.
+/// A function's table of source positions.
 #[derive(Default)]
 struct Positions {
     bytecode_at: u32,
-    table: Vec<u8>,
-    /// Bytes that V8 wrote.
-    whole: u64,
+    table: Table,
     pid: u32,
 }
 
 impl Positions {
     /// Source position (characters from the script's start) of a call at this offset into the bytecode array.
-    ///
-    /// The table is a row of pairs of variable-length numbers: distance in the bytecode, with a bit that tells whether a
-    /// statement begins there, and distance in the source. Up to V8 13 that bit is the sign (of the distance's complement);
-    /// later (`flags`) there are two, the lowest ones.
     fn at(&self, offset: u32, flags: bool) -> Option<u32> {
         // The interpreter keeps the offset from the tagged pointer, which is one more than the array's first byte.
         let bytecode = i64::from(offset) + 1 - i64::from(self.bytecode_at);
-        let mut bytes = self.table.iter().copied();
-        // The first entry is the function's entry, before its first bytecode.
-        let (mut at, mut source) = (-1i64, 0i64);
-        let mut found = None;
-        loop {
-            let (Some(step), Some(distance)) = (number(&mut bytes), number(&mut bytes)) else {
-                // What lies behind the end of a table that was cut is not known.
-                return found.filter(|_| self.table.len() as u64 >= self.whole);
-            };
-            let (step, distance) = (step as i64, signed(distance));
-            // Without flags: the complement of a complement, or the number itself.
-            at = at.saturating_add(step >> if flags { 2 } else { 1 });
-            source = source.wrapping_add(distance);
-            if at > bytecode {
-                return found;
-            }
-            // Bit 0: of another world (WebAssembly); then the offset plus one in 30 bits.
-            found = match source & 1 {
-                0 => u32::try_from(((source >> 1) & 0x3fff_ffff) - 1).ok(),
-                _ => None,
-            };
-        }
+        self.table.at(bytecode, flags)?.offset
     }
-}
-
-/// A number whose lowest bit is its sign.
-fn signed(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
-}
-
-/// One number: seven bits a byte, the lowest first.
-fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = bytes.next()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 /// Bits of a `SharedFunctionInfo`'s flags: the kind of function. The last kinds are functions that give a class or its instances
@@ -175,10 +126,15 @@ impl Stacks {
                 }
                 let positions = self.positions.entry(function).or_default();
                 positions.bytecode_at = bytecode_at;
-                positions.whole = table.whole;
                 positions.pid = header.pid;
-                extend(&mut positions.table, &table);
+                positions.table.extend(&table);
             }
+            Record::Code { header, code } => self.code.add(header.pid, header.time, code),
+            Record::CodeMoved { header, from, to } => {
+                self.code.move_to(header.pid, header.time, (from, to));
+            }
+            Record::Inlined { inlined, .. } => self.code.inline(inlined),
+            Record::CodePositions { code, table, .. } => self.code.position(code, &table),
             Record::Source {
                 script,
                 two_byte,
@@ -364,10 +320,12 @@ impl Builder<'_> {
                 self.known.insert(number, caller);
                 continue;
             }
-            let frame = self.frame(recording, numbered);
-            let id = self.push(recording, caller, frame, numbered.cut);
-            self.known.insert(number, id);
-            caller = Some(id);
+            let mut cut = numbered.cut;
+            for frame in self.frames(recording, numbered) {
+                caller = Some(self.push(recording, caller, frame, cut));
+                cut = false;
+            }
+            self.known.insert(number, caller?);
         }
         caller
     }
@@ -381,6 +339,49 @@ impl Builder<'_> {
             | FrameCode::Compiled { function, .. } => self.stacks.functions.get(&function),
         };
         function.is_some_and(|f| f.script == 0 && f.flags & NATIVE == 0)
+    }
+
+    /// The frames that one frame of the machine stands for, from the outermost inwards: several where functions are inlined.
+    fn frames(&mut self, recording: &mut Recording, numbered: &Numbered) -> Vec<FrameId> {
+        if let FrameCode::Compiled {
+            function,
+            address,
+            calling: true,
+        }
+        | FrameCode::Baseline {
+            function,
+            address,
+            calling: true,
+        } = numbered.code
+            && let Some(calls) = self.calls(numbered, function, address)
+        {
+            let mut frames = Vec::with_capacity(calls.len());
+            for (index, call) in calls.iter().enumerate() {
+                // A closure may have a name of its own, which its code does not tell.
+                let named = if index == 0 { function } else { call.function };
+                let mut frame = self.function(recording, named);
+                frame.tier = Some(Tier::Optimized);
+                frame.inlined = index > 0;
+                frame.inlining_possible = call.offset.is_none();
+                self.place(named, call.offset, &mut frame.line, &mut frame.column);
+                frames.push(self.intern(recording, frame));
+            }
+            return frames;
+        }
+        vec![self.frame(recording, numbered)]
+    }
+
+    /// The functions at a call in optimised code of a function.
+    fn calls(&self, numbered: &Numbered, function: u32, address: u64) -> Option<Vec<Call>> {
+        let functions = &self.stacks.functions;
+        let expected = functions.get(&function)?;
+        let flags = !self.stacks.signed_positions.contains(&numbered.pid);
+        let place = (numbered.pid, address, numbered.at);
+        self.stacks.code.calls(place, flags, |compiled| {
+            functions.get(&compiled).is_some_and(|compiled| {
+                compiled.literal == expected.literal && compiled.position == expected.position
+            })
+        })
     }
 
     fn frame(&mut self, recording: &mut Recording, numbered: &Numbered) -> FrameId {
@@ -408,7 +409,9 @@ impl Builder<'_> {
                 }
                 frame
             }
-            FrameCode::Compiled { function, address } => {
+            FrameCode::Compiled {
+                function, address, ..
+            } => {
                 let mut frame = self.function(recording, function);
                 let kind = self.machine.frame(numbered.pid, address, numbered.at).kind;
                 if frame.kind == FrameKind::JavaScript {

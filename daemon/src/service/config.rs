@@ -12,6 +12,12 @@ use serde::Deserialize;
 
 use crate::recorder::Mode;
 
+/// Some 200 starts whose records nobody has read yet: a busy host lets the service wait for its turn.
+const BUFFER_KILOBYTES: u32 = 16 << 10;
+/// The kernel wants whole pages; below this one start would fill it.
+const SMALLEST_BUFFER: u32 = 64 << 10;
+const LARGEST_BUFFER: u32 = 1 << 30;
+
 /// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -29,6 +35,8 @@ pub struct Config {
     pub nodes: Vec<PathBuf>,
     /// Folder for attach plans.
     pub cache: PathBuf,
+    /// Size of the buffer between the probes and the service, bytes.
+    pub buffer_bytes: u32,
     /// What the service may cost.
     pub ceiling: CeilingLimits,
     /// Where recordings are kept.
@@ -152,6 +160,7 @@ struct File {
     limit: String,
     nodes: Vec<PathBuf>,
     cache: PathBuf,
+    buffer_kilobytes: u32,
     ceiling: CeilingFile,
     store: StoreFile,
     labels: std::collections::BTreeMap<String, String>,
@@ -295,6 +304,7 @@ impl Default for File {
             limit: "30s".into(),
             nodes: Vec::new(),
             cache: "/var/cache/nodeprof/plans".into(),
+            buffer_kilobytes: BUFFER_KILOBYTES,
             ceiling: CeilingFile::default(),
             store: StoreFile::default(),
             labels: Default::default(),
@@ -394,6 +404,17 @@ impl Config {
             limit: duration("limit", &file.limit)?,
             nodes: file.nodes,
             cache: file.cache,
+            buffer_bytes: (file.buffer_kilobytes)
+                .is_power_of_two()
+                .then(|| file.buffer_kilobytes.checked_mul(1024))
+                .flatten()
+                .filter(|bytes| (SMALLEST_BUFFER..=LARGEST_BUFFER).contains(bytes))
+                .ok_or_else(|| {
+                    format!(
+                        "buffer-kilobytes = {}; needed: a power of two from 64 to 1048576",
+                        file.buffer_kilobytes
+                    )
+                })?,
             ceiling: CeilingLimits {
                 cpu_percent: (file.ceiling.cpu_percent > 0).then_some(file.ceiling.cpu_percent),
                 events: (file.ceiling.events > 0).then_some(file.ceiling.events),
@@ -803,6 +824,12 @@ mod tests {
             ("moed = 'off'", "unknown field `moed`"),
             ("settle = 'soon'", "settle: found \"soon\""),
             ("one-in = 0", "one-in = 0; needed: 1"),
+            (
+                "buffer-kilobytes = 100",
+                "buffer-kilobytes = 100; needed: a power of two",
+            ),
+            ("buffer-kilobytes = 32", "from 64 to 1048576"),
+            ("buffer-kilobytes = 4194304", "from 64 to 1048576"),
             ("[[rule]]\nmode = 'off'", "rule 1: it fits every start"),
             (
                 "[[rule]]\nmode = 'off'\nexecutable = '['",

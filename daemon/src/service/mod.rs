@@ -34,7 +34,7 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, Record,
+    Counters, LoadError, Options, Programs, Record, Sum,
     hold::{Event, Holder, HolderOptions, Obeys, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
@@ -72,9 +72,6 @@ const IDLE_LOOK_IN: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(2);
 /// One whom the guard found late, sooner: it lets starts go without probes.
 const SHORT_SILENCE: Duration = Duration::from_millis(200);
-
-/// Some 200 starts whose records nobody has read yet: a busy host lets the service wait for its turn.
-const RING_BYTES: u32 = 16 << 20;
 
 /// What count mode records: not what only times are good for.
 const COUNTED: [Family; 4] = [
@@ -212,7 +209,7 @@ pub fn serve(
         stacks: false,
         host: true,
         cache: Some(config.cache.clone()),
-        ring_bytes: RING_BYTES,
+        ring_bytes: config.buffer_bytes,
         ..Options::default()
     })?;
     programs.attach_tree(false)?;
@@ -403,7 +400,7 @@ impl Service<'_> {
             mappings: true,
             host: true,
             cache: Some(config.cache.clone()),
-            ring_bytes: RING_BYTES,
+            ring_bytes: config.buffer_bytes,
             ..Options::default()
         })?;
         programs.attach_tree(false)?;
@@ -540,10 +537,10 @@ impl Service<'_> {
     }
 
     fn finish_all(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
-        let pids: Vec<u32> = self.running.keys().copied().collect();
-        for pid in pids {
-            self.finish(pid, "interrupt", tell);
-        }
+        let all: Vec<(u32, &str)> = (self.running.keys())
+            .map(|pid| (*pid, "interrupt"))
+            .collect();
+        self.finish(&all, tell);
     }
 
     /// Its processes, besides this one.
@@ -849,7 +846,7 @@ impl Service<'_> {
             run.assembler.attached(pid, binary);
             return;
         }
-        self.finish(pid, "exit", tell);
+        self.finish(&[(pid, "exit")], tell);
         let context = Context::of(pid);
         let recording = Recording {
             runs: vec![Run::default()],
@@ -976,30 +973,46 @@ impl Service<'_> {
                 Some((pid, why))
             })
             .collect();
-        for (pid, why) in over {
-            self.finish(pid, why, tell);
-        }
+        self.finish(&over, tell);
         self.early.retain(|_, early| early.since.elapsed() < SILENT);
     }
 
-    /// A start is over: its probes go, and what was seen is kept.
-    fn finish(&mut self, pid: u32, ended_by: &str, tell: &mut dyn FnMut(Happening<'_>)) {
-        let Some(run) = self.running.remove(&pid) else {
+    /// Starts are over (of which process, and what ended it): their probes go, and what was seen is kept.
+    fn finish(&mut self, over: &[(u32, &str)], tell: &mut dyn FnMut(Happening<'_>)) {
+        let mut ended = Vec::new();
+        for &(pid, ended_by) in over {
+            if let Some(run) = self.running.remove(&pid) {
+                let _ = self.holder.release(pid);
+                ended.push((pid, ended_by, run));
+            }
+        }
+        if ended.is_empty() {
             return;
-        };
-        let _ = self.holder.release(pid);
-        let sums = self.programs.take_sums(pid);
+        }
+        let pids: Vec<u32> = ended.iter().map(|(pid, ..)| *pid).collect();
+        let mut sums = self.programs.take_sums(&pids, |pid| {
+            !self.running.contains_key(&pid) && !Path::new(&format!("/proc/{pid}")).exists()
+        });
+        for (pid, ended_by, run) in ended {
+            let sums = sums.remove(&pid).unwrap_or_default();
+            self.keep(pid, run, ended_by, &sums, tell);
+        }
+    }
+
+    /// Hands over what was seen of a start.
+    fn keep(
+        &mut self,
+        pid: u32,
+        run: Running,
+        ended_by: &str,
+        sums: &[Sum],
+        tell: &mut dyn FnMut(Happening<'_>),
+    ) {
         if run.executed.is_none() || run.unwanted {
             return; // the exec failed: nothing has started
         }
         let owner = run.context.owner();
-        let mut recording = run.close(
-            pid,
-            ended_by,
-            &sums,
-            &self.programs.counters(),
-            &self.config,
-        );
+        let mut recording = run.close(pid, ended_by, sums, &self.programs.counters(), &self.config);
         self.config.redaction.apply(&mut recording);
         if let Err(why) = self.store.keep(pid, owner, recording) {
             tell(Happening::Lost { pid, why });
@@ -1139,7 +1152,7 @@ impl Running {
         mut self,
         pid: u32,
         ended_by: &str,
-        sums: &[nodeprof_bpf::Sum],
+        sums: &[Sum],
         counters: &Counters,
         config: &Config,
     ) -> Recording {

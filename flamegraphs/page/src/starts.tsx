@@ -63,6 +63,7 @@ export function Starts({ data }: { data: Data }) {
             <a class="button" data-compare="label" href={to("diff", { base: `${by}=${base}`, head: `${by}=${head}` })}>Compare all runs of both</a>
           </div>
         )}
+        {listed > 0 && <p><a class="button" data-profile="all" href={`pprof${asked({ run: "" })}`} title="For go tool pprof: crossings, or of=METRIC in the address">Profile of {listed === 1 ? "this run" : `these ${count(listed)} runs`} (pprof)</a></p>}
         {marked.length === 2 && <p><a class="button" href={to("diff", { base: String(marked[0]), head: String(marked[1]) })}>Compare run {marked[0]} (base) with run {marked[1]} (head)</a></p>}
       </section>
       <section class="card" aria-labelledby="trend">

@@ -11,7 +11,7 @@ use nodeprof_profile::recording::RunId;
 use prost::Message;
 
 use super::{EXPORTER, ExportError};
-use crate::fold::{Frame, FrameKind, Metric, Unit};
+use crate::fold::{Frame, FrameKind, Metric, Request, Unit, stacks};
 use crate::hash::IdMap;
 use crate::stacks::{StackNode, Stacks};
 
@@ -124,7 +124,7 @@ pub struct Line {
 }
 
 /// A function, by indices of strings.
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 #[allow(missing_docs)]
 pub struct Function {
     #[prost(uint64, tag = "1")]
@@ -146,7 +146,39 @@ pub fn write(
     run: RunId,
     to: impl Write,
 ) -> Result<(), ExportError> {
-    let profile = profile(stacks, recording, run);
+    pack(&profile(stacks, recording, run), to)
+}
+
+/// Writes one profile of several runs: what they have in common is summed.
+///
+/// # Errors
+/// If none of them has anything of this metric.
+pub fn write_runs(
+    recording: &Recording,
+    request: &Request,
+    runs: impl IntoIterator<Item = RunId>,
+    to: impl Write,
+) -> Result<(), ExportError> {
+    let runs: Vec<RunId> = runs.into_iter().collect();
+    let mut builder = Builder::new(runs.len() > 1);
+    let mut missing = None;
+    for run in runs {
+        let request = Request {
+            run,
+            ..request.clone()
+        };
+        match stacks(recording, &request) {
+            Ok(stacks) => builder.add(&stacks, recording, run),
+            Err(error) => missing = Some(error),
+        }
+    }
+    match (missing, builder.runs) {
+        (Some(error), 0) => Err(error.into()),
+        _ => pack(&builder.finish(), to),
+    }
+}
+
+fn pack(profile: &Profile, to: impl Write) -> Result<(), ExportError> {
     let mut packed = GzEncoder::new(to, Compression::fast());
     packed.write_all(&profile.encode_to_vec())?;
     packed.finish()?.flush()?;
@@ -155,28 +187,95 @@ pub fn write(
 
 /// The file's content.
 pub fn profile(stacks: &Stacks, recording: &Recording, run: RunId) -> Profile {
-    let mut builder = Builder {
-        profile: Profile::default(),
-        strings: HashMap::new(),
-        mappings: HashMap::new(),
-        locations: IdMap::default(),
-    };
-    builder.string("");
-    builder.describe(stacks, recording, run);
-    builder.binaries(recording, run);
-    builder.functions(&stacks.frames);
-    builder.samples(stacks);
-    builder.profile
+    let mut builder = Builder::new(false);
+    builder.add(stacks, recording, run);
+    builder.finish()
 }
+
+/// What tells one sample from another: its stack, its process, its thread, and their numbers.
+type SampleKey = (Vec<u64>, [i64; 2], u32);
 
 struct Builder {
     profile: Profile,
     strings: HashMap<String, i64>,
     mappings: HashMap<i64, u64>,
-    locations: IdMap<(u32, u32, u32), u64>,
+    functions: HashMap<Function, u64>,
+    locations: IdMap<(u64, u32, u32), u64>,
+    samples: HashMap<SampleKey, (i64, i64)>,
+    /// In the order in which they came.
+    order: Vec<SampleKey>,
+    /// There may be more than one run: numbers of their processes say nothing.
+    several: bool,
+    runs: usize,
+    /// Of the first run: its values are times, its stacks know how many they stand for.
+    timed: bool,
+    timeless: bool,
 }
 
 impl Builder {
+    fn new(several: bool) -> Builder {
+        let mut builder = Builder {
+            profile: Profile::default(),
+            strings: HashMap::new(),
+            mappings: HashMap::new(),
+            functions: HashMap::new(),
+            locations: IdMap::default(),
+            samples: HashMap::new(),
+            order: Vec::new(),
+            several,
+            runs: 0,
+            timed: false,
+            timeless: false,
+        };
+        builder.string("");
+        builder
+    }
+
+    /// Adds a run.
+    fn add(&mut self, stacks: &Stacks, recording: &Recording, run: RunId) {
+        match self.runs {
+            0 => self.describe(stacks, recording, run),
+            _ => {
+                let more = recording.runs.get(run.0 as usize);
+                let lasted = more.map_or(0, |run| run.ended.0.saturating_sub(run.started.0));
+                self.profile.duration_nanos += lasted as i64;
+            }
+        }
+        self.runs += 1;
+        self.binaries(recording, run);
+        let functions = self.functions(&stacks.frames);
+        self.samples(stacks, &functions);
+    }
+
+    /// The profile, when all runs are in it.
+    fn finish(mut self) -> Profile {
+        let keys = ["process", "thread", "pid"].map(|key| self.string(key));
+        if self.runs > 1 {
+            let text = self.string(&format!("{} runs", self.runs));
+            self.profile.comment.push(text);
+        }
+        for key in self.order {
+            let (count, value) = self.samples.get(&key).copied().unwrap_or_default();
+            let (location_id, names, pid) = key;
+            let label = |key, str, num| Label { key, str, num };
+            let mut labels = vec![label(keys[0], names[0], 0), label(keys[1], names[1], 0)];
+            if !self.several {
+                labels.push(label(keys[2], 0, i64::from(pid)));
+            }
+            self.profile.sample.push(Sample {
+                location_id,
+                value: match self.timed {
+                    // Folded stacks no longer know how many there were.
+                    true if self.timeless => vec![0, value],
+                    true => vec![count, value],
+                    false => vec![value],
+                },
+                label: labels,
+            });
+        }
+        self.profile
+    }
+
     fn string(&mut self, text: &str) -> i64 {
         if let Some(&index) = self.strings.get(text) {
             return index;
@@ -196,9 +295,11 @@ impl Builder {
 
     fn describe(&mut self, stacks: &Stacks, recording: &Recording, run: RunId) {
         let metric = stacks.about.metric;
+        self.timed = metric.unit() == Unit::Time;
+        self.timeless = stacks.timeless;
         let count = self.value_type(counted(metric), "count");
         self.profile.sample_type.push(count);
-        if metric.unit() == Unit::Time {
+        if self.timed {
             let time = self.value_type(metric.name(), "nanoseconds");
             self.profile.sample_type.push(time);
         }
@@ -255,12 +356,14 @@ impl Builder {
         id
     }
 
-    fn functions(&mut self, frames: &[Frame]) {
-        for (index, frame) in frames.iter().enumerate() {
+    /// The number of each frame's function.
+    fn functions(&mut self, frames: &[Frame]) -> Vec<u64> {
+        let mut numbers = Vec::with_capacity(frames.len());
+        for frame in frames {
             let source = frame.source.as_deref();
             let file = source.and_then(|source| source.file.as_deref());
-            let function = Function {
-                id: index as u64 + 1,
+            let mut function = Function {
+                id: 0,
                 // pprof takes functions of one name for one function, wherever they are.
                 name: self.string(&frame.name),
                 system_name: self.string(match source {
@@ -270,11 +373,18 @@ impl Builder {
                 filename: self.string(file.unwrap_or_default()),
                 start_line: source.and_then(|source| source.line).map_or(0, i64::from),
             };
-            self.profile.function.push(function);
+            let next = self.profile.function.len() as u64 + 1;
+            let number = *self.functions.entry(function).or_insert(next);
+            if number == next {
+                function.id = number;
+                self.profile.function.push(function);
+            }
+            numbers.push(number);
         }
+        numbers
     }
 
-    fn location(&mut self, frames: &[Frame], node: &StackNode) -> u64 {
+    fn location(&mut self, frames: &[Frame], functions: &[u64], node: &StackNode) -> u64 {
         let place = (
             node.line.unwrap_or_default(),
             node.column.unwrap_or_default(),
@@ -282,7 +392,7 @@ impl Builder {
         let next = self.profile.location.len() as u64 + 1;
         let id = *self
             .locations
-            .entry((node.frame, place.0, place.1))
+            .entry((functions[node.frame as usize], place.0, place.1))
             .or_insert(next);
         if id == next {
             let frame = &frames[node.frame as usize];
@@ -299,7 +409,7 @@ impl Builder {
                 id,
                 mapping_id,
                 line: vec![Line {
-                    function_id: u64::from(node.frame) + 1,
+                    function_id: functions[node.frame as usize],
                     line: i64::from(node.line.or(start).unwrap_or_default()),
                     column: i64::from(place.1),
                 }],
@@ -308,31 +418,13 @@ impl Builder {
         id
     }
 
-    fn samples(&mut self, stacks: &Stacks) {
-        let keys = ["process", "thread", "pid"].map(|key| self.string(key));
-        let timed = stacks.about.metric.unit() == Unit::Time;
+    fn samples(&mut self, stacks: &Stacks, functions: &[u64]) {
         let mut locations: Vec<u64> = Vec::with_capacity(stacks.nodes.len());
         for node in &stacks.nodes {
-            locations.push(self.location(&stacks.frames, node));
+            locations.push(self.location(&stacks.frames, functions, node));
         }
         for thread in &stacks.threads {
-            let label = vec![
-                Label {
-                    key: keys[0],
-                    str: self.string(&thread.command),
-                    num: 0,
-                },
-                Label {
-                    key: keys[1],
-                    str: self.string(&thread.name()),
-                    num: 0,
-                },
-                Label {
-                    key: keys[2],
-                    str: 0,
-                    num: i64::from(thread.pid),
-                },
-            ];
+            let names = [self.string(&thread.command), self.string(&thread.name())];
             let mut sums: IdMap<u32, (i64, i64)> = IdMap::default();
             let entries = thread
                 .entries
@@ -352,16 +444,15 @@ impl Builder {
             for (node, (count, value)) in sums {
                 let stack =
                     std::iter::successors(Some(node), |&node| stacks.nodes[node as usize].parent);
-                self.profile.sample.push(Sample {
-                    location_id: stack.map(|node| locations[node as usize]).collect(),
-                    value: match timed {
-                        // Folded stacks no longer know how many there were.
-                        true if stacks.timeless => vec![0, value],
-                        true => vec![count, value],
-                        false => vec![value],
-                    },
-                    label: label.clone(),
+                let stack = stack.map(|node| locations[node as usize]).collect();
+                let pid = if self.several { 0 } else { thread.pid };
+                let key = (stack, names, pid);
+                let sum = self.samples.entry(key.clone()).or_insert_with(|| {
+                    self.order.push(key);
+                    (0, 0)
                 });
+                sum.0 = sum.0.saturating_add(count);
+                sum.1 = sum.1.saturating_add(value);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
@@ -209,7 +209,9 @@ impl Database {
         // A clock that was set back makes nothing old.
         let before =
             |age: Duration| now_ns().saturating_sub(age.as_nanos().min(i64::MAX as u128) as i64);
-        let mut gone = self.oldest("kept_unix_ns < ?1", before(limits.age), AT_ONCE)?;
+        // What was kept after a younger run is no older than that one: the clock had been set back for a while.
+        let old = "kept_unix_ns < ?1 AND run < coalesce((SELECT min(run) FROM kept WHERE kept_unix_ns >= ?1), run + 1)";
+        let mut gone = self.oldest(old, before(limits.age), AT_ONCE)?;
         if gone.len() < AT_ONCE {
             let above = self.runs.saturating_sub(limits.count);
             if above > gone.len() {
@@ -231,7 +233,7 @@ impl Database {
             retained.removed = gone.len();
         }
         let thin = self.oldest(
-            "thinned_unix_ns IS NULL AND kept_unix_ns < ?1",
+            &format!("thinned_unix_ns IS NULL AND {old}"),
             before(limits.thin),
             AT_ONCE,
         )?;
@@ -507,6 +509,9 @@ impl Places for Placed {
     }
 }
 
+/// A writer that was killed while it started a program has left a child that holds the lock until its exec.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
 /// One writer at a time.
 fn lock(path: &Path) -> Result<File, DatabaseError> {
     let mut name = path.as_os_str().to_owned();
@@ -519,12 +524,20 @@ fn lock(path: &Path) -> Result<File, DatabaseError> {
     options.write(true).create(true).truncate(false);
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(name).map_err(unusable)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(DatabaseError::InUse {
-            path: path.to_owned(),
-        }),
-        Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(DatabaseError::InUse {
+                    path: path.to_owned(),
+                });
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(unusable(error)),
+        }
     }
 }
 

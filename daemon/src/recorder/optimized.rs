@@ -1,0 +1,298 @@
+//! Which functions V8 inlined at a call in optimised code.
+
+use rustc_hash::FxHashMap as HashMap;
+use std::collections::BTreeMap;
+
+use nodeprof_bpf::{CodeRecord, InlinedRecord, Piece};
+
+use super::positions::{SourcePosition, Table};
+
+/// More functions one inside of the other than V8 ever inlines: a chain that is longer is damaged.
+const DEEPEST: usize = 64;
+
+/// Code, and what belongs to it.
+struct Code {
+    record: CodeRecord,
+    inlined: HashMap<u32, (u32, u64)>,
+    positions: Table,
+}
+
+/// A function at a call: its number, where in its script it calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Number of its `Record::Function`.
+    pub function: u32,
+    /// Characters from the start of its script; `None`: V8 does not tell, nor with certainty that nothing else was inlined outside of it.
+    pub offset: Option<u32>,
+}
+
+/// Code that came to lie somewhere.
+#[derive(Clone, Copy)]
+struct Placed {
+    number: u32,
+    /// When it was made, or moved there.
+    since: u64,
+}
+
+/// All optimised code that was made.
+#[derive(Default)]
+pub struct OptimizedCode {
+    codes: HashMap<u32, Code>,
+    /// By process and address: what came to lie there. Where code was collected, other code comes to lie, which need not
+    /// begin at the same address.
+    places: HashMap<u32, BTreeMap<u64, Vec<Placed>>>,
+    /// Size of the largest.
+    largest: u32,
+}
+
+impl OptimizedCode {
+    /// New code of a process.
+    pub fn add(&mut self, pid: u32, made: u64, record: CodeRecord) {
+        self.place(pid, record.start, record.number, made);
+        self.largest = self.largest.max(record.size);
+        let code = Code {
+            record,
+            inlined: HashMap::default(),
+            positions: Table::default(),
+        };
+        self.codes.insert(record.number, code);
+    }
+
+    fn place(&mut self, pid: u32, start: u64, number: u32, since: u64) {
+        let at = self.places.entry(pid).or_default();
+        at.entry(start).or_default().push(Placed { number, since });
+    }
+
+    /// Code that the garbage collector has moved.
+    pub fn move_to(&mut self, pid: u32, at: u64, (from, to): (u64, u64)) {
+        let places = self.places.get(&pid);
+        let there = places.and_then(|places| places.get(&from));
+        let placed = there.into_iter().flatten();
+        let last = placed.filter(|placed| placed.since < at);
+        if let Some(number) = last
+            .max_by_key(|placed| placed.since)
+            .map(|last| last.number)
+        {
+            self.place(pid, to, number, at);
+        }
+    }
+
+    /// A function that is inlined in it.
+    pub fn inline(&mut self, inlined: InlinedRecord) {
+        if let Some(code) = self.codes.get_mut(&inlined.code) {
+            code.inlined
+                .insert(inlined.index, (inlined.function, inlined.position));
+        }
+    }
+
+    /// A piece of its table of positions.
+    pub fn position(&mut self, code: u32, table: &Piece) {
+        if let Some(code) = self.codes.get_mut(&code) {
+            code.positions.extend(table);
+        }
+    }
+
+    /// The functions at the call at this address, from the one that was compiled inwards to the innermost that was inlined; `None` if it is not
+    /// known. `is_same` tells whether the function that was compiled is the one that is expected.
+    pub fn calls(
+        &self,
+        (pid, address, at): (u32, u64, u64),
+        flags: bool,
+        is_same: impl Fn(u32) -> bool,
+    ) -> Option<Vec<Call>> {
+        let lowest = address.saturating_sub(self.largest.into());
+        let (start, code, _) = (self.places.get(&pid)?.range(lowest..=address))
+            .flat_map(|(start, placed)| placed.iter().map(|placed| (*start, *placed)))
+            .filter(|(_, placed)| placed.since <= at)
+            .filter_map(|(start, placed)| {
+                Some((start, self.codes.get(&placed.number)?, placed.since))
+            })
+            .filter(|(start, code, _)| address - start < code.record.size.into())
+            .max_by_key(|(_, code, since)| (*since, code.record.number))?;
+        let offset = address - start;
+        if !is_same(code.record.function) {
+            return None;
+        }
+        let mut position = code.positions.at(offset as i64, flags)?;
+        let mut calls = Vec::new();
+        while let Some(index) = position.inlined {
+            let &(function, called) = code.inlined.get(&index)?;
+            if function == 0 || calls.len() >= DEEPEST {
+                return None;
+            }
+            calls.push(Call {
+                function,
+                offset: position.offset,
+            });
+            position = SourcePosition::read(called)?;
+        }
+        calls.push(Call {
+            function: code.record.function,
+            offset: position.offset,
+        });
+        calls.reverse();
+        Some(calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A variable-length number with a sign bit, as V8 writes it.
+    fn put(bytes: &mut Vec<u8>, value: i64) {
+        let mut left = ((value << 1) ^ (value >> 63)) as u64;
+        while left > 0x7f {
+            bytes.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        bytes.push(left as u8);
+    }
+
+    /// V8's position of a character, in an inlined function or in none.
+    fn position(offset: i64, inlined: Option<i64>) -> i64 {
+        (offset + 1) << 1 | inlined.map_or(0, |index| index + 1) << 31
+    }
+
+    fn code(number: u32, start: u64, size: u32) -> CodeRecord {
+        CodeRecord {
+            number,
+            function: 100 + number,
+            start,
+            size,
+        }
+    }
+
+    /// A table with an entry for each distance from the start of the code.
+    fn table(entries: &[(i64, i64)]) -> Piece {
+        let (mut bytes, mut at, mut source) = (Vec::new(), -1, 0);
+        for (distance, position) in entries {
+            // No statement begins there: the complement.
+            put(&mut bytes, -(distance - at) - 1);
+            put(&mut bytes, position - source);
+            (at, source) = (*distance, *position);
+        }
+        Piece {
+            offset: 0,
+            whole: bytes.len() as u64,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn a_call_tells_all_functions_from_the_outermost_inwards() {
+        let mut all = OptimizedCode::default();
+        all.add(1, 10, code(1, 0x1000, 0x100));
+        all.position(
+            1,
+            &table(&[(4, position(7, None)), (16, position(90, Some(1)))]),
+        );
+        for (index, function, called) in
+            [(0, 21, position(30, None)), (1, 22, position(60, Some(0)))]
+        {
+            all.inline(InlinedRecord {
+                code: 1,
+                index,
+                function,
+                position: called as u64,
+            });
+        }
+        let at = |address| all.calls((1, address, 11), false, |function| function == 101);
+        let call = |function, offset| Call {
+            function,
+            offset: Some(offset),
+        };
+        assert_eq!(at(0x1008), Some(vec![call(101, 7)]));
+        assert_eq!(
+            at(0x1020),
+            Some(vec![call(101, 30), call(21, 60), call(22, 90)])
+        );
+        assert_eq!(at(0x1002), None, "before the first call");
+        assert_eq!(at(0x1100), None, "behind its end");
+        assert_eq!(
+            all.calls((2, 0x1008, 11), false, |_| true),
+            None,
+            "another process"
+        );
+        assert_eq!(
+            all.calls((1, 0x1008, 9), false, |_| true),
+            None,
+            "not made yet"
+        );
+        assert_eq!(
+            all.calls((1, 0x1008, 11), false, |_| false),
+            None,
+            "another function's"
+        );
+    }
+
+    #[test]
+    fn code_that_lies_where_others_lay_is_told_by_when_it_was_made() {
+        let mut all = OptimizedCode::default();
+        for (number, made, start, size) in [
+            (1, 10, 0x1000, 0x400),
+            (2, 20, 0x1200, 0x40),
+            (3, 30, 0x1100, 0x300),
+        ] {
+            all.add(1, made, code(number, start, size));
+            all.position(number, &table(&[(0, position(number.into(), None))]));
+        }
+        let at = |address, time| {
+            let calls = all.calls((1, address, time), false, |_| true);
+            calls.map(|calls| calls[0].function)
+        };
+        assert_eq!(at(0x1210, 15), Some(101));
+        assert_eq!(at(0x1210, 25), Some(102));
+        assert_eq!(at(0x1210, 35), Some(103));
+        assert_eq!(
+            at(0x1300, 35),
+            Some(103),
+            "behind the end of one that begins later"
+        );
+        assert_eq!(at(0x1050, 35), Some(101));
+    }
+
+    #[test]
+    fn code_that_was_moved_is_found_where_it_lies() {
+        let mut all = OptimizedCode::default();
+        for (number, start) in [(1, 0x1040), (2, 0x1140)] {
+            all.add(1, 10, code(number, start, 0xc0));
+            all.position(number, &table(&[(0, position(number.into(), None))]));
+        }
+        let at = |all: &OptimizedCode, address, time| {
+            let calls = all.calls((1, address, time), false, |_| true);
+            calls.map(|calls| calls[0].function)
+        };
+        all.move_to(1, 20, (0x1140, 0x5040));
+        all.move_to(1, 20, (0x1040, 0x4f40));
+        all.move_to(1, 21, (0x9000, 0xa000)); // code of which nothing is known
+        all.move_to(2, 21, (0x1040, 0x4040)); // of another process
+        assert_eq!(at(&all, 0x1150, 15), Some(102));
+        assert_eq!(at(&all, 0x5050, 15), None);
+        assert_eq!(at(&all, 0x5050, 25), Some(102));
+        assert_eq!(at(&all, 0x4f50, 25), Some(101));
+        // And again.
+        all.move_to(1, 30, (0x5040, 0x1040));
+        assert_eq!(at(&all, 0x1050, 29), Some(101));
+        assert_eq!(at(&all, 0x1050, 31), Some(102));
+    }
+
+    #[test]
+    fn a_chain_that_is_damaged_is_not_followed() {
+        let mut all = OptimizedCode::default();
+        all.add(1, 10, code(1, 0x1000, 0x100));
+        all.position(1, &table(&[(0, position(90, Some(0)))]));
+        assert_eq!(all.calls((1, 0x1008, 11), false, |_| true), None, "lost");
+        all.inline(InlinedRecord {
+            code: 1,
+            index: 0,
+            function: 21,
+            position: position(1, Some(0)) as u64,
+        });
+        assert_eq!(
+            all.calls((1, 0x1008, 11), false, |_| true),
+            None,
+            "in itself"
+        );
+    }
+}
