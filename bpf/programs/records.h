@@ -251,14 +251,16 @@ struct record_function {
 };
 
 /*
- * V8 has made optimised code; the header's id is the code's number. What is inlined in it follows in RECORD_INLINED, its table of positions
+ * V8 has made code. Optimised: the header's id is the code's number. What is inlined in it follows in RECORD_INLINED, its table of positions
  * in RECORD_CODE_POSITIONS.
  */
 struct record_code {
 	struct record_header header;
 	__u64 start;
 	__u32 size;
-	__u32 function; /* number of its RECORD_FUNCTION */
+	__u32 function; /* number of its RECORD_FUNCTION; 0: code that is not optimised, of which nothing follows */
+	__u32 exits; /* bytes before those of its instructions that leave it for less optimised code */
+	__u32 unused;
 };
 
 /* Code that the garbage collector has moved, by the address of its first instruction. */

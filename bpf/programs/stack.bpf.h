@@ -219,6 +219,7 @@ struct {
 /* The last numbers given. */
 struct serial_numbers {
 	__u32 stack, function, thread;
+	__u32 code; /* optimised code, each time it was made or moved */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -588,6 +589,8 @@ static __always_inline __u32 next_number(__u32 which)
 		return __sync_fetch_and_add(&n->stack, 1) + 1;
 	case 1:
 		return __sync_fetch_and_add(&n->function, 1) + 1;
+	case 3:
+		return __sync_fetch_and_add(&n->code, 1) + 1;
 	default:
 		return __sync_fetch_and_add(&n->thread, 1) + 1;
 	}
@@ -1055,6 +1058,9 @@ static long look_up_frame(__u32 index, struct walker *walker)
 			kind = f->kind == RAW_CODE && is_bytecode(w->binary, read_word(f->fp - 32))
 				       ? FRAME_BASELINE
 				       : FRAME_COMPILED;
+			/* Where code was collected other code of the same function may come to lie. */
+			if (kind == FRAME_COMPILED)
+				w->hash ^= (__u64)walker->thread->code_epoch << 32;
 			if (!(w->running && index == w->count - 1))
 				kind |= FRAME_CALLING;
 			position = f->pc;
@@ -1225,6 +1231,18 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 		w->stack = w->first + w->written - 1;
 }
 
+/* Notes the garbage collection after which there was new code, or code elsewhere: none that lay there before is meant from then on. */
+static __always_inline void see_code(struct thread *t)
+{
+	__u32 zero = 0;
+	struct serial_numbers *n = bpf_map_lookup_elem(&numbers, &zero);
+
+	if (!n || t->code_seen == n->code)
+		return;
+	t->code_seen = n->code;
+	t->code_epoch = t->epoch;
+}
+
 /* Gives a thread its serial number. */
 static __always_inline void introduce(struct thread *t)
 {
@@ -1281,6 +1299,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	if (!image)
 		return 0;
 	introduce(t);
+	see_code(t);
 	slot = take_slot(t);
 	if (!slot)
 		return 0;
@@ -1471,13 +1490,33 @@ static long write_inlined(__u32 index, struct inlining *in)
 	return 0;
 }
 
+/* Writes that code of a function lies there from now on; of no known function, if `function` is 0. */
+static __always_inline bool write_placed(struct thread *t, struct image *image, __u64 code,
+					 __u32 number, __u32 function, __u32 exits, __u64 time)
+{
+	RESERVE(record_code, r);
+	if (!r)
+		return false;
+	fill_header(&r->header, t, RECORD_CODE, time);
+	r->header.id = number;
+	r->start = code - 1 + image->code_start;
+	if (!image->code_embedded)
+		r->start = read_word(r->start);
+	r->size = read_word(code - 1 + image->code_size);
+	r->function = function;
+	r->exits = exits;
+	r->unused = 0;
+	bpf_ringbuf_submit(r, wake_flag());
+	return true;
+}
+
 /*
  * Writes what tells which functions are inlined at each call of code that V8 has just made. Code that is not optimised has something else
- * in place of the data for its deoptimisation.
+ * in place of the data for its deoptimisation; of that only where it lies.
  */
 __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 time)
 {
-	__u32 binary = t ? t->image - 1 : 0, function, bytes;
+	__u32 binary = t ? t->image - 1 : 0, function, bytes, exits;
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	struct text_head h = {};
 	struct inlining in = {.thread = t, .image = image, .isolate = isolate};
@@ -1486,16 +1525,20 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	if (!t || !image || !image->code_deopt)
 		return 0;
 	deopt = read_word(code - 1 + image->code_deopt);
-	if (instance_type(deopt) == image->bytecode_type)
+	if (instance_type(deopt) == image->bytecode_type) {
+		write_placed(t, image, code, 0, 0, 0, time);
 		return 0;
+	}
 	t->first_nonstring = image->first_nonstring;
 	deopt += 16 - 1;
 	shared = read_word(deopt + image->deopt_shared * 8);
 	if (image->deopt_wrapped)
 		shared = read_word(shared - 1 + 8);
 	function = compiled_number(t, image, shared, 0, isolate);
-	if (!function)
+	if (!function) {
+		write_placed(t, image, code, 0, 0, 0, time);
 		return 0;
+	}
 	in.code = next_number(1);
 	in.shared = shared;
 	in.literals = read_word(deopt + image->deopt_literals * 8) - 1;
@@ -1506,17 +1549,11 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	in.positions = read_word(deopt + image->deopt_inlining * 8) - 1;
 	bytes = read_word(in.positions + 8) >> 32;
 	in.positions += 16;
-	RESERVE(record_code, r);
-	if (!r)
+	/* Where the exits begin is told right behind the positions of inlined functions, in all versions. */
+	exits = read_word(deopt + (image->deopt_inlining + 1) * 8) >> 32;
+	if (!write_placed(t, image, code, in.code, function, exits, time))
 		return 0;
-	fill_header(&r->header, t, RECORD_CODE, time);
-	r->header.id = in.code;
-	r->start = code - 1 + image->code_start;
-	if (!image->code_embedded)
-		r->start = read_word(r->start);
-	r->size = read_word(code - 1 + image->code_size);
-	r->function = function;
-	bpf_ringbuf_submit(r, wake_flag());
+	next_number(3);
 	bpf_loop(bytes / 16 < MOST_INLINED ? bytes / 16 : MOST_INLINED, write_inlined, &in, 0);
 	table = read_word(code - 1 + image->code_positions);
 	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
@@ -1552,6 +1589,7 @@ static __always_inline void write_code_moved(struct thread *t, __u64 object, __u
 	r->from = start - delta;
 	r->to = start;
 	bpf_ringbuf_submit(r, wake_flag());
+	next_number(3);
 }
 
 /*

@@ -55,6 +55,8 @@ struct thread {
 	__u32 image;		/* 1 + the binary whose code it runs, 0: not known */
 	__u32 serial;		/* given at its first walk */
 	__u32 epoch;		/* garbage collections so far, above its serial number */
+	__u32 code_seen;	/* optimised code that there was at its last walk, made or moved */
+	__u32 code_epoch;	/* when there was more than before */
 	__u64 requirer, loaded; /* modules of an import that was just linked */
 	__u64 announced;	/* callback that a call site is about to call */
 	__u64 call_at;		/* the last call that was seen at its entry only */

@@ -51,17 +51,19 @@ pub enum FrameCode {
     },
 }
 
-/// Optimised code, as V8 made it.
+/// Code, as V8 made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRecord {
-    /// Number that what belongs to it uses.
+    /// Number that what belongs to it uses; 0: it is not optimised, and nothing does.
     pub number: u32,
-    /// Number of the [`Record::Function`] that was compiled. Not the number that frames use.
+    /// Number of the [`Record::Function`] that was compiled, if it is optimised. Not the number that frames use.
     pub function: u32,
     /// Address of its first instruction.
     pub start: u64,
     /// Bytes.
     pub size: u32,
+    /// Bytes before its exits into less optimised code.
+    pub exits: u32,
 }
 
 /// A function that is inlined in optimised code.
@@ -812,6 +814,7 @@ impl Record {
                         function: r.function,
                         start: r.start,
                         size: r.size,
+                        exits: r.exits,
                     },
                 }
             }

@@ -584,7 +584,7 @@ pub(crate) fn trace_with(
         && (session.held.is_none() || guess.is_some() && session.attach_ns == 0)
     {
         match holder.next(Duration::from_secs(10)) {
-            Some(event) => session.on_holder(event, &holder),
+            Some(event) => session.on_holder(event),
             None => session.families_failed = Some("the holder process does not answer".into()),
         }
     }
@@ -777,7 +777,7 @@ impl Session {
         }
     }
 
-    fn on_holder(&mut self, event: Event, holder: &Holder) {
+    fn on_holder(&mut self, event: Event) {
         match event {
             Event::Holding(outcome) => self.held = Some(outcome),
             Event::Alive => self.pinged = None,
@@ -791,8 +791,6 @@ impl Session {
                 ..
             } => {
                 if !self.assembler.has_image(binary) {
-                    // First: a child may execute it before its plan is read.
-                    let _ = holder.watch(&path);
                     if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
                         self.assembler.add_image(binary, plan);
                     }
@@ -889,7 +887,7 @@ impl Session {
             while self.holder_gone.is_none()
                 && let Some(event) = holder.next(Duration::ZERO)
             {
-                self.on_holder(event, holder);
+                self.on_holder(event);
             }
             self.check_holder(holder);
             let mut rest = taken.as_slice();

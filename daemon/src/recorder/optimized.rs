@@ -1,7 +1,7 @@
 //! Which functions V8 inlined at a call in optimised code.
 
 use rustc_hash::FxHashMap as HashMap;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use nodeprof_bpf::{CodeRecord, InlinedRecord, Piece};
 
@@ -32,6 +32,8 @@ struct Placed {
     number: u32,
     /// When it was made, or moved there.
     since: u64,
+    /// When it was moved elsewhere, or other code came to lie there.
+    until: u64,
 }
 
 /// All optimised code that was made.
@@ -48,6 +50,14 @@ pub struct OptimizedCode {
 impl OptimizedCode {
     /// New code of a process.
     pub fn add(&mut self, pid: u32, made: u64, record: CodeRecord) {
+        self.clear(
+            pid,
+            made,
+            record.start..record.start.saturating_add(record.size.into()),
+        );
+        if record.number == 0 {
+            return;
+        }
         self.place(pid, record.start, record.number, made);
         self.largest = self.largest.max(record.size);
         let code = Code {
@@ -60,19 +70,42 @@ impl OptimizedCode {
 
     fn place(&mut self, pid: u32, start: u64, number: u32, since: u64) {
         let at = self.places.entry(pid).or_default();
-        at.entry(start).or_default().push(Placed { number, since });
+        at.entry(start).or_default().push(Placed {
+            number,
+            since,
+            until: u64::MAX,
+        });
+    }
+
+    /// What lay there has gone.
+    fn clear(&mut self, pid: u32, at: u64, range: Range<u64>) {
+        let lowest = range.start.saturating_sub(self.largest.into());
+        let Some(places) = self.places.get_mut(&pid) else {
+            return;
+        };
+        for (start, all) in places.range_mut(lowest..range.end) {
+            for placed in all.iter_mut().filter(|placed| placed.until > at) {
+                let size = self.codes.get(&placed.number).map(|code| code.record.size);
+                if start + u64::from(size.unwrap_or(1)) > range.start {
+                    placed.until = at;
+                }
+            }
+        }
     }
 
     /// Code that the garbage collector has moved.
     pub fn move_to(&mut self, pid: u32, at: u64, (from, to): (u64, u64)) {
-        let places = self.places.get(&pid);
-        let there = places.and_then(|places| places.get(&from));
-        let placed = there.into_iter().flatten();
-        let last = placed.filter(|placed| placed.since < at);
-        if let Some(number) = last
-            .max_by_key(|placed| placed.since)
-            .map(|last| last.number)
-        {
+        let places = self.places.get_mut(&pid);
+        let there = places.and_then(|places| places.get_mut(&from));
+        let mut placed = there.into_iter().flatten();
+        let Some(last) = placed.find(|placed| placed.since < at && at < placed.until) else {
+            return;
+        };
+        last.until = at;
+        let number = last.number;
+        if let Some(code) = self.codes.get(&number) {
+            let size = u64::from(code.record.size);
+            self.clear(pid, at, to..to.saturating_add(size));
             self.place(pid, to, number, at);
         }
     }
@@ -103,13 +136,18 @@ impl OptimizedCode {
         let lowest = address.saturating_sub(self.largest.into());
         let (start, code, _) = (self.places.get(&pid)?.range(lowest..=address))
             .flat_map(|(start, placed)| placed.iter().map(|placed| (*start, *placed)))
-            .filter(|(_, placed)| placed.since <= at)
+            .filter(|(_, placed)| placed.since <= at && at < placed.until)
             .filter_map(|(start, placed)| {
                 Some((start, self.codes.get(&placed.number)?, placed.since))
             })
             .filter(|(start, code, _)| address - start < code.record.size.into())
             .max_by_key(|(_, code, since)| (*since, code.record.number))?;
         let offset = address - start;
+        // While functions that it called run, V8 has found that the code must not go on: they return to such an exit. Which call it stands for
+        // its place does not tell.
+        if offset + 1 >= code.record.exits.into() {
+            return None;
+        }
         if !is_same(code.record.function) {
             return None;
         }
@@ -160,6 +198,7 @@ mod tests {
             function: 100 + number,
             start,
             size,
+            exits: size,
         }
     }
 
@@ -209,6 +248,12 @@ mod tests {
         );
         assert_eq!(at(0x1002), None, "before the first call");
         assert_eq!(at(0x1100), None, "behind its end");
+        let mut left = code(1, 0x1000, 0x100);
+        left.exits = 0x20;
+        all.codes.get_mut(&1).expect("known").record = left;
+        let at = |address| all.calls((1, address, 11), false, |_| true);
+        assert!(at(0x101e).is_some());
+        assert_eq!(at(0x101f), None, "an exit follows");
         assert_eq!(
             all.calls((2, 0x1008, 11), false, |_| true),
             None,
@@ -249,7 +294,8 @@ mod tests {
             Some(103),
             "behind the end of one that begins later"
         );
-        assert_eq!(at(0x1050, 35), Some(101));
+        assert_eq!(at(0x1050, 15), Some(101));
+        assert_eq!(at(0x1050, 35), None, "its end has been overwritten");
     }
 
     #[test]
@@ -271,10 +317,16 @@ mod tests {
         assert_eq!(at(&all, 0x5050, 15), None);
         assert_eq!(at(&all, 0x5050, 25), Some(102));
         assert_eq!(at(&all, 0x4f50, 25), Some(101));
+        assert_eq!(at(&all, 0x1050, 25), None, "it lies there no more");
         // And again.
         all.move_to(1, 30, (0x5040, 0x1040));
-        assert_eq!(at(&all, 0x1050, 29), Some(101));
+        assert_eq!(at(&all, 0x1050, 19), Some(101));
         assert_eq!(at(&all, 0x1050, 31), Some(102));
+        // Other code came to lie where the first one was collected, and was moved itself.
+        all.add(1, 40, code(0, 0x4f40, 0x20));
+        assert_eq!(at(&all, 0x4f50, 41), None);
+        all.move_to(1, 50, (0x4f40, 0x6040));
+        assert_eq!(at(&all, 0x6050, 51), None, "another's");
     }
 
     #[test]
