@@ -31,6 +31,7 @@ struct {
 	struct record_code code;
 	struct record_inlined inlined;
 	struct record_code_moved code_moved;
+	struct record_continuation continuation;
 	struct record_sample sample;
 	struct record_wait wait;
 	struct record_mapping mapping;

@@ -107,6 +107,32 @@ int on_entry(struct pt_regs *ctx)
 		if (record_stacks)
 			write_code_moved(t, read_word(ctx->di) - 1, a, now);
 		break;
+	case ACTION_REQUEST:
+		if (record_stacks)
+			write_continuation(t, CONTINUATION_REQUESTED, 0, a, event_stack(ctx, t),
+					   now);
+		break;
+	case ACTION_RESUME:
+		t->resumed = a;
+		break;
+	case ACTION_CALLBACK_SCOPE:
+		if (record_stacks && t->resumed)
+			write_continuation(t, CONTINUATION_BEGUN, a, t->resumed, STACK_NONE, now);
+		t->resumed = 0;
+		break;
+	case ACTION_REQUEST_SCOPE:
+		if (record_stacks)
+			write_continuation(t, CONTINUATION_BEGUN, a, b, STACK_NONE, now);
+		break;
+	case ACTION_CALLBACK_SCOPE_END: {
+		int i = record_stacks ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
+
+		if (i >= 0) {
+			frame_at(t, i)->callback = a;
+			frame_at(t, i)->value = read_word(ctx->sp);
+		}
+		break;
+	}
 	case ACTION_GARBAGE_COLLECTION:
 		t->epoch++;
 		break;
@@ -146,6 +172,12 @@ int on_return(struct pt_regs *ctx)
 			t->requirer = read_word(frame_at(t, i)->value);
 			t->loaded = ctx->ax ? read_word(ctx->ax) : 0;
 		}
+		return 0;
+	case ACTION_CALLBACK_SCOPE_END:
+		i = pop_frame(t, FRAME_SPAN, sp, sp, now);
+		if (i >= 0)
+			write_continuation(t, CONTINUATION_ENDED, frame_at(t, i)->callback, 0,
+					   STACK_NONE, now);
 		return 0;
 	case ACTION_CODE:
 		i = pop_frame(t, FRAME_SPAN, sp, sp, now);

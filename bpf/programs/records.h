@@ -26,6 +26,11 @@ enum action {
 	ACTION_IMPORT,
 	ACTION_CODE,
 	ACTION_CODE_MOVED,
+	ACTION_REQUEST,
+	ACTION_RESUME,
+	ACTION_CALLBACK_SCOPE,
+	ACTION_REQUEST_SCOPE,
+	ACTION_CALLBACK_SCOPE_END,
 	ACTION_CALIBRATE,
 };
 
@@ -106,6 +111,7 @@ enum record_type {
 	RECORD_INLINED,
 	RECORD_CODE_POSITIONS,
 	RECORD_CODE_MOVED,
+	RECORD_CONTINUATION,
 };
 
 /* Flags of a record. */
@@ -268,6 +274,17 @@ struct record_code_moved {
 	struct record_header header;
 	__u64 from;
 	__u64 to;
+};
+
+/* What a record of an asynchronous request tells; the header's kind. */
+#define CONTINUATION_REQUESTED 0 /* it is made, where the header's stack tells */
+#define CONTINUATION_BEGUN     1 /* node calls back; from here on all that runs is its consequence */
+#define CONTINUATION_ENDED     2 /* with all promises that this has settled */
+
+struct record_continuation {
+	struct record_header header;
+	__u64 scope;	/* node's callback scope, by its address; 0: of no scope yet */
+	__u64 resource; /* the request, by its address; 0: of none */
 };
 
 /* A function that is inlined in optimised code, which the header's id tells. */

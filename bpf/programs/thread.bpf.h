@@ -58,6 +58,7 @@ struct thread {
 	__u32 code_seen;	/* optimised code that there was at its last walk, made or moved */
 	__u32 code_epoch;	/* when there was more than before */
 	__u64 requirer, loaded; /* modules of an import that was just linked */
+	__u64 resumed;		/* the request whose callback scope is about to begin */
 	__u64 announced;	/* callback that a call site is about to call */
 	__u64 call_at;		/* the last call that was seen at its entry only */
 	__u32 call_stack;

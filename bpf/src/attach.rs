@@ -184,6 +184,27 @@ impl Cookie {
                 c.action = wire::ACTION_CODE_MOVED;
                 c.register_a = *delta as u8;
             }
+            Role::Request { resource } => {
+                c.action = wire::ACTION_REQUEST;
+                c.register_a = *resource as u8;
+            }
+            Role::Resume { resource } => {
+                c.action = wire::ACTION_RESUME;
+                c.register_a = *resource as u8;
+            }
+            Role::CallbackScope { scope } => {
+                c.action = wire::ACTION_CALLBACK_SCOPE;
+                c.register_a = *scope as u8;
+            }
+            Role::RequestScope { scope, resource } => {
+                c.action = wire::ACTION_REQUEST_SCOPE;
+                c.register_a = *scope as u8;
+                c.register_b = *resource as u8;
+            }
+            Role::CallbackScopeEnd { scope } => {
+                c.action = wire::ACTION_CALLBACK_SCOPE_END;
+                c.register_a = *scope as u8;
+            }
             Role::GarbageCollection => c.action = wire::ACTION_GARBAGE_COLLECTION,
         }
         c

@@ -29,8 +29,9 @@ pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
 pub use records::{
-    Callee, CodeRecord, DecodeError, ExitRecord, FrameCode, FunctionRecord, Header, InlinedRecord,
-    MappingKind, MappingRecord, Origin, Piece, Record, ScriptRecord, WaitRecord,
+    Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord, FrameCode, FunctionRecord,
+    Header, InlinedRecord, MappingKind, MappingRecord, Origin, Piece, Record, ScriptRecord,
+    WaitRecord,
 };
 pub use ring::Reader;
 pub use samples::SampleError;

@@ -117,6 +117,28 @@ pub struct ScriptRecord {
     pub column_offset: i32,
 }
 
+/// What is told of an asynchronous request. Requests and scopes by their addresses, which are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContinuationEvent {
+    /// It was made.
+    Requested {
+        /** The request. */
+        resource: u64,
+    },
+    /// Node calls back for it: all that runs from here on is its consequence.
+    Begun {
+        /** Node's callback scope. */
+        scope: u64,
+        /** The request. */
+        resource: u64,
+    },
+    /// All that it led to has run, promises included. Of a scope that is not known, or that has ended already: nothing.
+    Ended {
+        /** Node's callback scope. */
+        scope: u64,
+    },
+}
+
 /// A piece of a text that is too long for one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -380,6 +402,11 @@ pub enum Record {
         requirer: u32,
         /** Number of the script that it means. */
         loaded: u32,
+    },
+    /// Something about an asynchronous request.
+    Continuation {
+        header: Header,
+        event: ContinuationEvent,
     },
     /// The process sets up an io_uring: operations through it are not seen by the syscall tracepoints.
     IoUring { header: Header },
@@ -845,6 +872,16 @@ impl Record {
                     from: r.from,
                     to: r.to,
                 }
+            }
+            wire::RECORD_CONTINUATION => {
+                let r: raw::record_continuation = read(bytes, kind)?;
+                let (scope, resource) = (r.scope, r.resource);
+                let event = match u32::from(first.kind) {
+                    wire::CONTINUATION_REQUESTED => ContinuationEvent::Requested { resource },
+                    wire::CONTINUATION_BEGUN => ContinuationEvent::Begun { scope, resource },
+                    _ => ContinuationEvent::Ended { scope },
+                };
+                Record::Continuation { header, event }
             }
             wire::RECORD_SOURCE => {
                 let (head, source) = text(bytes, kind)?;

@@ -237,6 +237,33 @@ pub enum Role {
         /** How far, in bytes; signed. */
         delta: Register,
     },
+    /// Node makes an asynchronous request.
+    Request {
+        /// Points to it.
+        resource: Register,
+    },
+    /// Node is about to call back for a request: the next callback scope is of it.
+    Resume {
+        /** Points to it. */
+        resource: Register,
+    },
+    /// A callback scope begins.
+    CallbackScope {
+        /// Points to it.
+        scope: Register,
+    },
+    /// The callback scope of a request begins.
+    RequestScope {
+        /// Points to it.
+        scope: Register,
+        /// Points to the request.
+        resource: Register,
+    },
+    /// A callback scope ends, when this returns: promises that were settled in it have been seen to.
+    CallbackScopeEnd {
+        /// Points to it.
+        scope: Register,
+    },
     /// V8 collects garbage: from here on objects may lie elsewhere.
     GarbageCollection,
     /// V8 asks node for the module that an import statement means; a handle of it is returned in `rax`.

@@ -796,6 +796,22 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         Role::CodeMoved { delta } => Role::CodeMoved {
             delta: holder(*delta)?,
         },
+        Role::Request { resource } => Role::Request {
+            resource: holder(*resource)?,
+        },
+        Role::Resume { resource } => Role::Resume {
+            resource: holder(*resource)?,
+        },
+        Role::CallbackScope { scope } => Role::CallbackScope {
+            scope: holder(*scope)?,
+        },
+        Role::RequestScope { scope, resource } => Role::RequestScope {
+            scope: holder(*scope)?,
+            resource: holder(*resource)?,
+        },
+        Role::CallbackScopeEnd { scope } => Role::CallbackScopeEnd {
+            scope: holder(*scope)?,
+        },
         same @ (Role::CallExit { .. }
         | Role::FastEntry { .. }
         | Role::PropertyEntry { .. }

@@ -102,6 +102,7 @@ impl Recording {
             samples,
             waits,
             imports,
+            continuations,
             families,
             losses,
             probe_hits,
@@ -113,7 +114,7 @@ impl Recording {
         }
         append! {
             runs processes milestones spans crossings crossing_sums lookups files serializations serialization_sums
-            compilations packages samples waits imports families losses probe_hits overheads figures
+            compilations packages samples waits imports continuations families losses probe_hits overheads figures
         }
     }
 

@@ -565,6 +565,23 @@ pub struct Import {
     pub loaded: NameId,
 }
 
+/// A span in which node called back for an asynchronous request, with all promises that this settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// In which process.
+    pub process: ProcessId,
+    /// On which thread.
+    pub thread: ThreadId,
+    /// When it began.
+    pub start: Nanoseconds,
+    /// Until it ended; `None`: with the process.
+    pub duration: Option<Nanoseconds>,
+    /// When the request was made, on the same thread.
+    pub requested: Nanoseconds,
+    /// Where it was made.
+    pub stack: Option<StackId>,
+}
+
 /// A folder that is a package of its own, with what its package.json said when the trace ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Package {
@@ -665,6 +682,7 @@ pub struct Recording {
     pub samples: Vec<Sample>,
     pub waits: Vec<Wait>,
     pub imports: Vec<Import>,
+    pub continuations: Vec<Continuation>,
     pub families: Vec<FamilyState>,
     pub losses: Vec<Loss>,
     pub probe_hits: Vec<ProbeHits>,

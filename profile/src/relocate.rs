@@ -95,6 +95,7 @@ impl Relocate for Recording {
             samples: process, stack;
             waits: process, stack;
             imports: process, requirer, loaded;
+            continuations: process, stack;
             families: run;
             losses: run;
             probe_hits: run;

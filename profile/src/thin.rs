@@ -94,6 +94,7 @@ impl Recording {
             samples: Vec::new(),
             waits: Vec::new(),
             imports: Vec::new(),
+            continuations: Vec::new(),
             ..self
         };
         thin.forget_unused();

@@ -238,11 +238,11 @@ fn edited(sql: &str) -> Vec<u8> {
 
 #[test]
 fn a_newer_schema_is_refused_with_its_number_and_what_to_do() {
-    let error = malformed(&edited("PRAGMA user_version=4"));
-    assert!(matches!(error, Malformed::Newer { found: 4 }));
+    let error = malformed(&edited("PRAGMA user_version=5"));
+    assert!(matches!(error, Malformed::Newer { found: 5 }));
     assert_eq!(
         error.to_string(),
-        "the recording has schema 4, this nodeprof reads up to 3; update nodeprof"
+        "the recording has schema 5, this nodeprof reads up to 4; update nodeprof"
     );
     let error = malformed(&edited("PRAGMA user_version=0"));
     assert!(

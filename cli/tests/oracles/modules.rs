@@ -18,6 +18,7 @@ on_each_node!(
     es_modules_are_those_that_ran,
     es_modules_are_those_of_a_loader_hook,
     costs_of_packages_are_those_that_they_had,
+    what_promises_go_on_with_is_of_the_package_that_asked,
     workers_have_modules_of_their_own,
 );
 on_each_node!(undisturbed:
@@ -463,9 +464,8 @@ fn es_modules_are_those_of_a_loader_hook(node: &Node) {
             Some(required) => assert_eq!(requirer.as_ref(), Some(required), "requirer of {path}"),
         }
     }
-    // Vite's own files are read by promises: that Node's JavaScript went on with them without a function of vite has a name,
-    // too, but nobody to blame (docs/modules.md has figures).
-    attributed(&traced, 6.0);
+    // Vite reads files by promises: that node's own functions go on with them is its doing.
+    attributed(&traced, 2.0);
     let stackless = list(&traced.run["outside"])
         .iter()
         .find(|o| o["bucket"] == "no_stack");
@@ -670,6 +670,71 @@ fn times_of_packages_are_those_of_their_own_clocks(node: &Node) {
     }
     assert!(untrue.len() < RUNS, "{untrue:#?}");
     assert!(nobodys <= 0.02 * samples, "{nobodys} of {samples} samples");
+}
+
+/// Reads files by promises, as often as told, some of them one after the other; the program's own functions wait for nothing but the end.
+fn reader(times: usize, chained: bool) -> String {
+    let one = "fs.promises.readFile(__filename)";
+    match chained {
+        true => format!(
+            "const fs = require('fs');\n\
+             module.exports = (async () => {{ for (let i = 0; i < {times}; i++) await {one}; }})();\n"
+        ),
+        false => format!(
+            "const fs = require('fs');\n\
+             module.exports = Promise.all(Array.from({{ length: {times} }}, () => {one}));\n"
+        ),
+    }
+}
+
+fn what_promises_go_on_with_is_of_the_package_that_asked(node: &Node) {
+    let folder = folder();
+    let top = folder.path();
+    let readers = [
+        ("ten", 10, false),
+        ("thirty", 30, false),
+        ("chain", 30, true),
+    ];
+    for (name, times, chained) in readers {
+        let at = top.join("node_modules").join(name);
+        write(&at, "package.json", &format!(r#"{{"name":"{name}"}}"#));
+        write(&at, "index.js", &reader(times, chained));
+    }
+    // At the same time: only who asked tells them apart.
+    let main = write(
+        top,
+        "main.js",
+        "for (const name of ['ten', 'thirty', 'chain']) require(name);\n",
+    );
+    let traced = Trace::new::<&str, _>([], node.command([&main])).run();
+    traced.succeeded();
+    traced.lost_nothing();
+    crossings_attributed(&traced, 2.0);
+    let crossings = |name: &str| {
+        let packages = list(&traced.run["packages"]).iter();
+        let found: Vec<&Value> = packages.filter(|p| p["name"] == name).collect();
+        assert_eq!(found.len(), 1, "packages called {name}");
+        number(&found[0]["crossings"])
+    };
+    let [ten, thirty, chain] = ["ten", "thirty", "chain"].map(crossings);
+    // Each read makes the same crossings, most of them after an `await` of node's own: to open, to look at and to read the file, twice
+    // (its end, too), and to close it.
+    let each = (thirty - ten) as f64 / 20.0;
+    assert!((5.0..=40.0).contains(&each), "{each} crossings a read");
+    // All that is left is what loading one such module takes.
+    let rest = |all: u64, reads: u64| all as f64 - each * reads as f64;
+    let (a, b) = (rest(ten, 10), rest(thirty, 30));
+    assert!((a - b).abs() < 0.001);
+    println!(
+        "node {}: {each} crossings a read, {a} besides; one after the other {}",
+        node.version,
+        rest(chain, 30)
+    );
+    // One after the other, each turn of the event loop has one of them only.
+    assert!(
+        (rest(chain, 30) - a).abs() <= each * 3.0,
+        "{chain} crossings in a chain"
+    );
 }
 
 fn check_counts(traced: &Traced, idle: &Traced, top: &Path) {

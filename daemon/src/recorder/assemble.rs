@@ -18,7 +18,8 @@ use nodeprof_profile::recording::{
 };
 
 use super::{
-    late::Late, leaves::Leaves, sources::Sources, stacks::Stacks, symbols::Symbols, waits,
+    continuations::Continuations, late::Late, leaves::Leaves, sources::Sources, stacks::Stacks,
+    symbols::Symbols, waits,
 };
 
 /// A node binary whose probes are attached.
@@ -66,6 +67,7 @@ pub struct Assembler {
     stacks: Stacks,
     sources: Sources,
     late: Late,
+    continuations: Continuations,
     cpu: HashMap<ProcessId, Cpu>,
     /// Where code lies in each process.
     pub symbols: Symbols,
@@ -130,6 +132,7 @@ impl Assembler {
             stacks: Stacks::default(),
             sources: Sources::default(),
             late: Late::default(),
+            continuations: Continuations::default(),
             cpu: HashMap::default(),
             symbols: Symbols::default(),
             leaves: Leaves::default(),
@@ -594,6 +597,12 @@ impl Assembler {
                     requirer: NameId(requirer),
                     loaded: NameId(loaded),
                 });
+            }
+            Record::Continuation { header, event } => {
+                let place = self.at(header);
+                let stack = numbered(header.stack);
+                self.continuations
+                    .take(&mut self.recording, header, place, stack, event);
             }
             Record::Walk { .. }
             | Record::Function { .. }

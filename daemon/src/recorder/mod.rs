@@ -11,6 +11,7 @@
 mod assemble;
 mod calibrate;
 mod command;
+mod continuations;
 mod kernel;
 mod late;
 mod leaves;

@@ -236,7 +236,8 @@ impl Stacks {
             serialization_sums,
             compilations,
             samples,
-            waits
+            waits,
+            continuations
         );
         leaves.finish(recording, &mut builder);
         lost

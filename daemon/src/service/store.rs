@@ -300,7 +300,8 @@ fn weight(recording: &Recording) -> u64 {
         + recording.waits.len()
         + recording.frames.len()
         + recording.stacks.len()
-        + recording.imports.len();
+        + recording.imports.len()
+        + recording.continuations.len();
     let names: usize = recording.names.iter().map(|name| name.len() + 24).sum();
     4096 + 80 * rows as u64 + names as u64
 }

@@ -10,6 +10,7 @@
 //! module is found, opened or compiled for it.
 
 use super::context::{BodyId, Context, Contexts, Inside, Key};
+use super::continuations::{Behind, Continuations};
 use super::costs::Costs;
 use super::discover::Discovered;
 use super::events::{Point, SHORT_NS, Thread, What};
@@ -75,6 +76,7 @@ pub(super) struct Pass<'a> {
     modules: &'a mut Vec<Module>,
     outside: &'a mut Unattributed,
     phases: Phases,
+    continuations: Continuations,
     calls: Vec<Call>,
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
@@ -102,6 +104,7 @@ impl<'a> Pass<'a> {
         scripts: &'a Scripts,
         unit: usize,
         phases: Phases,
+        continuations: Continuations,
         found: &'a mut Discovered,
         modules: &'a mut Vec<Module>,
         outside: &'a mut Unattributed,
@@ -115,6 +118,7 @@ impl<'a> Pass<'a> {
             modules,
             outside,
             phases,
+            continuations,
             calls: Vec::new(),
             busy: Vec::new(),
             last: None,
@@ -387,12 +391,12 @@ impl<'a> Pass<'a> {
             Inside::Builtin(script) => match self.found.modules.get(&script) {
                 Some(&module) => State::Module(module),
                 // It was there before the trace saw anything: whoever uses it.
-                None => match self.owner(Some(context)) {
+                None => match self.owner_at(Some(context), at) {
                     Some(owner) => State::Module(owner),
                     None => outside(self),
                 },
             },
-            Inside::Own => match self.owner(Some(context)) {
+            Inside::Own => match self.owner_at(Some(context), at) {
                 Some(owner) => State::Module(owner),
                 None => outside(self),
             },
@@ -419,9 +423,25 @@ impl<'a> Pass<'a> {
                 None => Bucket::NoStack,
                 Some(context) if context.truncated && context.owner.is_none() => Bucket::NoStack,
                 Some(context) if context.loader => Bucket::Loader,
-                Some(context) if context.javascript => Bucket::Async,
+                Some(context) if context.javascript => match self.continuations.at(at) {
+                    Some(Behind::Loader) => Bucket::Loader,
+                    _ => Bucket::Async,
+                },
                 Some(_) => Bucket::EventLoop,
             }
+        }
+    }
+
+    /// The module on whose behalf something runs: its function is on the stack, or it made the request that led to it.
+    fn owner_at(&mut self, context: Option<&Context>, at: u64) -> Option<ModuleId> {
+        if let Some(owner) = self.owner(context) {
+            return Some(owner);
+        }
+        match self.continuations.at(at)? {
+            Behind::Script(script) if self.bucket(context, at) == Bucket::Async => {
+                Some(self.module(script))
+            }
+            _ => None,
         }
     }
 
@@ -434,7 +454,7 @@ impl<'a> Pass<'a> {
 
     fn give_costs(&mut self, at: u64, stack: Option<StackId>, state: Option<State>, costs: &Costs) {
         let context = stack.and_then(|stack| self.contexts.get(stack));
-        let owner = self.owner(context);
+        let owner = self.owner_at(context, at);
         match state {
             Some(State::Loading(key)) => {
                 let call = self.call(key, owner, at);

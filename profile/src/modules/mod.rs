@@ -21,6 +21,7 @@
 
 mod attribute;
 mod context;
+mod continuations;
 mod costs;
 mod discover;
 mod events;
@@ -35,6 +36,7 @@ use crate::breakdown::{Timeline, count};
 use crate::recording::{Nanoseconds, ProcessId, Recording, RunId, ThreadId};
 use attribute::{Pass, Phases};
 use context::{Context, Contexts, Inside};
+use continuations::Continuations;
 use discover::{Discovered, Finder};
 use events::{Threads, What};
 use package::{Folders, Identity, PackageKey, PackageKind};
@@ -257,6 +259,7 @@ impl Modules {
                     &modules.scripts,
                     unit,
                     phases[unit],
+                    Continuations::new(recording, &contexts, (thread.process, thread.thread)),
                     &mut found[unit],
                     &mut modules.list,
                     outside,

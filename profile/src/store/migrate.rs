@@ -152,6 +152,12 @@ Step {
     changed: &[],
     sql: "",
 },
+Step {
+    to: 4,
+    added: &["continuation"],
+    changed: &[],
+    sql: "",
+},
 ];
 
 /// The oldest schema that is read.

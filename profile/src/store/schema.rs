@@ -1,4 +1,4 @@
-//! The tables of schema 3, and views that join them for people who query by hand.
+//! The tables of schema 4, and views that join them for people who query by hand.
 //!
 //! `docs/recording.md` explains them. Hot tables hold integers only. Nothing is indexed but the ids: a recording is read
 //! whole, and an index would cost more at the end of each trace than it saves in a query.
@@ -11,7 +11,7 @@ use super::{Malformed, migrate};
 pub const APPLICATION_ID: u32 = 0x4e50_5246;
 
 /// `PRAGMA user_version`: raised with every change of a table; older files are then migrated or refused by name.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Names and statements. A file is read only if its statements are these: then its tables are what they seem.
 pub(super) const TABLES: &[(&str, &str)] = &[
@@ -285,6 +285,17 @@ pub(super) const TABLES: &[(&str, &str)] = &[
 )",
     ),
     (
+        "continuation",
+        "CREATE TABLE continuation (
+  process INTEGER NOT NULL REFERENCES process,
+  thread INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL,
+  duration_ns INTEGER,                   -- NULL: until the process ended
+  requested_ns INTEGER NOT NULL,         -- when the request was made that it goes on from
+  stack INTEGER REFERENCES stack         -- and where
+)",
+    ),
+    (
         "family",
         "CREATE TABLE family (
   run INTEGER NOT NULL REFERENCES run,
@@ -430,6 +441,10 @@ CREATE VIEW waits AS
 CREATE VIEW imports AS
   SELECT p.run, p.pid, i.thread, i.at_ns, a.text AS requirer, b.text AS loaded
   FROM import i JOIN process p ON p.id = i.process JOIN name a ON a.id = i.requirer JOIN name b ON b.id = i.loaded;
+
+CREATE VIEW continuations AS
+  SELECT p.run, p.pid, c.thread, c.start_ns, c.duration_ns, c.requested_ns, c.stack
+  FROM continuation c JOIN process p ON p.id = c.process;
 
 CREATE VIEW packages AS
   SELECT p.run, p.name, p.version, n.text AS directory

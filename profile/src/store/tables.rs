@@ -6,10 +6,10 @@ use super::Malformed;
 use super::cells::{BadCell, Cell, InstantCell, RowReader, RowWriter};
 use super::digest::Digest;
 use crate::recording::{
-    Binary, Callback, Compilation, Crossing, CrossingSum, Exec, FamilyState, FileAccess, Frame,
-    FrameKind, Import, KeptFigure, Lookup, Loss, Milestone, NameId, Nanoseconds, OriginalPosition,
-    Overhead, Package, ProbeHits, Process, ProcessId, Recording, Run, RunId, Sample, Serialization,
-    SerializationSum, Span, Stack, Tier, Wait,
+    Binary, Callback, Compilation, Continuation, Crossing, CrossingSum, Exec, FamilyState,
+    FileAccess, Frame, FrameKind, Import, KeptFigure, Lookup, Loss, Milestone, NameId, Nanoseconds,
+    OriginalPosition, Overhead, Package, ProbeHits, Process, ProcessId, Recording, Run, RunId,
+    Sample, Serialization, SerializationSum, Span, Stack, Tier, Wait,
 };
 
 /// A row of a table.
@@ -291,6 +291,14 @@ stored!(Import in "import" {
     requirer: "requirer",
     loaded: "loaded",
 });
+stored!(Continuation in "continuation" {
+    process: "process",
+    thread: "thread",
+    start: "start_ns" since process,
+    duration: "duration_ns",
+    requested: "requested_ns" since process,
+    stack: "stack",
+});
 stored!(FamilyState in "family" {
     run: "run",
     name: "name",
@@ -512,6 +520,7 @@ pub(super) fn write_from(
         Sample: recording.samples.iter(),
         Wait: recording.waits.iter(),
         Import: recording.imports.iter(),
+        Continuation: recording.continuations.iter(),
         FamilyState: recording.families.iter(),
         Loss: recording.losses.iter(),
         ProbeHits: recording.probe_hits.iter(),
@@ -579,6 +588,7 @@ pub(super) fn read(database: &Connection, digest: &mut Digest) -> Result<Recordi
         samples: rows!(),
         waits: rows!(),
         imports: rows!(),
+        continuations: rows!(),
         families: rows!(),
         losses: rows!(),
         probe_hits: rows!(),
@@ -792,6 +802,7 @@ pub(super) fn read_run(
         samples: of_processes!(),
         waits: of_processes!(),
         imports: of_processes!(),
+        continuations: of_processes!(),
         families: of_run!("run"),
         losses: of_run!("run"),
         probe_hits: of_run!("run"),
@@ -858,7 +869,7 @@ pub(super) fn tables_of_runs() -> impl Iterator<Item = (&'static str, &'static s
     }
     let all = scopes![
         LabelRow ExecRow Milestone Span Crossing CrossingSum Lookup FileAccess Serialization SerializationSum Compilation
-        Package Sample Wait Import FamilyState Loss ProbeHits Overhead KeptFigure Process
+        Package Sample Wait Import Continuation FamilyState Loss ProbeHits Overhead KeptFigure Process
     ];
     all.into_iter().map(|(table, columns)| {
         let of_run = columns.contains(&"run");

@@ -117,6 +117,7 @@ impl Recording {
             "sample": self.samples => process, stack;
             "wait": self.waits => process, stack;
             "import": self.imports => process, requirer, loaded;
+            "continuation": self.continuations => process, stack;
             "family": self.families => run;
             "loss": self.losses => run;
             "probe_hits": self.probe_hits => run;

@@ -369,6 +369,14 @@ pub fn small() -> Recording {
             requirer: NameId(9),
             loaded: index,
         }],
+        continuations: vec![Continuation {
+            process: main,
+            thread,
+            start: at(45_000),
+            duration: Some(Nanoseconds(600)),
+            requested: at(44_500),
+            stack: Some(StackId(1)),
+        }],
         families: vec![
             FamilyState {
                 run: RunId(0),
@@ -718,6 +726,14 @@ impl Fuel<'_> {
             requirer: name(fuel),
             loaded: name(fuel),
         });
+        recording.continuations = fuel.some(4, |fuel| Continuation {
+            process: process(fuel),
+            thread: thread(fuel),
+            start: fuel.ns(),
+            duration: fuel.maybe(Self::ns),
+            requested: fuel.ns(),
+            stack: stack(fuel),
+        });
         recording.packages = fuel.some(3, |fuel| Package {
             run: run(fuel),
             directory: name(fuel),
@@ -798,6 +814,7 @@ pub fn without_stacks(mut recording: Recording) -> Recording {
         samples: Vec::new(),
         waits: Vec::new(),
         imports: Vec::new(),
+        continuations: Vec::new(),
         figures: Vec::new(),
         ..recording
     }
