@@ -70,6 +70,14 @@ impl Options {
     fn walks(&self) -> bool {
         self.stacks && !self.count_only
     }
+
+    fn at_hit(&self) -> &'static str {
+        match (self.count_only, self.walks()) {
+            (true, _) => "count",
+            (false, false) => "record",
+            (false, true) => "walk",
+        }
+    }
 }
 
 impl Default for Options {
@@ -237,9 +245,15 @@ pub struct Programs {
     /// Where CPU samples are wanted.
     ticks: Option<ticks::SamplesSkel<'static>>,
     links: std::cell::RefCell<Vec<Link>>,
+    at_hit: &'static str,
 }
 
 impl Programs {
+    /// What a hit does, in a word: hits that do the same cost the same.
+    pub fn at_hit(&self) -> &'static str {
+        self.at_hit
+    }
+
     /// Loads and verifies the programs (some 15 ms); nothing is attached yet.
     ///
     /// # Errors
@@ -285,6 +299,7 @@ impl Programs {
             ticks: ticks.transpose()?,
             maps,
             links: Default::default(),
+            at_hit: options.at_hit(),
         })
     }
 

@@ -1,8 +1,10 @@
-//! What one probe hit costs on this machine: measured once for each kernel, then kept in the cache folder.
+//! What one probe hit costs on this machine: measured once for each kernel, processor and kind of trace, then kept in the cache folder.
 
 use std::{arch::global_asm, fs, path::Path, time::Instant};
 
 use nodeprof_bpf::{Programs, SelfProbe};
+
+use crate::machine::labels;
 
 // Two sites of the kind that V8's call sites are: an instruction that the kernel emulates (`nop`).
 global_asm!(
@@ -32,26 +34,27 @@ const ROUNDS: usize = 7;
 
 /// Nanoseconds of one hit of an entry probe, record included; `None` if it cannot be measured here.
 pub fn ns_per_hit(cache: Option<&Path>, programs: &Programs) -> Option<f64> {
-    let kernel = fs::read_to_string("/proc/version").ok()?;
-    let file = cache.map(|c| c.join("ns-per-hit"));
+    let of: Vec<String> = labels().into_iter().map(|(_, value)| value).collect();
+    let of = of.join(", ");
+    let file = cache.map(|c| c.join(format!("ns-per-hit-{}", programs.at_hit())));
     if let Some(known) = file
         .as_ref()
-        .and_then(|f| read(&fs::read_to_string(f).ok()?, &kernel))
+        .and_then(|f| read(&fs::read_to_string(f).ok()?, &of))
     {
         return Some(known);
     }
     let measured = measure(programs)?;
     if let Some(file) = file {
-        let _ = fs::write(file, format!("{measured}\n{kernel}"));
+        let _ = fs::write(file, format!("{measured}\n{of}"));
     }
     Some(measured)
 }
 
-/// The kept figure, if it was measured on this kernel.
-fn read(text: &str, kernel: &str) -> Option<f64> {
+/// The kept figure, if it was measured on this machine.
+fn read(text: &str, machine: &str) -> Option<f64> {
     let (figure, of) = text.split_once('\n')?;
     let figure: f64 = figure.parse().ok()?;
-    (of == kernel && figure.is_finite() && figure > 0.0).then_some(figure)
+    (of == machine && figure.is_finite() && figure > 0.0).then_some(figure)
 }
 
 fn measure(programs: &Programs) -> Option<f64> {
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_of_another_kernel_or_a_damaged_one_is_not_used() {
+    fn a_figure_of_another_machine_or_a_damaged_one_is_not_used() {
         assert_eq!(read("512.5\nLinux A", "Linux A"), Some(512.5));
         assert_eq!(read("512.5\nLinux A", "Linux B"), None);
         assert_eq!(read("NaN\nLinux A", "Linux A"), None);

@@ -618,6 +618,10 @@ pub(crate) fn trace_with(
         session.no_counts = Some(why);
         Counted::default()
     });
+    // Before the holder detaches: the kernel interrupts all processors while it does.
+    let ns_per_hit = ns_per_hit
+        .or_else(|| kernel.ns_per_hit(session.cache.as_deref()))
+        .unwrap_or(0.0);
     let leaving = holder.pid();
     drop(holder); // its socket closes: it detaches and leaves
     session.assembler.add_sums(&sums);
@@ -625,9 +629,6 @@ pub(crate) fn trace_with(
     session.assembler.symbols.know(kernel.code());
     let mapped = session.assembler.finish_stacks();
     let verification = options.verify.then(|| session.verify(&sums));
-    let ns_per_hit = ns_per_hit
-        .or_else(|| kernel.ns_per_hit(session.cache.as_deref()))
-        .unwrap_or(0.0);
     let leaving = match kernel.into_connection() {
         Some(connection) => Leaving::Lent(connection),
         None => Leaving::Child(leaving),
