@@ -293,6 +293,9 @@ static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, st
 static __always_inline void write_continuation(struct thread *t, __u8 kind, __u64 scope,
 					       __u64 resource, __u32 stack, __u64 now)
 {
+	/* Where calls are only summed up, nobody asks any more what each is a consequence of. What has begun must end. */
+	if (t->events >= event_limit && kind != CONTINUATION_ENDED)
+		return;
 	RESERVE(record_continuation, r);
 	if (!r)
 		return;
