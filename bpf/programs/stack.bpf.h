@@ -577,7 +577,10 @@ static long walk_frame(__u32 index, struct walker *walker)
 	return !step_out(w, saved, *(__u64 *)(frame + 48)) && !begin_search(w);
 }
 
-static __always_inline __u32 next_number(__u32 which)
+/* What is counted up in `numbers`. */
+enum number { NUMBER_STACK, NUMBER_FUNCTION, NUMBER_THREAD, NUMBER_CODE };
+
+static __always_inline __u32 next_number(enum number which)
 {
 	__u32 zero = 0;
 	struct serial_numbers *n = bpf_map_lookup_elem(&numbers, &zero);
@@ -585,11 +588,11 @@ static __always_inline __u32 next_number(__u32 which)
 	if (!n)
 		return 0;
 	switch (which) {
-	case 0:
+	case NUMBER_STACK:
 		return __sync_fetch_and_add(&n->stack, 1) + 1;
-	case 1:
+	case NUMBER_FUNCTION:
 		return __sync_fetch_and_add(&n->function, 1) + 1;
-	case 3:
+	case NUMBER_CODE:
 		return __sync_fetch_and_add(&n->code, 1) + 1;
 	default:
 		return __sync_fetch_and_add(&n->thread, 1) + 1;
@@ -604,7 +607,7 @@ static __always_inline __u32 number_of(struct function_key *key, bool *fresh)
 	*fresh = false;
 	if (known)
 		return *known;
-	number = next_number(1);
+	number = next_number(NUMBER_FUNCTION);
 	if (!number || bpf_map_update_elem(&functions, key, &number, BPF_NOEXIST)) {
 		known = bpf_map_lookup_elem(&functions, key);
 		if (!known)
@@ -1248,7 +1251,7 @@ static __always_inline void introduce(struct thread *t)
 {
 	if (t->serial)
 		return;
-	t->serial = next_number(2);
+	t->serial = next_number(NUMBER_THREAD);
 	/* Two threads that take turns in a slot do not mistake each other's functions. */
 	t->epoch = t->serial << 16;
 }
@@ -1539,7 +1542,7 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 		write_placed(t, image, code, 0, 0, 0, time);
 		return 0;
 	}
-	in.code = next_number(1);
+	in.code = next_number(NUMBER_FUNCTION);
 	in.shared = shared;
 	in.literals = read_word(deopt + image->deopt_literals * 8) - 1;
 	in.literal_count = read_word(in.literals + 8) >> 32;
@@ -1553,7 +1556,7 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	exits = read_word(deopt + (image->deopt_inlining + 1) * 8) >> 32;
 	if (!write_placed(t, image, code, in.code, function, exits, time))
 		return 0;
-	next_number(3);
+	next_number(NUMBER_CODE);
 	bpf_loop(bytes / 16 < MOST_INLINED ? bytes / 16 : MOST_INLINED, write_inlined, &in, 0);
 	table = read_word(code - 1 + image->code_positions);
 	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
@@ -1589,7 +1592,7 @@ static __always_inline void write_code_moved(struct thread *t, __u64 object, __u
 	r->from = start - delta;
 	r->to = start;
 	bpf_ringbuf_submit(r, wake_flag());
-	next_number(3);
+	next_number(NUMBER_CODE);
 }
 
 /*

@@ -175,39 +175,27 @@ impl Cookie {
                 c.detail |= compile_unit(*unit) << 4;
             }
             Role::CodeCacheHit => c.action = wire::ACTION_CODE_CACHE_HIT,
-            Role::Import { referrer } => {
-                c.action = wire::ACTION_IMPORT;
-                c.register_a = *referrer as u8;
-            }
+            Role::Import { referrer } => c.with(wire::ACTION_IMPORT, *referrer),
             Role::Code => c.action = wire::ACTION_CODE,
-            Role::CodeMoved { delta } => {
-                c.action = wire::ACTION_CODE_MOVED;
-                c.register_a = *delta as u8;
-            }
-            Role::Request { resource } => {
-                c.action = wire::ACTION_REQUEST;
-                c.register_a = *resource as u8;
-            }
-            Role::Resume { resource } => {
-                c.action = wire::ACTION_RESUME;
-                c.register_a = *resource as u8;
-            }
-            Role::CallbackScope { scope } => {
-                c.action = wire::ACTION_CALLBACK_SCOPE;
-                c.register_a = *scope as u8;
-            }
+            Role::CodeMoved { delta } => c.with(wire::ACTION_CODE_MOVED, *delta),
+            Role::Request { resource } => c.with(wire::ACTION_REQUEST, *resource),
+            Role::Resume { resource } => c.with(wire::ACTION_RESUME, *resource),
+            Role::CallbackScope { scope } => c.with(wire::ACTION_CALLBACK_SCOPE, *scope),
             Role::RequestScope { scope, resource } => {
                 c.action = wire::ACTION_REQUEST_SCOPE;
                 c.register_a = *scope as u8;
                 c.register_b = *resource as u8;
             }
-            Role::CallbackScopeEnd { scope } => {
-                c.action = wire::ACTION_CALLBACK_SCOPE_END;
-                c.register_a = *scope as u8;
-            }
+            Role::CallbackScopeEnd { scope } => c.with(wire::ACTION_CALLBACK_SCOPE_END, *scope),
             Role::GarbageCollection => c.action = wire::ACTION_GARBAGE_COLLECTION,
         }
         c
+    }
+
+    /// An action that needs one register.
+    fn with(&mut self, action: u32, register: Register) {
+        self.action = action;
+        self.register_a = register as u8;
     }
 
     fn path(&mut self, source: PathSource) {
