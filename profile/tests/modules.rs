@@ -102,8 +102,10 @@ fn check(program: Program) -> (Recording, Found) {
     // Every moment belongs to one module or to a named bucket.
     let own: u64 = found.modules.list.iter().map(Module::self_ns).sum();
     let outside: u64 = found.modules.outside[0].time_ns.values().sum();
-    let points = points(&recording);
-    assert_eq!(own + outside, points.1 - points.0, "times add up");
+    let (first, last) = points(&recording);
+    let teardown =
+        (recording.processes[0].exited.unwrap().0).saturating_sub(last.max(loop_exit(&recording)));
+    assert_eq!(own + outside, last - first + teardown, "times add up");
     // Every event is counted once.
     let all = found.modules.all[0];
     assert_eq!(
@@ -121,6 +123,12 @@ fn check(program: Program) -> (Recording, Found) {
 
 fn count<T>(list: &[T], which: impl Fn(&T) -> bool) -> u64 {
     list.iter().filter(|item| which(item)).count() as u64
+}
+
+fn loop_exit(recording: &Recording) -> u64 {
+    let exits = recording.milestones.iter().rev();
+    let mut exits = exits.filter(|milestone| milestone.name == "loop_exit");
+    exits.next().unwrap().at.0
 }
 
 /// First and last instant of the main thread at which its stack is known.
@@ -542,6 +550,40 @@ fn between_javascript_nobody_works() {
         "{}",
         main.callback_ns
     );
+}
+
+#[test]
+fn who_waits_for_a_cpu_waits_where_it_is() {
+    for sampled in [false, true] {
+        let mut p = Program::new(MAIN, sampled);
+        p.require(MAIN, &[], 50_000, |p| {
+            work(p, 1);
+            p.call_javascript(|p| {
+                work(p, 1);
+                p.require("/app/node_modules/slow/index.js", &[], 90_000, |p| {
+                    p.cross("util", "X", 3_000);
+                    // All of its life without a crossing, and twice without the CPU.
+                    p.busy(20_000_000);
+                    p.preempted(60_000_000);
+                    p.busy(20_000_000);
+                    p.preempted(60_000_000);
+                    p.busy(20_000_000);
+                    // In C++ the crossing tells where.
+                    p.cross_into("fs", "readSync", |p| p.preempted(5_000_000));
+                });
+                work(p, 1);
+            });
+            work(p, 1);
+        });
+        let (_, found) = check(p);
+        let slow = found.module("/app/node_modules/slow/index.js");
+        assert_eq!(slow.caused.blocked_ns, 125_000_000);
+        assert!(slow.execute_ns >= 185_000_000, "{}", slow.execute_ns);
+        assert!(slow.uncertain_ns <= 1_000_000, "{}", slow.uncertain_ns);
+        let main = found.module(MAIN);
+        assert_eq!(main.caused.blocked_ns, 0);
+        assert!(main.self_ns() <= 1_000_000, "{}", main.self_ns());
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ on_each_node!(
     es_modules_are_those_of_a_loader_hook,
     costs_of_packages_are_those_that_they_had,
     what_promises_go_on_with_is_of_the_package_that_asked,
+    who_waits_for_a_cpu_waits_as_itself,
     workers_have_modules_of_their_own,
 );
 on_each_node!(undisturbed:
@@ -799,6 +800,65 @@ fn check_times(traced: &Traced, oracle: &Path, top: &Path) -> Result<(), String>
         }
     }
     Ok(())
+}
+
+/// A program on one CPU with others that never rest: most of the time of its one busy module is waiting for its turn.
+fn who_waits_for_a_cpu_waits_as_itself(node: &Node) {
+    let folder = folder();
+    write(
+        folder.path(),
+        "busy.js",
+        "const begin = process.hrtime.bigint(), end = Date.now() + 200;\n\
+         while (Date.now() < end);\n\
+         globalThis.told = Number(process.hrtime.bigint() - begin);\n",
+    );
+    let main = write(
+        folder.path(),
+        "main.js",
+        "require('./busy.js');\nconsole.log(globalThis.told);\n",
+    );
+    let busy = ["timeout", "30", "sh", "-c", "while :; do :; done"];
+    let pinned = |program: &[&str]| {
+        let mut pinned = std::process::Command::new("taskset");
+        pinned.args(["-c", "0"]).args(program);
+        pinned
+    };
+    let mut others: Vec<_> = (0..3)
+        .map(|_| pinned(&busy).spawn().expect("taskset of util-linux"))
+        .collect();
+    let program = [
+        ["taskset", "-c", "0"].map(String::from).to_vec(),
+        node.command([&main]),
+    ]
+    .concat();
+    let traced = Trace::new::<&str, _>([], program).run();
+    for other in &mut others {
+        // `timeout` passes it on.
+        let pid = i32::try_from(other.id()).expect("a process id");
+        // SAFETY: takes two integers.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+        other.wait().expect("it ends");
+    }
+    traced.succeeded();
+    traced.lost_nothing();
+    let told: u64 = traced.stdout().trim().parse().expect("nanoseconds");
+    let module = program_modules(&traced).find(|m| text(&m["path"]).ends_with("/busy.js"));
+    let module = module.expect("the module");
+    let [execute, uncertain, blocked] =
+        ["execute_ns", "uncertain_ns", "blocked_ns"].map(|field| number(&module[field]));
+    println!(
+        "node {}: {told} ns by its own clock, {execute} ns found, {uncertain} ns uncertain, {blocked} ns off the CPU",
+        node.version
+    );
+    assert!(
+        blocked > told / 4,
+        "it hardly had to wait: {blocked} of {told} ns"
+    );
+    assert!(
+        execute.abs_diff(told) <= uncertain + 1_000_000,
+        "{execute} ns"
+    );
+    assert!(uncertain <= told / 20, "{uncertain} ns");
 }
 
 fn workers_have_modules_of_their_own(node: &Node) {

@@ -81,6 +81,8 @@ pub(super) struct Pass<'a> {
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
     last: Option<(u64, State)>,
+    /// Ends and kinds of the crossings that last.
+    open: Vec<(u64, CrossingKind)>,
     bodies: Bodies,
     /// Modules whose compilation was seen.
     compiled: Map<ModuleId, ()>,
@@ -122,6 +124,7 @@ impl<'a> Pass<'a> {
             calls: Vec::new(),
             busy: Vec::new(),
             last: None,
+            open: Vec::new(),
             bodies: Bodies::default(),
             compiled: Map::default(),
             files: Map::default(),
@@ -154,15 +157,23 @@ impl<'a> Pass<'a> {
                     let sample = &self.recording.samples[point.index as usize];
                     self.event(point.at, sample.stack, &sample.into());
                 }
-                What::Wait => {
-                    let wait = &self.recording.waits[point.index as usize];
-                    self.event(point.at, wait.stack, &wait.into());
-                }
+                What::Wait => self.wait(point),
                 What::WaitEnd => {
                     let wait = &self.recording.waits[point.index as usize];
-                    self.seen(point.at, wait.stack);
+                    if !self.in_javascript(point.at) {
+                        self.seen(point.at, wait.stack);
+                    }
                 }
             }
+        }
+        // The last that a process does makes no events.
+        if let (Some((last, _)), Some(left), Some(exited)) =
+            (self.last, self.phases.loop_exit, self.phases.exited)
+            && thread.is_main(self.recording)
+        {
+            let since = last.max(left);
+            self.outside
+                .time(Bucket::Teardown, exited.saturating_sub(since));
         }
         for call in std::mem::take(&mut self.calls) {
             self.retire(call);
@@ -178,8 +189,43 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// A thread that leaves the CPU is taken for where its innermost crossing was: that is where it is while it is in C++. While it is in
+    /// JavaScript (another program has its turn, memory is brought in, the collector waits) that was long before; then nothing is learnt of
+    /// where the thread is, and the wait is of whoever ran.
+    fn wait(&mut self, point: &Point) {
+        let wait = &self.recording.waits[point.index as usize];
+        let costs = wait.into();
+        let before = self.last.map(|(_, state)| state);
+        match before.filter(|_| self.in_javascript(point.at)) {
+            Some(State::Module(module)) => {
+                self.cause(self.of_program(module), None, point.at, &costs);
+            }
+            Some(state) => self.give_costs(point.at, wait.stack, Some(state), &costs),
+            None => {
+                self.event(point.at, wait.stack, &costs);
+            }
+        }
+    }
+
+    /// Whether the innermost crossing that lasts is one into JavaScript.
+    fn in_javascript(&mut self, at: u64) -> bool {
+        while self.open.pop_if(|(end, _)| *end < at).is_some() {}
+        self.open
+            .last()
+            .is_some_and(|&(_, kind)| kind == CrossingKind::ToJs)
+    }
+
     fn crossing(&mut self, point: &Point) {
         let crossing = &self.recording.crossings[point.index as usize];
+        let end = crossing
+            .duration
+            .map(|duration| point.at.saturating_add(duration.0));
+        // A call into C++ that is not timed may have ended; others without an end go on until the process ends.
+        let is_endless = crossing.unfinished || crossing.kind == CrossingKind::ToJs;
+        if let Some(end) = end.or(is_endless.then_some(u64::MAX)) {
+            while self.open.pop_if(|(end, _)| *end <= point.at).is_some() {}
+            self.open.push((end, crossing.kind));
+        }
         let state = self.event(point.at, crossing.stack, &crossing.into());
         if crossing.kind == CrossingKind::ToJs && crossing.duration.is_some() && state.is_some() {
             self.last = Some((point.at, State::Next));

@@ -39,6 +39,14 @@ pub(super) struct Thread {
     pub(super) points: Vec<Point>,
 }
 
+impl Thread {
+    /// Whether its process lives until it ends.
+    pub(super) fn is_main(&self, recording: &Recording) -> bool {
+        let process = recording.processes.get(self.process.0 as usize);
+        process.is_some_and(|process| process.pid == self.thread.0)
+    }
+}
+
 /// Ends of calls shorter than this tell nothing that their beginnings did not: what ran before runs after. Longer ones
 /// say for how long it surely ran.
 pub(super) const SHORT_NS: u64 = 2_000;

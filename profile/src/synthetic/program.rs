@@ -10,7 +10,7 @@ use crate::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
     Exec, FamilyState, FileAccess, FileOperation, Frame, FrameId, FrameKind, Import, Lookup,
     Milestone, NameId, Nanoseconds, Package, Process, ProcessId, Recording, Run, RunId, Sample,
-    Serialization, Stack, StackId, ThreadId, Tier,
+    Serialization, Stack, StackId, ThreadId, Tier, Wait, WaitReason,
 };
 
 /// What one module cost, as it was told.
@@ -58,6 +58,8 @@ pub struct Program {
     thread: ThreadId,
     now: u64,
     stack: Option<StackId>,
+    /// Of the innermost crossing.
+    crossing_stack: Option<StackId>,
     payers: Vec<Payer>,
     /// Instant of the next CPU sample.
     tick: Option<u64>,
@@ -94,6 +96,7 @@ impl Program {
             thread: ThreadId(PID),
             now: START + 20_000_000,
             stack: None,
+            crossing_stack: None,
             payers: vec![Payer::default()],
             tick: sampled.then_some(START),
             frames: HashMap::new(),
@@ -334,16 +337,39 @@ impl Program {
         }
     }
 
+    /// Another program has the CPU for a while; what is known of where this one was is its innermost crossing.
+    pub fn preempted(&mut self, spent: u64) {
+        let start = Nanoseconds(self.now);
+        let ticks = self.tick.take();
+        self.busy(spent);
+        self.tick = ticks;
+        let wait = Wait {
+            process: self.process,
+            thread: self.thread,
+            start,
+            duration: Nanoseconds(spent),
+            runnable: Nanoseconds(spent),
+            reason: WaitReason::Preempted,
+            syscall: None,
+            stack: self.crossing_stack,
+        };
+        self.recording.waits.push(wait);
+        self.pay(&Costs::from(&wait));
+    }
+
     /// A crossing of a duration.
     pub fn cross(&mut self, binding: &str, function: &str, spent: u64) {
         self.cross_into(binding, function, |program| program.busy(spent));
     }
 
-    fn cross_into(&mut self, binding: &str, function: &str, steps: impl FnOnce(&mut Self)) {
+    /// A crossing, and what happens inside.
+    pub fn cross_into(&mut self, binding: &str, function: &str, steps: impl FnOnce(&mut Self)) {
         self.busy(GAP);
         let start = self.now;
         let stack = self.stack;
+        let outer = std::mem::replace(&mut self.crossing_stack, stack);
         steps(self);
+        self.crossing_stack = outer;
         let spent = Nanoseconds(self.now - start);
         let crossing = Crossing {
             process: self.process,
@@ -366,7 +392,9 @@ impl Program {
     pub fn call_javascript(&mut self, steps: impl FnOnce(&mut Self)) {
         let start = self.now;
         let stack = self.stack;
+        let outer = std::mem::replace(&mut self.crossing_stack, stack);
         steps(self);
+        self.crossing_stack = outer;
         let spent = Nanoseconds(self.now - start);
         let callback = self.callback("(javascript)", "Execution::Invoke");
         self.recording.crossings.push(Crossing {
