@@ -106,7 +106,7 @@ static __always_inline int note_mapping(struct bpf_raw_tracepoint_args *ctx, str
 SEC("raw_tp/sys_enter")
 int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct thread *t = thread_of(bpf_get_current_task_btf());
 	long number;
 
 	if (!t || !t->traced)
@@ -134,7 +134,7 @@ int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sys_exit")
 int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct thread *t = thread_of(bpf_get_current_task_btf());
 	struct pt_regs *regs;
 	__u64 now, pointer = 0;
 	struct text_head h = {};

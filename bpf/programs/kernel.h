@@ -140,6 +140,8 @@ struct pid {
 	struct upid numbers[];
 };
 
+struct bpf_local_storage;
+
 struct task_struct {
 	struct pid *thread_pid;
 	int pid;
@@ -154,6 +156,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct task_struct *group_leader;
+	struct bpf_local_storage *bpf_storage;
 };
 
 struct linux_binprm {

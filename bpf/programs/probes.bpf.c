@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The programs at probes and syscalls. All entry probes of a process share one uprobe_multi link, all return probes another:
+ * The programs at probes. All entry probes of a process share one uprobe_multi link, all return probes another:
  * detaching costs one RCU grace period per link, however many probes it has. The cookie of an attach
  * point tells what to do there.
  */
@@ -8,12 +8,10 @@
 #include <bpf/bpf_helpers.h>
 #include "records.h"
 #include "thread.bpf.h"
-#include "v8.bpf.h"
 #include "text.bpf.h"
+#include "v8.bpf.h"
 #include "stack.bpf.h"
 #include "families.bpf.h"
-#include "mappings.bpf.h"
-#include "files.bpf.h"
 
 char LICENSE[] SEC("license")
 = "Dual MIT/GPL";

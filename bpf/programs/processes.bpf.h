@@ -182,7 +182,7 @@ static __always_inline bool executes_known_node(struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct thread *t = bpf_task_storage_get(&threads, parent, 0, 0), *n;
+	struct thread *t = thread_of(parent), *n;
 	__u32 pid;
 
 	if (!t)
@@ -285,7 +285,7 @@ static __always_inline void describe_exec(struct thread *t, struct task_struct *
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread *t = thread_of(task);
 	__u64 start, end, n;
 
 	if (host && (!t || !executes_known_node(task))) {
@@ -359,7 +359,7 @@ static long close_frame(__u32 index, struct thread **context)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread *t = thread_of(task);
 
 	if (!t)
 		return 0;

@@ -8,8 +8,8 @@
 #include <bpf/bpf_helpers.h>
 #include "records.h"
 #include "thread.bpf.h"
-#include "v8.bpf.h"
 #include "text.bpf.h"
+#include "v8.bpf.h"
 #define NODEPROF_TICKS
 #include "stack.bpf.h"
 

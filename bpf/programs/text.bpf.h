@@ -64,28 +64,4 @@ __noinline int write_text(struct thread *t, struct text_head *h, __u64 pointer, 
 	return 0;
 }
 
-/* Writes the characters of a V8 string behind the head. */
-__noinline int write_string(struct thread *t, struct text_head *h, __u64 tagged)
-{
-	struct v8_string s = {};
-
-	if (!t || !h)
-		return 0;
-	if (tagged && v8_string_data(t, tagged, &s)) {
-		__u64 n = s.length;
-
-		if (s.two_byte) {
-			h->header.flags |= RECORD_TWO_BYTE;
-			n *= 2;
-		} else {
-			h->header.flags |= RECORD_LATIN1;
-		}
-		return write_text(t, h, s.data, n & 0x7fffffff);
-	}
-	if (tagged && v8_string_type(t, tagged) != NOT_A_STRING)
-		return write_pieces(t, h, tagged);
-	h->header.flags |= RECORD_NO_TEXT;
-	return write_text(t, h, 0, 0);
-}
-
 #endif

@@ -132,6 +132,17 @@ __noinline int count(__u32 which, __u64 by)
 	return 0;
 }
 
+#ifdef NODEPROF_KERNEL_H
+/*
+ * The state of a thread, if it has any. Threads of the rest of the host have no storage of any program, which one word
+ * tells: they are spared the look-up at each of their syscalls and switches.
+ */
+static __always_inline struct thread *thread_of(struct task_struct *task)
+{
+	return task->bpf_storage ? bpf_task_storage_get(&threads, task, 0, 0) : 0;
+}
+#endif
+
 static __always_inline struct thread *current_thread(void)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The programs that follow the process tree, its mappings and its waits. They alone read kernel structures. */
+/* The programs that follow the process tree, its mappings, its files and its waits. They alone read kernel structures. */
 #include "types.h"
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -9,6 +9,8 @@
 #include "thread.bpf.h"
 #include "mappings.bpf.h"
 #include "processes.bpf.h"
+#include "text.bpf.h"
+#include "files.bpf.h"
 #include "waits.bpf.h"
 
 char LICENSE[] SEC("license")

@@ -76,7 +76,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int state)
 {
-	struct thread *t = bpf_task_storage_get(&threads, prev, 0, 0);
+	struct thread *t = thread_of(prev);
 	__u64 now = 0;
 
 	if (t && t->traced && !(state & TASK_DEAD)) {
@@ -84,7 +84,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		count(COUNTER_SWITCHES, 1);
 		leave_cpu(prev, t, preempt || !state, now);
 	}
-	t = bpf_task_storage_get(&threads, next, 0, 0);
+	t = thread_of(next);
 	if (t && t->left_cpu)
 		enter_cpu(t, now ? now : bpf_ktime_get_ns());
 	return 0;
@@ -93,7 +93,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *task)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread *t = thread_of(task);
 
 	if (t && t->left_cpu)
 		t->woken = bpf_ktime_get_ns();

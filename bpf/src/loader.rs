@@ -321,7 +321,7 @@ impl Programs {
 
     /// Attaches the tracepoints of the syscalls, for as long as these links live.
     pub(crate) fn syscall_links(&self) -> Result<Vec<Link>, LoadError> {
-        let progs = &self.probes.progs;
+        let progs = &self.tree.progs;
         [&progs.on_syscall_enter, &progs.on_syscall_exit]
             .into_iter()
             .map(|program| program.attach().map_err(|e| LoadError::new(&e)))
@@ -474,11 +474,11 @@ impl Programs {
         let mut programs = vec![
             (probes.on_entry.as_fd(), "on_entry"),
             (probes.on_return.as_fd(), "on_return"),
-            (probes.on_syscall_enter.as_fd(), "on_syscall_enter"),
-            (probes.on_syscall_exit.as_fd(), "on_syscall_exit"),
             (tree.on_fork.as_fd(), "on_fork"),
             (tree.on_exec.as_fd(), "on_exec"),
             (tree.on_exit.as_fd(), "on_exit"),
+            (tree.on_syscall_enter.as_fd(), "on_syscall_enter"),
+            (tree.on_syscall_exit.as_fd(), "on_syscall_exit"),
             (tree.on_switch.as_fd(), "on_switch"),
             (tree.on_wakeup.as_fd(), "on_wakeup"),
         ];
@@ -648,13 +648,11 @@ fn load_probes(
         rodata.event_limit = options.single_events();
         rodata.count_only = options.count_only;
         rodata.verify = options.verify;
-        rodata.record_files = options.files;
-        rodata.record_mappings = options.mappings;
         rodata.record_stacks = options.walks();
     };
     load_sharing!(
         probes::ProbesSkelBuilder::default(), default_options(), maps, set,
-        share [threads, records, sums, counters, images, walks, stacks, functions, numbers, file_layouts],
+        share [threads, records, sums, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
     )
@@ -696,6 +694,7 @@ fn load_tree_with(
     open_options.btf_custom_path = types.map_or(std::ptr::null(), |path| path.as_ptr());
     let set = |rodata: &mut tree::types::rodata| {
         rodata.event_limit = options.single_events();
+        rodata.record_files = options.files;
         rodata.record_mappings = options.mappings;
         rodata.host = options.host;
         rodata.owned = options.owner.is_some();
