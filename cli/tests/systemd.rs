@@ -259,7 +259,18 @@ fn installed_it_records_every_start_of_every_user_and_needs_no_root() {
                     > 10
             );
             assert_eq!(entry["_SYSTEMD_UNIT"], "nodeprofd.service");
+            // So has the log in its folder, which nobody else may read.
+            let log = machine.does(&["sh", "-c", "cat /var/log/nodeprof/nodeprofd.*.json"]);
+            let lines = log
+                .lines()
+                .map(|line| serde_json::from_str(line).expect(line));
+            let mut starts = lines.filter(|line: &serde_json::Value| line["fields"]["pid"] == pid);
+            let logged = starts.next().expect("a line of that start");
+            let crossings = logged["fields"]["crossings"].to_string();
+            assert_eq!(entry["NODEPROF_CROSSINGS"], *crossings);
         }
+        let mode = machine.does(&["stat", "--format=%a %U", "/var/log/nodeprof"]);
+        assert_eq!(mode, "750 nodeprof\n");
         // A unit of its own, without any right, tells a monitoring system.
         machine.does(&["systemctl", "start", "nodeprof-metrics"]);
         let get = "exec 3<>/dev/tcp/127.0.0.1/9747; printf 'GET /metrics HTTP/1.1\\r\\nHost: localhost:9747\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3";

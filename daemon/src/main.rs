@@ -12,6 +12,7 @@ use clap::Parser;
 use nodeprofd::service::{Happening, config::Config, lane, serve, store::Outcome, tracer};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::{
     EnvFilter, fmt::format::debug_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
@@ -95,32 +96,58 @@ fn control_socket() -> Option<UnixListener> {
     Some(unsafe { UnixListener::from_raw_fd(descriptor) })
 }
 
-/// To the journal, each value as a field of its own (`journalctl NODEPROF_PID=4711`); elsewhere lines to standard error.
+/// To the journal, each value as a field of its own (`journalctl NODEPROF_PID=4711`), elsewhere lines to standard error; and, where systemd
+/// gives us a folder for it, to a file a day with a JSON object a line: at once, for a thread that did so would be there before signals are
+/// blocked and the holder is forked.
 fn start_log() {
     let filter =
         EnvFilter::try_from_env("NODEPROFD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let files = log_files();
+    let files = files.map(|files| {
+        tracing_subscriber::fmt::layer()
+            .json()
+            .log_internal_errors(false)
+            .with_writer(files)
+    });
     let journal = std::env::var_os("JOURNAL_STREAM").and_then(|_| tracing_journald::layer().ok());
-    if let Some(journal) = journal {
-        let journal = journal
+    let journal = journal.map(|journal| {
+        journal
             .with_field_prefix(Some("NODEPROF".into()))
-            .with_syslog_identifier("nodeprofd".into());
-        tracing_subscriber::registry()
-            .with(filter)
-            .with(journal)
-            .init();
-        return;
-    }
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        // The message has the values in it.
-        .fmt_fields(debug_fn(|writer, field, value| match field.name() {
-            "message" => write!(writer, "{value:?}"),
-            _ => Ok(()),
-        }))
+            .with_syslog_identifier("nodeprofd".into())
+    });
+    let lines = journal.is_none().then(|| {
+        tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+            // The message has the values in it.
+            .fmt_fields(debug_fn(|writer, field, value| match field.name() {
+                "message" => write!(writer, "{value:?}"),
+                _ => Ok(()),
+            }))
+    });
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(journal)
+        .with(lines)
+        .with(files)
         .init();
+}
+
+/// Days whose log files are kept, unless `NODEPROFD_LOG_DAYS` says otherwise.
+const LOG_DAYS: usize = 7;
+
+/// Files in the folder of `LogsDirectory=`. Without it, where it cannot be written to, or for zero days there are none.
+fn log_files() -> Option<RollingFileAppender> {
+    let folder = std::env::var_os("LOGS_DIRECTORY")?;
+    let days = std::env::var("NODEPROFD_LOG_DAYS");
+    let days = days.map_or(LOG_DAYS, |days| days.trim().parse().unwrap_or(LOG_DAYS));
+    let files = RollingFileAppender::builder()
+        .rotation(Rotation::DAILY)
+        .filename_prefix("nodeprofd")
+        .filename_suffix("json")
+        .max_log_files(days);
+    (days > 0).then(|| files.build(folder).ok())?
 }
 
 /// Who started us, usually systemd.
