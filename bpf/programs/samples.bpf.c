@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * CPU samples: a clock on each CPU interrupts whatever runs there. A tick of a thread that is not followed costs one
- * failed look-up. (A clock on each thread, inherited, would spare others that, but it is switched on and off with
- * every context switch, and made and freed with every thread.)
+ * failed look-up. (A clock on each thread, inherited, would spare others that, but what a thread ran since its last tick
+ * is never sampled, and it is switched on and off with every context switch: docs/benchmarks.md.)
  */
 #include "types.h"
 #include <bpf/bpf_helpers.h>

@@ -238,13 +238,14 @@ impl Verdict {
             );
         } else {
             verdict.answer = Answer::NoDifference;
+            let change = words::signed(percent, Unit::Percent);
             verdict.sentence = match welch.p < AGREES || rank < AGREES {
                 true => format!(
-                    "No difference found for sure: {percent:+.1} % ± {plus_minus:.1}; the mean's test says p = {:.3}, the ranks' p = {rank:.3}. More runs would tell.",
+                    "No difference found for sure: {change} ± {plus_minus:.1}; the mean's test says p = {:.3}, the ranks' p = {rank:.3}. More runs would tell.",
                     welch.p
                 ),
                 false => format!(
-                    "No difference found: {percent:+.1} % ± {plus_minus:.1}, which chance explains."
+                    "No difference found: {change} ± {plus_minus:.1}, which chance explains."
                 ),
             };
         }
@@ -271,8 +272,9 @@ impl Verdict {
         self.interval = found.low.zip(found.high).map(|(low, high)| [low, high]);
         self.confidence = Some(1.0 - found.chance);
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let change = |ratio: f64| words::signed(percent(ratio), Unit::Percent);
         let interval = match self.interval {
-            Some([low, high]) => format!(" [{:+.1} %, {:+.1} %]", percent(low), percent(high)),
+            Some([low, high]) => format!(" [{}, {}]", change(low), change(high)),
             None => String::new(),
         };
         let base = {
@@ -296,16 +298,16 @@ impl Verdict {
             sequential::Answer::Alike => (
                 Answer::Alike,
                 format!(
-                    "No difference that matters: {:+.1} %{interval} after {pairs} pairs, within ± {:.1} %.",
-                    percent(found.ratio),
+                    "No difference that matters: {}{interval} after {pairs} pairs, within ± {:.1} %.",
+                    change(found.ratio),
                     margin * 100.0
                 ),
             ),
             _ => (
                 Answer::NoDifference,
                 format!(
-                    "No difference found: {:+.1} %{interval} after {pairs} pairs.{}",
-                    percent(found.ratio),
+                    "No difference found: {}{interval} after {pairs} pairs.{}",
+                    change(found.ratio),
                     match pairs < Sequential::least_pairs(found.chance) {
                         true => format!(
                             " So few cannot tell: {} are the least.",

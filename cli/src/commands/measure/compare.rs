@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use nodeprof_flamegraphs::text;
 use nodeprof_profile::{
     Profile, Recording,
-    diff::{Diff, Side},
+    diff::{Diff, Side, figures::Unit, words::signed},
     groups::{BASE, Group, HEAD, NAME, PAIR},
     measured::{CHANCE, EXACT_PAIRS, MARGIN, MOST_PAIRS},
     sequential::{Answer, FALSE_ALARMS, Sequential, Verdict},
@@ -163,8 +163,8 @@ fn estimate(pairs: &[(f64, f64)]) -> String {
     let base = median(pairs.iter().map(|p| p.0).collect());
     let ratio = median(pairs.iter().map(|p| p.1 / p.0).collect());
     format!(
-        "base {:.1} ms, head {:+.1} %",
+        "base {:.1} ms, head {}",
         base * 1e3,
-        (ratio - 1.0) * 100.0
+        signed((ratio - 1.0) * 100.0, Unit::Percent)
     )
 }
