@@ -536,10 +536,13 @@ impl Programs {
         taken
     }
 
-    /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once.
+    /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so many are asked for at once:
+    /// those of some starts, for the room for a whole table would be cleared each time.
     fn all_sums(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        /// Far more than share a hash: the kernel hands out all of them, or none.
+        const AT_ONCE: u32 = 4096;
         let map = &self.maps.maps.sums;
-        let all = map.lookup_batch(map.max_entries(), MapFlags::ANY, MapFlags::ANY);
+        let all = map.lookup_batch(AT_ONCE, MapFlags::ANY, MapFlags::ANY);
         all.map(Iterator::collect).unwrap_or_default()
     }
 

@@ -30,7 +30,7 @@ use std::{
 
 use own_service::Service;
 use serde_json::Value;
-use support::{NODEPROF, Node, folder, list, number, plain, report, text, write};
+use support::{NODEPROF, Node, copy_program, folder, list, number, plain, report, text, write};
 use tempfile::TempDir;
 
 /// Nobody's user; the group is that of the socket of a test's service.
@@ -53,7 +53,7 @@ impl Host {
         fs::set_permissions(top.path(), open()).unwrap();
         let copy = |from: &Path, name: &str| {
             let to = top.path().join(name);
-            fs::copy(from, &to).unwrap();
+            copy_program(from, &to);
             fs::set_permissions(&to, open()).unwrap();
             to
         };
@@ -214,7 +214,7 @@ fn a_program_that_takes_over_others_rights_is_not_followed() {
     // Root's, by the set-user-ID bit; one that may be executed and not read.
     let copy = |name: &str, mode: u32| {
         let path = host.top.path().join(name);
-        fs::copy(&host.node.path, &path).unwrap();
+        copy_program(&host.node.path, &path);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     };

@@ -19,8 +19,9 @@ use std::{
 };
 
 use faults_support::{
-    Folder, Outcome, adopt_orphans, allow_all, build, children, code, command, load, no_probe_of,
-    nodeprof, probe_links, reap, run, signal, soon, trace, wait,
+    Folder, Outcome, adopt_orphans, allow_all, build, children, code, command,
+    copy_program::copy_program, load, no_probe_of, nodeprof, probe_links, reap, run, signal, soon,
+    trace, wait,
 };
 
 const NODE: &str = "20.20.2";
@@ -424,8 +425,8 @@ fn without_rights_the_message_says_what_to_type() {
     let folder = Folder::new();
     // Where everybody may read them: the folders of root may be closed to others.
     let (mine, copy) = (folder.path("nodeprof"), folder.path("node"));
-    fs::copy(env!("CARGO_BIN_EXE_nodeprof"), &mine).unwrap();
-    fs::copy(&node, &copy).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_nodeprof"), &mine);
+    copy_program(&node, &copy);
     let nobody = |output: &Path| {
         run(command("setpriv")
             .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])

@@ -30,7 +30,7 @@ use std::{
 
 use nodeprof_profile::{Profile, Recording, recording::CrossingKind};
 use own_service::Service;
-use support::{NODEPROF, Node, folder, plain, project, undisturbed, write};
+use support::{NODEPROF, Node, copy_program, folder, plain, project, undisturbed, write};
 
 const VERSIONS: [&str; 8] = [
     "16.20.0", "18.20.8", "20.0.0", "20.20.2", "21.1.0", "22.23.3", "24.21.0", "26.10.0",
@@ -208,7 +208,7 @@ fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {
         };
         let service = Service::start("");
         let path = service.folder.path().join("javascript");
-        fs::copy(&node.path, &path).unwrap();
+        copy_program(&node.path, &path);
         let unknown = Node {
             version: node.version,
             path,
@@ -663,7 +663,7 @@ fn ask(service: &Service, group: Option<&str>, arguments: &[&str]) -> (bool, Str
     let program = service.folder.path().join("nodeprof");
     if !program.exists() {
         // Where an ordinary user may execute it.
-        fs::copy(NODEPROF, &program).unwrap();
+        copy_program(NODEPROF, &program);
         open(service.folder.path());
     }
     let mut command = match group {
@@ -700,7 +700,7 @@ fn users_ask_the_service_and_read_their_own_runs_only() {
         open(&service.work());
         // A copy that the other user may execute, known before its start.
         let copy = service.folder.path().join("node");
-        fs::copy(&node.path, &copy).unwrap();
+        copy_program(&node.path, &copy);
         let node = Node {
             version: node.version,
             path: copy,
@@ -1073,7 +1073,7 @@ fn a_node_binary_that_is_replaced_is_read_anew() {
         };
         let folder = folder();
         let path = folder.path().join("node");
-        fs::copy(&first.path, &path).unwrap();
+        copy_program(&first.path, &path);
         let here = |version| Node {
             version,
             path: path.clone(),
@@ -1108,7 +1108,7 @@ fn a_node_binary_that_is_replaced_is_read_anew() {
             .unwrap();
         std::thread::sleep(Duration::from_millis(500));
         let new = folder.path().join("new");
-        fs::copy(&second.path, &new).unwrap();
+        copy_program(&second.path, &new);
         fs::rename(&new, &path).unwrap();
         meets(&service, &here(second.version));
         records(&service, &here(second.version));

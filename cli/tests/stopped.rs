@@ -16,8 +16,8 @@ use std::{
 };
 
 use faults_support::{
-    Folder, adopt_orphans, build, children, code, command, load, reap, run, signal, soon, trace,
-    wait,
+    Folder, adopt_orphans, build, children, code, command, copy_program::copy_program, load, reap,
+    run, signal, soon, trace, wait,
 };
 
 const VERSION: &str = "24.21.0";
@@ -32,7 +32,7 @@ impl Unknown {
     fn new() -> Option<Unknown> {
         let folder = Folder::new();
         let node = folder.path("javascript");
-        fs::copy(build(VERSION)?, &node).unwrap();
+        copy_program(build(VERSION)?, &node);
         Some(Unknown { folder, node })
     }
 

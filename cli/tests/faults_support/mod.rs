@@ -18,6 +18,8 @@ use nodeprof_profile::Recording;
 
 #[path = "../../../probes/tests/common/mod.rs"]
 mod builds;
+#[path = "../support/copy_program.rs"]
+pub mod copy_program;
 
 /// One build of each line of Node.js.
 pub const VERSIONS: [&str; 6] = [

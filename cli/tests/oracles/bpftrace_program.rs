@@ -8,8 +8,8 @@ use std::{
 use serde_json::Value;
 
 use crate::support::{
-    NODEPROF, Node, Traced, folder, has_packages, has_tool, list, number, on_each_node, plain,
-    project, seen_and_traced, text, trace, write,
+    NODEPROF, Node, Traced, copy_program, folder, has_packages, has_tool, list, number,
+    on_each_node, plain, project, seen_and_traced, text, trace, write,
 };
 
 on_each_node!(
@@ -20,7 +20,7 @@ on_each_node!(
 /// A copy of a build that nobody else executes meanwhile: bpftrace counts every process that does.
 fn own_copy(node: &Node, folder: &tempfile::TempDir) -> Node {
     let path = folder.path().join("node");
-    std::fs::copy(&node.path, &path).expect("a copy of the build");
+    copy_program(&node.path, &path);
     Node {
         version: node.version,
         path,

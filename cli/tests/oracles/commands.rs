@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Node, Trace, has_packages, number, plain, project, report, write};
+use crate::support::{
+    Node, Trace, copy_program, has_packages, number, plain, project, report, write,
+};
 
 fn node() -> Option<Node> {
     Node::find("20.20.2")
@@ -409,7 +411,7 @@ fn under_sudo_the_program_is_the_users() {
     // The builds can be where only root may look.
     let folder = crate::support::folder();
     let path = folder.path().join("node");
-    fs::copy(&node.path, &path).expect("a copy of node");
+    copy_program(&node.path, &path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
     let script = "const p = process; console.log(JSON.stringify([p.getuid(), p.geteuid(), p.getgid(), p.getegid(), p.getgroups()]))";
     let mut trace = Trace::new::<&str, _>([], [path.to_str().expect("UTF-8"), "-e", script])

@@ -233,6 +233,30 @@ fn a_script_with_a_shebang_line_is_traced() {
     assert_eq!(traced.run["milestones"]["exec"], 0);
 }
 
+/// More sums than are asked for at once.
+#[test]
+#[ignore = "needs root"]
+fn two_hundred_processes_make_two_hundred_times_the_crossings_of_one() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let crossings = |times: u32| {
+        let loads = "require('fs');require('crypto');require('http')";
+        let node = node.path.display();
+        let script =
+            format!("i=0; while [ $i -lt {times} ]; do '{node}' -e \"{loads}\"; i=$((i+1)); done");
+        let program = ["sh", "-c", &script].map(String::from);
+        let traced = trace(&["--mode", "count"], program);
+        traced.succeeded();
+        traced.lost_nothing();
+        let callbacks = list(&traced.run["crossings"]["callbacks"]).len() as u64;
+        (number(&traced.run["crossings"]["total"]), callbacks)
+    };
+    let (one, callbacks) = crossings(1);
+    assert!(200 * callbacks > 4096, "{callbacks} callbacks");
+    assert_eq!(crossings(200), (200 * one, callbacks));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn the_examples_tree_has_four_processes() {

@@ -12,7 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::{
-    NODEPROF, Node, Trace, folder, has_tool, list, on_each_node, plain, project, text, trace, write,
+    NODEPROF, Node, Trace, copy_program, folder, has_tool, list, on_each_node, plain, project,
+    text, trace, write,
 };
 
 on_each_node!(originals_are_those_that_node_prints);
@@ -116,7 +117,7 @@ struct Readable {
 impl Readable {
     fn new(node: &Node) -> Self {
         let folder = folder();
-        fs::copy(&node.path, folder.path().join("node")).expect("a copy of the build");
+        copy_program(&node.path, folder.path().join("node"));
         let maps = ["main.js", "lib/shapes.js"].map(|name| {
             let from = project(&format!("{DATA}/out/tsc/{name}"));
             let read = |path: &str| fs::read_to_string(path).expect("a file");
@@ -183,7 +184,7 @@ fn a_map_that_only_a_capability_opens_is_not_read() {
     }
     let files = Readable::new(&node);
     let nodeprof = files.folder.path().join("nodeprof");
-    fs::copy(NODEPROF, &nodeprof).expect("a copy of nodeprof");
+    copy_program(NODEPROF, &nodeprof);
     let own = files.folder.path().join("own");
     fs::create_dir(&own).expect("a folder");
     fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).expect("permissions");

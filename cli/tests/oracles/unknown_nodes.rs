@@ -9,7 +9,7 @@ use nodeprof_profile::{
 use tempfile::TempDir;
 
 use crate::support::{
-    Node, Trace, Traced, folder, has_tool, list, number, on_each_node, text, write,
+    Node, Trace, Traced, copy_program, folder, has_tool, list, number, on_each_node, text, write,
 };
 
 on_each_node!(undisturbed:
@@ -29,7 +29,7 @@ impl Unknown {
         let folder = folder();
         let path = folder.path().join("tools/of its own/javascript");
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::copy(&node.path, &path).expect("a copy of the build");
+        copy_program(&node.path, &path);
         let script = write(
             folder.path(),
             "child.js",
@@ -189,7 +189,7 @@ fn many_processes_of_an_unknown_binary_are_recorded_whole(node: &Node) {
     let alone = unknown.alone(&unknown.script);
     // At once, and half of them through a second file of the same content.
     let second = unknown.folder.path().join("another");
-    fs::copy(&unknown.node.path, &second).expect("a copy of the build");
+    copy_program(&unknown.node.path, &second);
     let script = format!(
         "for i in 1 2 3 4 5 6 7 8 9 10; do \"$UNKNOWN\" \"$SCRIPT\" & '{}' \"$SCRIPT\" & done; wait",
         second.display()
@@ -220,7 +220,7 @@ fn a_large_program_that_is_no_node_is_left_alone() {
         println!("skipped: there is no /bin/echo");
         return;
     };
-    fs::copy(echo, &program).expect("a copy");
+    copy_program(echo, &program);
     let file = fs::OpenOptions::new()
         .append(true)
         .open(&program)

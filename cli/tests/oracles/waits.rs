@@ -5,7 +5,7 @@ use nodeprof_profile::{
     recording::{Wait, WaitReason},
 };
 
-use crate::support::{Node, Traced, folder, has_tool, on_each_node, trace, write};
+use crate::support::{Node, Traced, copy_program, folder, has_tool, on_each_node, trace, write};
 
 on_each_node!(undisturbed:
     a_timer_is_waited_for_idly,
@@ -189,7 +189,7 @@ fn a_page_that_must_be_read_from_the_disk_is_told() {
     }
     let folder = folder();
     let copy = folder.path().join("node");
-    std::fs::copy(&node.path, &copy).expect("a copy");
+    copy_program(&node.path, &copy);
     let of = format!("of={}", copy.display());
     let evicted = std::process::Command::new("dd")
         .args([

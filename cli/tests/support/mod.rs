@@ -16,6 +16,9 @@ use tempfile::TempDir;
 
 #[path = "../../../probes/tests/common/mod.rs"]
 mod builds;
+mod copy_program;
+
+pub use copy_program::copy_program;
 
 /// The command under test.
 pub const NODEPROF: &str = env!("CARGO_BIN_EXE_nodeprof");

@@ -6,6 +6,7 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily};
@@ -24,7 +25,7 @@ use super::{
 
 /// A node binary whose probes are attached.
 struct Image {
-    plan: AttachPlan,
+    plan: Arc<AttachPlan>,
     binary: BinaryId,
 }
 
@@ -147,7 +148,7 @@ impl Assembler {
     }
 
     /// Registers the binary behind an index of the records.
-    pub fn add_image(&mut self, index: u8, plan: AttachPlan) {
+    pub fn add_image(&mut self, index: u8, plan: Arc<AttachPlan>) {
         let binary = Binary {
             path: plan.binary.path.as_os_str().as_bytes().to_vec(),
             build_id: plan.binary.build_id.as_ref().map(|b| b.0.clone()),
@@ -176,7 +177,7 @@ impl Assembler {
 
     /// The plans of all binaries that were attached.
     pub fn plans(&self) -> impl Iterator<Item = &AttachPlan> {
-        self.images.values().map(|i| &i.plan)
+        self.images.values().map(|i| i.plan.as_ref())
     }
 
     /// Notes that probes of a binary are attached to a process.

@@ -38,6 +38,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitStatus,
     rc::Rc,
+    sync::Arc,
     thread::ScopedJoinHandle,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -794,7 +795,7 @@ impl Session {
             } => {
                 if !self.assembler.has_image(binary) {
                     if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
-                        self.assembler.add_image(binary, plan);
+                        self.assembler.add_image(binary, Arc::new(plan));
                     }
                     remember_node(self.cache.as_deref(), &path);
                 }

@@ -576,7 +576,7 @@ struct Service<'p> {
     pinged: Option<Instant>,
     last_ping: Instant,
     /// By the index that records carry; the holder gives it.
-    plans: HashMap<u8, AttachPlan>,
+    plans: HashMap<u8, Arc<AttachPlan>>,
     running: HashMap<u32, Running>,
     /// Records of processes from their exec on whose probes are not announced yet: their exec was held as long as it may be.
     early: HashMap<u32, Early>,
@@ -829,7 +829,7 @@ impl Service<'_> {
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
-                    self.plans.insert(binary, plan);
+                    self.plans.insert(binary, Arc::new(plan));
                 }
                 Err(why) => return tell(Happening::Lost { pid, why }),
             }
@@ -1136,9 +1136,9 @@ impl Running {
         }
     }
 
-    fn add_image(&mut self, binary: u8, plans: &HashMap<u8, AttachPlan>) {
+    fn add_image(&mut self, binary: u8, plans: &HashMap<u8, Arc<AttachPlan>>) {
         if let (false, Some(plan)) = (self.assembler.has_image(binary), plans.get(&binary)) {
-            self.assembler.add_image(binary, plan.clone());
+            self.assembler.add_image(binary, Arc::clone(plan));
         }
     }
 

@@ -51,7 +51,7 @@ pub struct Symbols {
     files: Files,
     symbolizer: Symbolizer,
     kernel: Kernel,
-    vdso: Vdso,
+    vdso: &'static Vdso,
     known: HashMap<(FileId, u64), Rc<Symbol>>,
     kernel_known: HashMap<u64, Rc<Symbol>>,
     kinds: HashMap<FileId, FrameKind>,

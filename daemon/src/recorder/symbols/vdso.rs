@@ -1,5 +1,7 @@
 //! The code that the kernel puts into every process.
 
+use std::sync::LazyLock;
+
 use object::{Object, ObjectSymbol, read::elf::ElfFile64};
 
 /// How it is called where paths of files are shown.
@@ -17,8 +19,13 @@ pub struct Vdso {
 }
 
 impl Vdso {
-    /// Read from this process's own memory.
-    pub fn of_this_process() -> Vdso {
+    /// Read from this process's own memory, once.
+    pub fn of_this_process() -> &'static Vdso {
+        static VDSO: LazyLock<Vdso> = LazyLock::new(Vdso::read);
+        &VDSO
+    }
+
+    fn read() -> Vdso {
         // SAFETY: no preconditions.
         let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
         let mapped = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
