@@ -2,10 +2,6 @@
 /*
  * Which file's code lies where. Names of functions are looked up after the process has ended, so a file's path and
  * identity are read here, from the kernel's own structures.
- *
- * The programs at system calls know no kernel types. on_exec, which does, and which comes before any mapping, notes
- * where the fields lie. (A tail call to a program that knows them would do as well, but takes from its caller the
- * private stack that newer kernels give it.)
  */
 #ifndef NODEPROF_MAPPINGS_H
 #define NODEPROF_MAPPINGS_H
@@ -17,23 +13,6 @@
 #define PATH_BYTES 2048
 _Static_assert(PATH_BYTES + NAME_BYTES <= TEXT_LARGE, "the text of a record_mapping");
 
-/* Offsets of fields, named STRUCT_FIELD after the kernel's. */
-struct file_layout {
-	__u32 task_files, files_fdt, fdtable_fd, fdtable_max_fds;
-	__u32 file_inode, file_mnt, file_dentry;
-	__u32 inode_ino, inode_size;
-	__u32 vfsmount_root, mount_vfsmount, mount_parent, mount_mountpoint;
-	__u32 dentry_parent, dentry_name;
-	__u32 known;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct file_layout);
-} file_layouts SEC(".maps");
-
 /* 1 + the index of the image of a node binary: known at its exec, before the first probe is hit. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -44,53 +23,38 @@ struct {
 
 #ifndef NODEPROF_MAPS_ONLY
 
-static __always_inline struct file_layout *file_layout(void)
-{
-	__u32 only = 0;
-
-	return bpf_map_lookup_elem(&file_layouts, &only);
-}
-
-static __noinline __u64 kernel_word(__u64 address)
-{
-	__u64 v = 0;
-
-	bpf_probe_read_kernel(&v, sizeof(v), (void *)address);
-	return v;
-}
-
 struct path_walk {
 	struct record_mapping *record;
-	struct file_layout *layout;
-	__u64 mount, entry; /* struct vfsmount, struct dentry */
+	struct vfsmount *mount;
+	struct dentry *entry;
 	__u32 at;
 	bool whole;
 };
 
 static long step_up(__u32 index, struct path_walk *w)
 {
-	struct file_layout *l = w->layout;
-	__u64 parent = kernel_word(w->entry + l->dentry_parent);
+	struct vfsmount *mount = w->mount;
+	struct dentry *entry = w->entry, *parent = BPF_CORE_READ(entry, d_parent);
 	__u32 at = w->at;
 	long length;
 
-	if (w->entry == kernel_word(w->mount + l->vfsmount_root) || w->entry == parent) {
-		__u64 inner = w->mount - l->mount_vfsmount;
-		__u64 outer = kernel_word(inner + l->mount_parent);
+	if (entry == BPF_CORE_READ(mount, mnt_root) || entry == parent) {
+		struct mount *inner = (void *)mount - bpf_core_field_offset(struct mount, mnt);
+		struct mount *outer = BPF_CORE_READ(inner, mnt_parent);
 
 		if (outer == inner || !outer) {
 			w->whole = true;
 			return 1;
 		}
-		w->entry = kernel_word(inner + l->mount_mountpoint);
-		w->mount = outer + l->mount_vfsmount;
+		w->entry = BPF_CORE_READ(inner, mnt_mountpoint);
+		w->mount = &outer->mnt;
 		return 0;
 	}
 	if (at >= PATH_BYTES)
 		return 1;
 	asm volatile("%0 &= %1" : "+r"(at) : "i"(PATH_BYTES - 1));
 	length = bpf_probe_read_kernel_str(w->record->text + at, NAME_BYTES,
-					   (void *)kernel_word(w->entry + l->dentry_name));
+					   BPF_CORE_READ(entry, d_name.name));
 	if (length < 0)
 		return 1;
 	w->at = at + length;
@@ -98,20 +62,19 @@ static long step_up(__u32 index, struct path_walk *w)
 	return 0;
 }
 
-/* `file`: a struct file. */
-static __always_inline void describe_file(struct record_mapping *r, struct file_layout *l,
-					  __u64 file)
+static __always_inline void describe_file(struct record_mapping *r, struct file *file)
 {
-	struct path_walk w = {.record = r, .layout = l};
-	__u64 inode = kernel_word(file + l->file_inode);
+	struct path_walk w = {
+		.record = r,
+		.mount = BPF_CORE_READ(file, f_path.mnt),
+		.entry = BPF_CORE_READ(file, f_path.dentry),
+	};
 
-	w.mount = kernel_word(file + l->file_mnt);
-	w.entry = kernel_word(file + l->file_dentry);
 	bpf_loop(PATH_STEPS, step_up, &w, 0);
 	r->length = w.at;
 	r->whole = w.whole;
-	r->inode = kernel_word(inode + l->inode_ino);
-	r->file_size = kernel_word(inode + l->inode_size);
+	r->inode = BPF_CORE_READ(file, f_inode, i_ino);
+	r->file_size = BPF_CORE_READ(file, f_inode, i_size);
 }
 
 /* Numbers of asm-generic/mman-common.h. */
@@ -121,17 +84,16 @@ static __always_inline void describe_file(struct record_mapping *r, struct file_
 /* The end of an mmap. By itself, so that its variables are not on the stack of a walk. */
 static __noinline int note_mmap(struct thread *t, struct pt_regs *regs, __u64 start)
 {
-	__u64 files, table;
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	__u32 descriptor = kernel_register(&regs->r8);
-	struct file_layout *l = file_layout();
+	struct file *file = 0;
 
-	if (!l || !l->known || !(kernel_register(&regs->dx) & PROT_EXEC) ||
-	    kernel_register(&regs->r10) & MAP_ANONYMOUS)
+	if (!(kernel_register(&regs->dx) & PROT_EXEC) ||
+	    kernel_register(&regs->r10) & MAP_ANONYMOUS ||
+	    descriptor >= BPF_CORE_READ(table, max_fds))
 		return 0;
-	files = kernel_word(bpf_get_current_task() + l->task_files);
-	table = kernel_word(files + l->files_fdt);
-	if (descriptor >= (__u32)kernel_word(table + l->fdtable_max_fds))
-		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
 	RESERVE(record_mapping, r);
 	if (!r)
 		return 0;
@@ -142,7 +104,7 @@ static __noinline int note_mmap(struct thread *t, struct pt_regs *regs, __u64 st
 	r->offset = kernel_register(&regs->r9);
 	r->interpreter = 0;
 	r->vdso = 0;
-	describe_file(r, l, kernel_word(kernel_word(table + l->fdtable_fd) + descriptor * 8ULL));
+	describe_file(r, file);
 	bpf_ringbuf_submit(r, wake_flag());
 	return 0;
 }

@@ -219,40 +219,13 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 /* Entries of the auxiliary vector, AT_NULL not counted; Linux 6.18 has 24. */
 #define AUXILIARY_VALUES 32
 
-#define OFFSET(type, field) bpf_core_field_offset(struct type, field)
-
-static __always_inline void learn_layout(struct file_layout *l)
-{
-	l->task_files = OFFSET(task_struct, files);
-	l->files_fdt = OFFSET(files_struct, fdt);
-	l->fdtable_fd = OFFSET(fdtable, fd);
-	l->fdtable_max_fds = OFFSET(fdtable, max_fds);
-	l->file_inode = OFFSET(file, f_inode);
-	l->file_mnt = OFFSET(file, f_path.mnt);
-	l->file_dentry = OFFSET(file, f_path.dentry);
-	l->inode_ino = OFFSET(inode, i_ino);
-	l->inode_size = OFFSET(inode, i_size);
-	l->vfsmount_root = OFFSET(vfsmount, mnt_root);
-	l->mount_vfsmount = OFFSET(mount, mnt);
-	l->mount_parent = OFFSET(mount, mnt_parent);
-	l->mount_mountpoint = OFFSET(mount, mnt_mountpoint);
-	l->dentry_parent = OFFSET(dentry, d_parent);
-	l->dentry_name = OFFSET(dentry, d_name.name);
-	l->known = 1;
-}
-
 /* Writes where an exec has put the program, its interpreter and the kernel's own code. */
 static __always_inline void describe_exec(struct thread *t, struct task_struct *task)
 {
 	struct mm_struct *mm = task->mm;
-	struct file_layout *l = file_layout();
 	struct file_key file;
 	__u32 *image;
 
-	if (!l)
-		return;
-	if (!l->known)
-		learn_layout(l);
 	RESERVE(record_mapping, r);
 	if (!r)
 		return;
@@ -274,7 +247,7 @@ static __always_inline void describe_exec(struct thread *t, struct task_struct *
 		else if (entry[0] == AT_SYSINFO_EHDR)
 			r->vdso = entry[1];
 	}
-	describe_file(r, l, (__u64)BPF_CORE_READ(mm, exe_file));
+	describe_file(r, BPF_CORE_READ(mm, exe_file));
 	file.inode = r->inode;
 	file.size = r->file_size;
 	bpf_ringbuf_submit(r, wake_flag());

@@ -706,7 +706,7 @@ fn load_tree_with(
     };
     load_sharing!(
         tree::TreeSkelBuilder::default(), open_options, maps, set,
-        share [threads, records, sums, counters, file_layouts, image_files],
+        share [threads, records, sums, counters, image_files],
         size [],
         without [on_switch if !options.waits, on_wakeup if !options.waits]
     )
