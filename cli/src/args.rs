@@ -104,8 +104,9 @@ program's own. The exit status is the program's own, 128+N if signal N killed it
 
 Under sudo the program runs as the user who typed it.
 
-Other programs are not probed. But while a trace is up each system call on the host takes some 40 ns longer, and each
-context switch some 100 ns (`--families` without files, package-json and off-cpu avoids it).")]
+Other programs are not probed. But while a trace is up each system call on the host takes 40 to 140 ns longer (by the
+processor), each context switch up to 100 ns, and CPU samples interrupt every CPU 997 times a second, 1 to 2 % of a busy one
+(`--families` without files, package-json and off-cpu, and `--freq 0`, avoid it).")]
 pub struct Trace {
     /// Recording to write [default: NAME-DATE-TIME.nodeprof in this folder]
     #[arg(short, long, value_name = "FILE")]

@@ -243,6 +243,36 @@ fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {
     });
 }
 
+/// Of a binary that nobody knew, whose plan the service can read only by the file system of the process.
+#[test]
+#[ignore = "needs root"]
+fn a_start_that_is_over_before_the_service_looks_is_recorded() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let service = Service::start("");
+    let path = service.folder.path().join("javascript");
+    copy_program(&node.path, &path);
+    let unknown = Node {
+        version: node.version,
+        path,
+    };
+    service.signal(libc::SIGSTOP);
+    // Long enough for the holder, which is not stopped, to make its plan.
+    let wait = "setTimeout(() => console.log(1), 1500)";
+    let output = service.node(&unknown, &["-e", wait]).output().unwrap();
+    service.signal(libc::SIGCONT);
+    assert_eq!(output.stdout, b"1\n");
+    service.says("recorded pid=");
+    let recordings = service.recordings();
+    assert_eq!(recordings.len(), 1);
+    let version = recordings[0].binaries[0].node_version.as_deref();
+    assert!(
+        version.is_some_and(|v| v.ends_with(node.version)),
+        "{version:?}"
+    );
+}
+
 #[test]
 #[ignore = "needs root"]
 fn other_starts_are_left_alone() {

@@ -494,6 +494,8 @@ impl Keeper {
                 body.extend((*points as u32).to_le_bytes());
                 body.extend([*binary, u8::from(done.after_exec)]);
                 body.extend((done.since.elapsed().as_nanos() as u64).to_le_bytes());
+                let (device, inode) = done.file.unwrap_or_default();
+                body.extend([device, inode].map(u64::to_le_bytes).concat());
                 b'a'
             }
             Outcome::Failed(reason) => {

@@ -61,8 +61,10 @@ pub enum Event {
         took: Duration,
         /// Number of breakpoints.
         points: u32,
-        /// The binary.
+        /// The binary, as the process sees it.
         path: PathBuf,
+        /// Its device and inode, if known: by its path there may be another one here.
+        file: Option<(u64, u64)>,
         /// After the exec: complete only if the beginning of its main is seen from now on.
         after_exec: bool,
         /// Time since its exec was met, or held: no more of its beginning than this can be missing.
@@ -335,7 +337,8 @@ impl Holder {
                 binary: *body.get(12)?,
                 after_exec: *body.get(13)? != 0,
                 since: Duration::from_nanos(word(14)?),
-                path: path(22),
+                file: Some((word(22)?, word(30)?)).filter(|file| *file != (0, 0)),
+                path: path(38),
             }),
             b'f' => {
                 let split = 4 + half_word(0)? as usize;

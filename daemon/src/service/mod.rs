@@ -23,10 +23,10 @@ pub mod tracer;
 use std::{
     cell::RefCell,
     collections::HashMap,
-    io,
+    fs, io,
     os::{
         fd::{AsFd as _, AsRawFd as _, RawFd},
-        unix::{ffi::OsStrExt as _, net::UnixListener},
+        unix::{ffi::OsStrExt as _, fs::MetadataExt as _, net::UnixListener},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -158,6 +158,31 @@ pub enum Happening<'a> {
     Stepped(Stepped),
     /// The service ends.
     Stopping,
+}
+
+/// What a process executes.
+struct Program<'a> {
+    path: &'a Path,
+    /// Device and inode.
+    file: Option<(u64, u64)>,
+}
+
+impl Program<'_> {
+    /// Where it can be read: the path is that of the process's own file system, but the process may have ended; then ours has the same file there,
+    /// or nobody can tell.
+    fn seen_by(&self, pid: u32) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let seen = root.join(self.path.strip_prefix("/").unwrap_or(self.path));
+        let is_it = |path: &Path| {
+            let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+            file.ok() == self.file && self.file.is_some()
+        };
+        let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+        if fs::metadata(&seen).as_ref().is_err_and(is_gone) && is_it(self.path) {
+            return self.path.to_owned();
+        }
+        seen
+    }
 }
 
 /// A start under way.
@@ -735,12 +760,14 @@ impl Service<'_> {
                     binary,
                     took,
                     path,
+                    file,
                     after_exec,
                     since,
                     ..
                 } => {
                     let late = after_exec.then_some(since);
-                    self.begin(pid, binary, took, &path, late, tell);
+                    let program = Program { path: &path, file };
+                    self.begin(pid, binary, took, &program, late, tell);
                 }
                 Event::Failed { pid, path, reason } => {
                     self.lost += 1;
@@ -815,15 +842,14 @@ impl Service<'_> {
         pid: u32,
         binary: u8,
         took: Duration,
-        path: &Path,
+        program: &Program<'_>,
         late: Option<Duration>,
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
         if !self.plans.contains_key(&binary) {
-            // The path is that of the process's own file system.
-            let root = PathBuf::from(format!("/proc/{pid}/root"));
-            let seen = root.join(path.strip_prefix("/").unwrap_or(path));
+            let path = program.path;
             let plan = lane::with_rights(self.mode, || {
+                let seen = program.seen_by(pid);
                 load_plan(&seen, Some(&self.config.cache), self.mode == Mode::Count)
             });
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
