@@ -858,7 +858,8 @@ fn who_waits_for_a_cpu_waits_as_itself(node: &Node) {
         execute.abs_diff(told) <= uncertain + 1_000_000,
         "{execute} ns"
     );
-    assert!(uncertain <= told / 20, "{uncertain} ns");
+    // At its beginning and at its end it may just wait for the three others, 4 ms each, and half of that is doubtful; the same for their doubts.
+    assert!(uncertain <= 24_000_000, "{uncertain} ns");
 }
 
 fn workers_have_modules_of_their_own(node: &Node) {
