@@ -536,14 +536,22 @@ impl Programs {
         taken
     }
 
-    /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so many are asked for at once:
-    /// those of some starts, for the room for a whole table would be cleared each time.
+    /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once. Room for a
+    /// whole table takes a while to clear, so first for that of some starts.
     fn all_sums(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        /// Far more than share a hash: the kernel hands out all of them, or none.
-        const AT_ONCE: u32 = 4096;
+        const SOME: u32 = 4096;
         let map = &self.maps.maps.sums;
-        let all = map.lookup_batch(AT_ONCE, MapFlags::ANY, MapFlags::ANY);
-        all.map(Iterator::collect).unwrap_or_default()
+        let ask = |room: u32| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let sums = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
+            sums.map(Iterator::collect).unwrap_or_default()
+        };
+        let sums = ask(SOME);
+        // What shares a hash is handed out together or not at all, and the iterator takes any room that is left for the end of the table:
+        // where much is left, it is.
+        match sums.len() < SOME as usize / 2 {
+            true => sums,
+            false => ask(map.max_entries()),
+        }
     }
 
     /// What the programs counted about themselves.
