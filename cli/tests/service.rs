@@ -82,6 +82,16 @@ console.log(breakpoints());
 if (process.argv[2] === 'later') setTimeout(() => console.log(breakpoints()), 1500);
 "#;
 
+/// A copy of a build that the service has not met.
+fn unknown(service: &Service, node: &Node) -> Node {
+    let path = service.folder.path().join("javascript");
+    copy_program(&node.path, &path);
+    Node {
+        version: node.version,
+        path,
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn starts_of_all_versions_are_recorded_whole_and_counted_as_a_trace_counts_them() {
@@ -207,12 +217,7 @@ fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {
             return;
         };
         let service = Service::start("");
-        let path = service.folder.path().join("javascript");
-        copy_program(&node.path, &path);
-        let unknown = Node {
-            version: node.version,
-            path,
-        };
+        let unknown = unknown(&service, &node);
         // Long enough for its plan to be made, and too late for its beginning.
         let wait = "setTimeout(() => console.log(1), 1500)";
         assert_eq!(
@@ -251,12 +256,7 @@ fn a_start_that_is_over_before_the_service_looks_is_recorded() {
         return;
     };
     let service = Service::start("");
-    let path = service.folder.path().join("javascript");
-    copy_program(&node.path, &path);
-    let unknown = Node {
-        version: node.version,
-        path,
-    };
+    let unknown = unknown(&service, &node);
     service.signal(libc::SIGSTOP);
     // Long enough for the holder, which is not stopped, to make its plan.
     let wait = "setTimeout(() => console.log(1), 1500)";
