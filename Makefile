@@ -57,6 +57,7 @@ node-builds: ## fetch the official Node.js builds that the tests probe
 	@scripts/fetch-node-builds
 
 bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tools, write docs/benchmarks.md
+	@cargo build --release --package nodeprof-bpf --example bare_probes
 	@scripts/as-root bench/run --node "$$(command -v node)" --write docs/benchmarks.md
 	@scripts/as-root bench/walk --node "$$(command -v node)" --write docs/benchmarks.md
 	@bench/report --write docs/benchmarks.md

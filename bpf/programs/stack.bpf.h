@@ -143,13 +143,22 @@ struct walk_key {
 	__u32 base;
 };
 
+/* To allocate an entry would take a microsecond of the hit, so these have memory from the start. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct walk_key);
+	__type(value, __u32);
+} stacks SEC(".maps");
+
+/* Those that find no room there. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct walk_key);
 	__type(value, __u32);
-} stacks SEC(".maps");
+} more_stacks SEC(".maps");
 
 /* JavaScript functions and scripts by what stays of them. */
 struct function_key {
@@ -220,6 +229,7 @@ struct {
 struct serial_numbers {
 	__u32 stack, function, thread;
 	__u32 code; /* optimised code, each time it was made or moved */
+	__u32 stacks_full; /* not a number: there are `more_stacks` */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -1144,18 +1154,22 @@ static __always_inline void write_walk(struct walker *walker)
 	struct walk *w = &slot->walk;
 	struct walk_key key = {.hash = w->hash, .thread = walker->thread->serial, .base = w->stack};
 	__u32 *known = bpf_map_lookup_elem(&stacks, &key), zero = 0, n = w->written;
-	struct serial_numbers *given;
+	struct serial_numbers *given = bpf_map_lookup_elem(&numbers, &zero);
 
+	if (!given)
+		return;
+	if (!known && given->stacks_full)
+		known = bpf_map_lookup_elem(&more_stacks, &key);
 	if (known) {
 		w->first = *known;
 		return;
 	}
-	given = bpf_map_lookup_elem(&numbers, &zero);
-	if (!given)
-		return;
 	w->first = __sync_fetch_and_add(&given->stack, n) + 1;
-	/* If there is no room, the same frames get other numbers next time: no harm. */
-	bpf_map_update_elem(&stacks, &key, &w->first, BPF_ANY);
+	if (given->stacks_full || bpf_map_update_elem(&stacks, &key, &w->first, BPF_ANY)) {
+		given->stacks_full = true;
+		/* If there is no room either, the same frames get other numbers next time: no harm. */
+		bpf_map_update_elem(&more_stacks, &key, &w->first, BPF_ANY);
+	}
 	fill_header(&slot->out.header, walker->thread, RECORD_WALK, bpf_ktime_get_ns());
 	slot->out.header.flags = w->cut && !w->stack ? RECORD_CUT : 0;
 	slot->out.first = w->first;

@@ -36,7 +36,7 @@ pub use records::{
 pub use ring::Reader;
 pub use samples::SampleError;
 pub use selfprobe::SelfProbe;
-pub use warm::Warmth;
+pub use warm::{Warmth, empty_program};
 
 /// Constants of `programs/records.h`.
 #[allow(missing_docs, dead_code)]

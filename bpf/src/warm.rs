@@ -8,7 +8,7 @@
 //! Not by perf events: on Linux 6.18 opening several of them in a row took up to 57 s.
 
 use std::{
-    fs,
+    fs, io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     thread::JoinHandle,
 };
@@ -24,7 +24,7 @@ impl Warmth {
     /// Starts. `address`: of an instruction of this program that is not executed meanwhile.
     pub fn start(address: u64) -> Warmth {
         Warmth(std::thread::spawn(move || {
-            let program = empty_program()?;
+            let program = empty_program().ok()?;
             let (path, offset) =
                 file_offset(&fs::read_to_string("/proc/self/maps").ok()?, address)?;
             let points = AttachPoints::entries(std::iter::once((offset, 0)));
@@ -39,8 +39,11 @@ impl Warmth {
     }
 }
 
-/// `return 0` as a program for uprobe_multi links.
-fn empty_program() -> Option<OwnedFd> {
+/// `return 0` as a program for [`attach`](crate::attach).
+///
+/// # Errors
+/// The kernel's: `EPERM` without CAP_BPF and CAP_PERFMON.
+pub fn empty_program() -> io::Result<OwnedFd> {
     // mov64 r0, 0; exit
     let instructions = [
         libbpf_sys::bpf_insn {
@@ -68,6 +71,9 @@ fn empty_program() -> Option<OwnedFd> {
             (&raw const options).cast_mut(),
         )
     };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
     // SAFETY: a new descriptor that nobody else owns.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -109,6 +109,9 @@ fn kill_after(delay: Duration, words: &[&OsStr], folder: &Folder) -> bool {
 #[ignore = "needs root"]
 fn nodeprof_may_be_killed_at_any_moment() {
     adopt_orphans();
+    // Set while probes come and go, for the whole host.
+    let grace_periods = || fs::read_to_string("/sys/kernel/rcu_expedited").unwrap();
+    let before = grace_periods();
     for version in ["18.20.8", "24.21.0"] {
         let Some(node) = build(version) else { continue };
         let folder = Folder::new();
@@ -140,6 +143,15 @@ fn nodeprof_may_be_killed_at_any_moment() {
         let begun = Instant::now();
         assert_eq!(run(command(&node).args(["-e", "0"])).code(), 0);
         assert!(begun.elapsed() < Duration::from_secs(5));
+        // What those that were killed left set is put back by the next.
+        let file = folder.path("next.nodeprof");
+        let words: [&OsStr; 4] = ["--".as_ref(), node.as_os_str(), "-e".as_ref(), "0".as_ref()];
+        assert_eq!(run(trace(&file).args(words)).code(), 0);
+        assert!(
+            soon(Duration::from_secs(5), || grace_periods() == before),
+            "rcu_expedited was {before:?}, is {:?}",
+            grace_periods()
+        );
     }
 }
 

@@ -421,6 +421,20 @@ pub struct AttachPlan {
     pub milestones: Vec<(u32, String)>,
 }
 
+impl AttachPlan {
+    /// Leaves out the exits, which only tell times and nesting. Those of compilations stay: they also tell what came from a code
+    /// cache, and that V8's compiler was called by node's loader.
+    pub fn keep_counts_only(&mut self) {
+        for probe in &mut self.probes {
+            probe.with_return &= matches!(probe.role, Role::Compile { .. });
+            if matches!(probe.role, Role::CallExit { .. }) {
+                probe.state = ProbeState::Absent;
+                probe.reason = Some("count mode measures no times".into());
+            }
+        }
+    }
+}
+
 /// An executable PT_LOAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {

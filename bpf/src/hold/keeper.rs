@@ -5,7 +5,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     fs, io,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
@@ -46,8 +46,8 @@ const LONGEST_STOP: Duration = Duration::from_secs(10);
 /// A process that is asked to stop does so within this time.
 const SHORT_STOP: Duration = Duration::from_millis(50);
 
-/// A process of the tree, as long as it lives: pids come again.
-type Owner = (u32, u64);
+/// Of a process, in clock ticks: pids come again.
+type StartTime = u64;
 
 /// Who waits for a job.
 enum Waiting {
@@ -96,9 +96,9 @@ pub(super) struct Keeper {
     waiting: HashMap<u64, Waiting>,
     /// Number of the last job.
     jobs: u64,
-    /// Who has the probes of which binary. A link follows its process through further execs: a second one would count
+    /// Which process has the probes of which binary. A link follows its process through further execs: a second one would count
     /// everything twice.
-    probed: HashSet<(Owner, FileId)>,
+    probed: HashMap<(u32, FileId), StartTime>,
     links: Vec<Link>,
     /// Of a service.
     host: Option<Host>,
@@ -132,7 +132,7 @@ impl Keeper {
             unsent: VecDeque::new(),
             waiting: HashMap::new(),
             jobs: 0,
-            probed: HashSet::new(),
+            probed: HashMap::new(),
             links: Vec::new(),
             host: options
                 .admission
@@ -212,8 +212,11 @@ impl Keeper {
                 self.changed(pid, &change, programs);
             }
             let held = self.fanotify.as_ref().map(Fanotify::read);
-            for held in held.into_iter().flatten() {
-                self.hold(held, programs);
+            let held = held.unwrap_or_default();
+            // The kernel attaches one at a time. What comes next must not wait for more than one.
+            let alone = held.len() == 1 && self.waiting.is_empty();
+            for held in held {
+                self.hold(held, alone, programs);
             }
             self.give_up_waiting();
             if let Some(host) = &mut self.host {
@@ -259,19 +262,29 @@ impl Keeper {
     }
 
     fn give(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) {
+        let job = self.new_job(pid, binary, after_exec, waiting);
+        self.workers.give(job);
+    }
+
+    fn new_job(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) -> Job {
         self.jobs += 1;
         self.waiting.insert(self.jobs, waiting);
-        self.workers.give(Job {
+        Job {
             number: self.jobs,
             pid,
             binary,
             after_exec,
             since: Instant::now(),
-        });
+        }
     }
 
     fn has_probes(&self, pid: u32, file: io::Result<fs::Metadata>) -> bool {
-        file.is_ok_and(|f| self.probed.contains(&((pid, start_time(pid)), file_id(&f))))
+        let Ok(file) = file.map(|f| file_id(&f)) else {
+            return false;
+        };
+        self.probed
+            .get(&(pid, file))
+            .is_some_and(|&started| started == start_time(pid))
     }
 
     /// How long to wait for news, ms.
@@ -285,8 +298,8 @@ impl Keeper {
         }
     }
 
-    /// An exec is held: if it is of the tree and has no probes yet, until it has.
-    fn hold(&mut self, held: Held, programs: &Programs) {
+    /// An exec is held: if it is of the tree and has no probes yet, until it has. `alone`: nobody else waits.
+    fn hold(&mut self, held: Held, alone: bool, programs: &Programs) {
         // Dropping it lets it go.
         if self.has_probes(held.pid, held.file.metadata()) {
             return;
@@ -300,10 +313,20 @@ impl Keeper {
         } else if !is_followed(self.threads, held.pid) {
             return;
         }
-        let held_pid = held.pid;
-        if let Ok(file) = held.file.try_clone() {
-            let waiting = Waiting::Exec(held, Instant::now());
-            self.give(held_pid, Source::File(file), false, waiting);
+        let pid = held.pid;
+        let Ok(file) = held.file.try_clone() else {
+            return;
+        };
+        let waiting = Waiting::Exec(held, Instant::now());
+        let job = self.new_job(pid, Source::File(file), false, waiting);
+        let done = if alone {
+            self.workers.do_at_once(job)
+        } else {
+            Err(job)
+        };
+        match done {
+            Ok(done) => self.finish(done, programs),
+            Err(job) => self.workers.give(job),
         }
     }
 
@@ -312,7 +335,7 @@ impl Keeper {
         if let Some(host) = &mut self.host {
             host.release(pid, programs);
         }
-        self.probed.retain(|((owner, _), _)| *owner != pid);
+        self.probed.retain(|(owner, _), _| *owner != pid);
     }
 
     /// A process of the tree executes a program that may be node. If its exec was not held, because nobody knew of this
@@ -402,8 +425,10 @@ impl Keeper {
             done.after_exec |= !held.waits();
         }
         if let Outcome::Attached { link, .. } = &mut done.outcome {
-            let owner = (done.pid, start_time(done.pid));
-            let is_new = done.file.is_none_or(|f| self.probed.insert((owner, f)));
+            let started = start_time(done.pid);
+            let is_new = done
+                .file
+                .is_none_or(|f| self.probed.insert((done.pid, f), started) != Some(started));
             let attached = link.take();
             // Two jobs for one process: possible only where it could not be stopped. Detaching takes a while.
             let needless = if is_new {
@@ -680,7 +705,7 @@ impl Drop for Turn {
 static LATE: AtomicU64 = AtomicU64::new(0);
 
 /// Field 22 of `/proc/PID/stat`, in clock ticks; 0 if the process is gone.
-fn start_time(pid: u32) -> u64 {
+fn start_time(pid: u32) -> StartTime {
     let path: PathBuf = format!("/proc/{pid}/stat").into();
     let stat = fs::read_to_string(path).unwrap_or_default();
     // The name, field 2, may hold anything: count from its closing parenthesis.

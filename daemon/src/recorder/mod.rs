@@ -47,7 +47,7 @@ use nodeprof_bpf::{
     Counters, LoadError, Sum, SumFamily,
     hold::{Event, Holder},
 };
-use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState, Role};
+use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState};
 use nodeprof_profile::recording::{
     CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run,
     RunId,
@@ -660,8 +660,7 @@ pub(crate) fn trace_with(
     })
 }
 
-/// A plan by path; in count mode without the exits, which only tell times and nesting. Those of compilations stay: they also tell
-/// what came from a code cache, and that V8's compiler was called by node's loader.
+/// A plan by path, as count mode needs it or whole.
 pub(crate) fn load_plan(
     path: &Path,
     cache: Option<&Path>,
@@ -669,13 +668,7 @@ pub(crate) fn load_plan(
 ) -> Result<AttachPlan, String> {
     let (mut plan, _) = AttachPlan::load_or_build(path, cache).map_err(|e| e.to_string())?;
     if count {
-        for probe in &mut plan.probes {
-            probe.with_return &= matches!(probe.role, Role::Compile { .. });
-            if matches!(probe.role, Role::CallExit { .. }) {
-                probe.state = ProbeState::Absent;
-                probe.reason = Some("count mode measures no times".into());
-            }
-        }
+        plan.keep_counts_only();
     }
     Ok(plan)
 }
