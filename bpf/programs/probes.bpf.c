@@ -11,6 +11,8 @@
 #include "text.bpf.h"
 #include "v8.bpf.h"
 #include "stack.bpf.h"
+#include "modules.bpf.h"
+#include "code.bpf.h"
 #include "families.bpf.h"
 
 char LICENSE[] SEC("license")

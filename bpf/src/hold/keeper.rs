@@ -8,14 +8,10 @@ use std::{
     collections::{HashMap, VecDeque},
     fs, io,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -27,9 +23,9 @@ use super::{
     fanotify::{Fanotify, Held},
     host::Host,
     is_followed, message, now, receive,
-    table::HeldExecs,
     tracee::{self, Change, Changes},
     transmit,
+    turn::{LONGEST_TURN, Turn},
     worker::{Done, FileId, Job, Outcome, Source, Workers, file_id},
 };
 use crate::{Link, Programs, attach::detach_all, loader::Execution};
@@ -38,8 +34,6 @@ use crate::{Link, Programs, attach::detach_all, loader::Execution};
 const LOOK_IN: i32 = 500;
 /// No exec of the host waits longer for a service, whatever happens.
 const LONGEST_HOLD: Duration = Duration::from_millis(40);
-/// No turn of the loop takes this long, by far.
-const LONGEST_TURN: Duration = Duration::from_secs(2);
 /// A program is not kept stopped longer than this. A plan takes 0.2 s, some seconds if the file has to be read from a slow disk.
 const LONGEST_STOP: Duration = Duration::from_secs(10);
 
@@ -626,83 +620,6 @@ impl Keeper {
         }
     }
 }
-
-/// A hung holder would block every exec of node on this host. If a turn of the loop takes longer than an exec may wait, another
-/// thread lets all execs go; if it takes longer than any turn may, that thread ends the holder.
-struct Turn {
-    timer: OwnedFd,
-    longest: Duration,
-}
-
-impl Turn {
-    /// `longest`: how long an exec waits for us.
-    fn watched(longest: Duration, held: Option<Arc<HeldExecs>>) -> io::Result<Turn> {
-        // SAFETY: takes integers; the descriptor is new.
-        let timer = unsafe {
-            match libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) {
-                -1 => return Err(io::Error::last_os_error()),
-                fd => OwnedFd::from_raw_fd(fd),
-            }
-        };
-        let watch = timer.try_clone()?;
-        std::thread::spawn(move || {
-            act_first();
-            loop {
-                let mut times = 0u64;
-                // SAFETY: eight bytes. Each time the timer runs off, this returns how often it has since the turn began.
-                let got = unsafe {
-                    libc::read(watch.as_raw_fd(), (&raw mut times).cast(), size_of::<u64>())
-                };
-                if got < 0 {
-                    continue;
-                }
-                if let Some(held) = &held {
-                    held.let_all_go();
-                }
-                if LATE.fetch_add(times, Ordering::Relaxed) + times
-                    >= (LONGEST_TURN.as_millis() / longest.as_millis()) as u64
-                {
-                    // SAFETY: ends this process.
-                    unsafe { libc::_exit(1) };
-                }
-            }
-        });
-        Ok(Turn { timer, longest })
-    }
-
-    fn begins(&self) {
-        LATE.store(0, Ordering::Relaxed);
-        self.set_timer(self.longest);
-    }
-
-    fn ends(&self) {
-        self.set_timer(Duration::ZERO);
-    }
-
-    /// Runs off after each such time; zero: not any more.
-    fn set_timer(&self, each: Duration) {
-        let time = libc::timespec {
-            tv_sec: each.as_secs() as libc::time_t,
-            tv_nsec: each.subsec_nanos().into(),
-        };
-        let timer = libc::itimerspec {
-            it_interval: time,
-            it_value: time,
-        };
-        // SAFETY: a live struct.
-        unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &timer, std::ptr::null_mut()) };
-    }
-}
-
-impl Drop for Turn {
-    /// What comes after the loop takes as long as it takes: an end in the middle of a detach would leave breakpoints behind.
-    fn drop(&mut self) {
-        self.ends();
-    }
-}
-
-/// How often the timer has run off since the turn began.
-static LATE: AtomicU64 = AtomicU64::new(0);
 
 /// Field 22 of `/proc/PID/stat`, in clock ticks; 0 if the process is gone.
 fn start_time(pid: u32) -> StartTime {

@@ -18,6 +18,7 @@ mod host;
 mod keeper;
 mod table;
 mod tracee;
+mod turn;
 mod worker;
 
 use std::{

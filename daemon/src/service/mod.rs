@@ -12,10 +12,12 @@ pub mod ceiling;
 pub mod config;
 mod context;
 mod control;
+mod full_mode;
 mod gate;
 mod guard;
 pub mod lane;
 mod metrics;
+mod running;
 mod signals;
 pub mod store;
 pub mod tracer;
@@ -23,10 +25,10 @@ pub mod tracer;
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fs, io,
+    io,
     os::{
         fd::{AsFd as _, AsRawFd as _, RawFd},
-        unix::{ffi::OsStrExt as _, fs::MetadataExt as _, net::UnixListener},
+        unix::net::UnixListener,
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -38,23 +40,22 @@ use nodeprof_bpf::{
     hold::{Event, Holder, HolderOptions, Obeys, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
-use nodeprof_profile::recording::{
-    FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
-};
+use nodeprof_profile::recording::{Recording, Run, RunId};
 
 use crate::control::Status;
 use crate::recorder::{
-    Assembler, FAMILIES, Mode, Notice, add_packages, find_program, guess_node, known_nodes,
-    load_plan, now, remember_node, wait_readable,
+    Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, remember_node,
+    wait_readable,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
-use config::{CeilingLimits, Config, Labels};
+use config::{CeilingLimits, Config};
 use context::Context;
 use control::{Control, Order};
 use gate::{Closed, Gate};
 use guard::Guard;
 use lane::Lane;
+use running::{Program, Running};
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
 use tracer::Means;
@@ -158,54 +159,6 @@ pub enum Happening<'a> {
     Stepped(Stepped),
     /// The service ends.
     Stopping,
-}
-
-/// What a process executes.
-struct Program<'a> {
-    path: &'a Path,
-    /// Device and inode.
-    file: Option<(u64, u64)>,
-}
-
-impl Program<'_> {
-    /// Where it can be read: the path is that of the process's own file system, but the process may have ended; then ours has the same file there,
-    /// or nobody can tell.
-    fn seen_by(&self, pid: u32) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{pid}/root"));
-        let seen = root.join(self.path.strip_prefix("/").unwrap_or(self.path));
-        let is_it = |path: &Path| {
-            let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-            file.ok() == self.file && self.file.is_some()
-        };
-        let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-        if fs::metadata(&seen).as_ref().is_err_and(is_gone) && is_it(self.path) {
-            return self.path.to_owned();
-        }
-        seen
-    }
-}
-
-/// A start under way.
-struct Running {
-    assembler: Assembler,
-    mode: Mode,
-    context: Context,
-    started_unix_ns: u64,
-    attached_at: u64,
-    attach_ns: u64,
-    executed: Option<u64>,
-    /// Its probes came so long after its exec.
-    late: Option<Duration>,
-    /// Of the starts that the rules admitted at its time one in so many was recorded, because of the ceiling.
-    one_in: u32,
-    loop_started: Option<u64>,
-    exited: bool,
-    /// It was not there any more in the last round.
-    gone: bool,
-    /// By its command, which is known since its exec, it is not to be recorded.
-    unwanted: bool,
-    /// Counters when it began.
-    counters: Counters,
 }
 
 /// Records every start of node on this host until it is asked to end. To be called while the process has one thread.
@@ -361,234 +314,6 @@ fn collector(buffer: &RefCell<Vec<u8>>) -> impl FnMut(&[u8]) {
     }
 }
 
-impl<'p> Service<'p> {
-    /// With a holder that has begun, in one of the two modes.
-    fn new(
-        config: Config,
-        mode: Mode,
-        programs: &'p Programs,
-        guard: Guard,
-        limits: CeilingLimits,
-        store: Sink,
-    ) -> Result<Service<'p>, ServiceError> {
-        let shared = || system("sharing memory with the holder");
-        let gate = Gate::new().map_err(shared())?;
-        let ceiling = Ceiling::new(limits, events(&programs.counters())).map_err(shared())?;
-        let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling)?;
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(Service {
-            config,
-            source: None,
-            programs,
-            holder,
-            guard,
-            ceiling,
-            is_late: false,
-            pinged: None,
-            last_ping: Instant::now(),
-            plans: HashMap::new(),
-            running: HashMap::new(),
-            early: HashMap::new(),
-            mode,
-            store,
-            gate,
-            lane: None,
-            control: None,
-            started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
-            cpu: CpuTime::default(),
-            holding: Ok(()),
-            lost: 0,
-        })
-    }
-
-    /// How long the loop waits for news.
-    fn look_in(&self) -> Duration {
-        match self.running.is_empty() && !self.is_late {
-            true => IDLE_LOOK_IN,
-            false => LOOK_IN,
-        }
-    }
-}
-
-impl Service<'_> {
-    /// Records starts in full mode, for the service at the other end of `link`, until that wants an end of it.
-    pub(super) fn serve_lane(
-        config: Config,
-        link: lane::Link,
-        guard: Option<PathBuf>,
-        tell: &mut dyn FnMut(Happening<'_>),
-    ) -> Result<(), ServiceError> {
-        // Before there are threads.
-        let guard = Guard::start(config.hold, guard);
-        let programs = Programs::load(&Options {
-            stacks: true,
-            mappings: true,
-            host: true,
-            cache: Some(config.cache.clone()),
-            ring_bytes: config.buffer_bytes,
-            ..Options::default()
-        })?;
-        programs.attach_tree(false)?;
-        let buffer = RefCell::new(Vec::new());
-        let reader = programs
-            .reader(collector(&buffer))
-            .map_err(system("mapping the ring buffer"))?;
-        // What the service tells holds.
-        let limits = CeilingLimits::default();
-        let sink = Sink::Service(link);
-        let mut service = Service::new(config, Mode::Full, &programs, guard, limits, sink)?;
-        let holding = service.await_holder();
-        lane::read_as_anybody(true).map_err(system("giving up rights"))?;
-        service.say(&lane::Said::Ready {
-            holder: service.holder.pid(),
-            not_holding_because: holding.err(),
-        })?;
-        loop {
-            let mut descriptors = vec![
-                programs.ring().as_fd().as_raw_fd(),
-                service.holder.descriptor(),
-                service.store.as_raw_fd(),
-            ];
-            descriptors.extend(service.guard.descriptor());
-            wait_readable(&descriptors, Some(service.look_in()))
-                .map_err(system("waiting for records"))?;
-            reader.consume().map_err(system("reading records"))?;
-            let mut unsaid = Vec::new();
-            let hear = &mut |happening: Happening<'_>| match happening {
-                Happening::Lost { pid, why } => unsaid.push((pid, why)),
-                other => tell(other),
-            };
-            service.hear_guard(hear)?;
-            service.hear_holder(hear)?;
-            let taken = buffer.take();
-            service.take(&taken);
-            for run in service.running.values_mut() {
-                run.assembler.prepare();
-            }
-            service.look_after(hear);
-            for (pid, why) in unsaid {
-                service.say(&lane::Said::Lost { pid, why })?;
-            }
-            match service.hear_service() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => return Err(system("talking with the service")(error)),
-            }
-        }
-        service.finish_all(tell);
-        service.holder.end(SILENCE);
-        Ok(())
-    }
-
-    fn say(&self, said: &lane::Said) -> Result<(), ServiceError> {
-        match &self.store {
-            Sink::Service(link) => link.say(said).map_err(system("talking with the service")),
-            Sink::Store(_) => Ok(()),
-        }
-    }
-
-    /// Does what the service says, if it says anything; false: it wants an end of it.
-    fn hear_service(&mut self) -> io::Result<bool> {
-        let Sink::Service(link) = &self.store else {
-            return Ok(true);
-        };
-        while is_readable(link.descriptor())? {
-            match link.hear() {
-                None => return Ok(false),
-                Some(lane::Told::Ping) => {
-                    let events = events(&self.programs.counters());
-                    link.say(&lane::Said::Alive { events })?;
-                }
-                Some(lane::Told::Record { closed, one_in }) => {
-                    self.ceiling.set_one_in(one_in);
-                    match closed {
-                        true => self.gate.close(Closed::Paused),
-                        false => self.gate.open(Closed::Paused),
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Starts the lane of full mode, if the rules name it.
-    fn start_lane(&mut self) {
-        let wanted = self.config.rules.ask_mode(Mode::Full);
-        self.lane = wanted.then(|| Lane::start(&self.config, self.guard.listens_at()));
-    }
-
-    fn hear_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
-        let (closed, one_in) = (self.gate.is_closed(), self.ceiling.one_in());
-        while let Some(news) = self.lane.as_mut().and_then(Lane::next) {
-            self.on_lane(news, tell);
-        }
-        if let Some(lane) = &mut self.lane {
-            lane.tell(closed, one_in);
-        }
-    }
-
-    fn on_lane(&mut self, news: lane::News, tell: &mut dyn FnMut(Happening<'_>)) {
-        match news {
-            lane::News::Ready {
-                not_holding_because,
-            } => {
-                self.count_from_here();
-                tell(Happening::FullMode(
-                    &not_holding_because.map_or(Ok(()), Err),
-                ));
-            }
-            lane::News::Recorded {
-                pid,
-                owner,
-                recording,
-            } => {
-                if let Err(why) = self.store.keep(pid, owner, *recording) {
-                    tell(Happening::Lost { pid, why });
-                }
-            }
-            lane::News::Lost { pid, why } => {
-                self.lost += 1;
-                tell(Happening::Lost { pid, why });
-            }
-            lane::News::Gone => tell(Happening::NoFullMode),
-        }
-    }
-
-    /// Ends the lane, and keeps what it had.
-    fn end_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
-        for news in self.lane.take().into_iter().flat_map(Lane::end) {
-            self.on_lane(news, tell);
-        }
-    }
-
-    fn finish_all(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
-        let all: Vec<(u32, &str)> = (self.running.keys())
-            .map(|pid| (*pid, "interrupt"))
-            .collect();
-        self.finish(&all, tell);
-    }
-
-    /// Its processes, besides this one.
-    fn pids(&self) -> Vec<u32> {
-        let lane = self.lane.iter().flat_map(Lane::pids);
-        lane.chain([self.holder.pid()]).collect()
-    }
-}
-
-/// Whether something waits to be read, or the other side is gone.
-fn is_readable(descriptor: RawFd) -> io::Result<bool> {
-    let mut asked = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd.
-    match unsafe { libc::poll(&mut asked, 1, 0) } {
-        ..0 => Err(io::Error::last_os_error()),
-        n => Ok(n > 0),
-    }
-}
-
 struct Service<'p> {
     config: Config,
     source: Option<PathBuf>,
@@ -639,6 +364,70 @@ impl CpuTime {
 struct Early {
     since: Instant,
     records: Vec<u8>,
+}
+
+impl<'p> Service<'p> {
+    /// With a holder that has begun, in one of the two modes.
+    fn new(
+        config: Config,
+        mode: Mode,
+        programs: &'p Programs,
+        guard: Guard,
+        limits: CeilingLimits,
+        store: Sink,
+    ) -> Result<Service<'p>, ServiceError> {
+        let shared = || system("sharing memory with the holder");
+        let gate = Gate::new().map_err(shared())?;
+        let ceiling = Ceiling::new(limits, events(&programs.counters())).map_err(shared())?;
+        let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling)?;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Service {
+            config,
+            source: None,
+            programs,
+            holder,
+            guard,
+            ceiling,
+            is_late: false,
+            pinged: None,
+            last_ping: Instant::now(),
+            plans: HashMap::new(),
+            running: HashMap::new(),
+            early: HashMap::new(),
+            mode,
+            store,
+            gate,
+            lane: None,
+            control: None,
+            started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
+            cpu: CpuTime::default(),
+            holding: Ok(()),
+            lost: 0,
+        })
+    }
+
+    /// How long the loop waits for news.
+    fn look_in(&self) -> Duration {
+        match self.running.is_empty() && !self.is_late {
+            true => IDLE_LOOK_IN,
+            false => LOOK_IN,
+        }
+    }
+}
+
+impl Service<'_> {
+    fn finish_all(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        let all: Vec<(u32, &str)> = (self.running.keys())
+            .map(|pid| (*pid, "interrupt"))
+            .collect();
+        self.finish(&all, tell);
+    }
+
+    /// Its processes, besides this one.
+    fn pids(&self) -> Vec<u32> {
+        let lane = self.lane.iter().flat_map(Lane::pids);
+        lane.chain([self.holder.pid()]).collect()
+    }
 }
 
 /// Node binaries whose next start is held: those of the configuration, of PATH, and those that ran before or run now.
@@ -1153,170 +942,9 @@ impl Service<'_> {
     }
 }
 
-impl Running {
-    /// Its environment is its owner's alone.
-    fn read_program(&mut self, pid: u32, labels: &Labels) {
-        let read = lane::with_rights(self.mode, || self.context.read_program(pid, labels));
-        if let Err(error) = read {
-            self.hole(format!("its environment could not be read: {error}"));
-        }
-    }
-
-    fn add_image(&mut self, binary: u8, plans: &HashMap<u8, Arc<AttachPlan>>) {
-        if let (false, Some(plan)) = (self.assembler.has_image(binary), plans.get(&binary)) {
-            self.assembler.add_image(binary, Arc::clone(plan));
-        }
-    }
-
-    fn hole(&mut self, why: String) {
-        let pid = self.context.pid;
-        self.assembler.incomplete(pid, why);
-    }
-
-    /// What was seen, as a recording of one run.
-    fn close(
-        mut self,
-        pid: u32,
-        ended_by: &str,
-        sums: &[Sum],
-        counters: &Counters,
-        config: &Config,
-    ) -> Recording {
-        let clock = now();
-        self.assembler.add_sums(sums);
-        self.assembler.finish();
-        if self.mode == Mode::Full {
-            self.assembler.finish_stacks();
-        }
-        let before = self.counters;
-        let since = |of| since_of(counters, &before, of);
-        let losses = [
-            ("records", since(|c| c.ring_full)),
-            ("sums_full", since(|c| c.sums_full)),
-            ("threads_not_followed", since(|c| c.no_state)),
-            ("memory_unreadable", since(|c| c.unreadable)),
-            ("unmatched_exits", since(|c| c.unmatched_exits)),
-            ("abandoned_frames", since(|c| c.abandoned)),
-            ("frames_too_deep", since(|c| c.too_deep)),
-        ];
-        for (kind, n) in losses {
-            // Of all that was recorded at the same time: nobody can tell whose they were.
-            if n > 0 || kind == "records" {
-                self.assembler.lose(kind, n);
-            }
-        }
-        let mut losses: Vec<Loss> = self
-            .assembler
-            .losses()
-            .map(|(kind, count)| Loss {
-                run: RunId(0),
-                kind: kind.into(),
-                count,
-            })
-            .collect();
-        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
-        let process = self
-            .assembler
-            .find_process(pid)
-            .cloned()
-            .unwrap_or_default();
-        let exec = process.execs.first();
-        let command = match exec {
-            Some(exec) if !exec.arguments.is_empty() => exec.arguments.clone(),
-            _ => self.context.command.clone(),
-        };
-        let started = exec.map_or(Nanoseconds(self.attached_at), |exec| exec.at);
-        let mut labels = crate::machine::labels();
-        labels.extend(self.context.labels());
-        if self.one_in > 1 {
-            labels.push(("one-in".into(), self.one_in.to_string()));
-        }
-        let mut recording = self.assembler.recording;
-        if let Some(late) = self.late {
-            for why in recording
-                .processes
-                .iter_mut()
-                .filter_map(|p| p.incomplete.as_mut())
-            {
-                why.push_str(&format!(
-                    "; they came {:.1} ms after its exec: at most that much of it is missing",
-                    late.as_secs_f64() * 1e3
-                ));
-            }
-        }
-        recording.runs = vec![Run {
-            command,
-            directory: self.context.directory.as_os_str().as_bytes().to_vec(),
-            started_unix_ns: self.started_unix_ns,
-            started,
-            ended: process.exited.unwrap_or(Nanoseconds(clock)),
-            ended_by: ended_by.into(),
-            mode: match self.mode {
-                Mode::Count => "count",
-                Mode::Full => "full",
-            }
-            .into(),
-            exit_status: process.exit_status,
-            signal: process.signal,
-            sample_hz: None,
-            labels,
-        }];
-        recording.families = FAMILIES
-            .iter()
-            .map(|&name| {
-                let off = match name {
-                    "files" if !config.files => {
-                        Some("turned off in the configuration of nodeprofd")
-                    }
-                    "serialization" if self.mode == Mode::Full => None,
-                    "serialization" => {
-                        Some("not part of count mode; to have it, type: nodeprof trace -- COMMAND")
-                    }
-                    "cpu" | "off-cpu" => Some(
-                        "not recorded by nodeprofd, for it costs every program on the host something; to have it, type: nodeprof trace -- COMMAND",
-                    ),
-                    _ => None,
-                };
-                FamilyState {
-                    run: RunId(0),
-                    name: name.into(),
-                    state: if off.is_some() { "off" } else { "on" }.into(),
-                    reason: off.map(str::to_owned),
-                }
-            })
-            .collect();
-        recording.losses = losses;
-        let hits = |family: &str, hits| ProbeHits {
-            run: RunId(0),
-            family: family.into(),
-            hits,
-        };
-        recording.probe_hits = vec![
-            hits("probes", since(|c| c.hits)),
-            hits("syscalls", since(|c| c.syscalls)),
-        ];
-        recording.overheads = vec![Overhead {
-            run: RunId(0),
-            probe_hits: since(|c| c.hits),
-            ns_per_hit: 0.0,
-            setup_ns: 0,
-            attach_ns: self.attach_ns,
-        }];
-        if !recording.stacks.is_empty() {
-            // The lane reads as anybody, and so do the threads that it starts.
-            add_packages(&mut recording, RunId(0), None);
-        }
-        recording
-    }
-}
-
 /// What the kernel side has done.
 fn events(counters: &Counters) -> u64 {
     counters.hits + counters.syscalls
-}
-
-fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
-    of(now).saturating_sub(of(then))
 }
 
 #[cfg(test)]

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * JavaScript functions and scripts: what stays of them while the garbage collector moves them, and how their names, sources and
+ * positions are written when one is met for the first time.
+ */
+#ifndef NODEPROF_FUNCTIONS_H
+#define NODEPROF_FUNCTIONS_H
+
+/* JavaScript functions and scripts by what stays of them. */
+struct function_key {
+	/* V8's id of the script, or of a builtin; in the upper half what tells names that closures were given */
+	__u64 script;
+	__u32 thread; /* serial number: ids count from 1 in each isolate */
+	__u32 literal;
+};
+#define LITERAL_IS_SCRIPT	  0xfffffffe /* the key is a script's */
+#define LITERAL_IS_BUILTIN	  0xfffffffd
+#define LITERAL_IS_NATIVE_BUILTIN 0xfffffffc
+
+/* A function that is being learnt. */
+struct function_at {
+	__u64 shared, own_name; /* tagged */
+	__u32 script, literal;
+};
+
+/* Flags of a SharedFunctionInfo: FunctionKind, and whether a builtin is one that programs may see. */
+#define KIND_MASK	  31
+#define SHARED_IS_NATIVE  32
+#define KIND_MODULE	  1
+#define KIND_ASYNC_MODULE 2
+/* Flags of a scope info: what there is of it between its variables and its outer scope. */
+#define SCOPE_HAS_RECEIVER	    (3 << 7)
+#define SCOPE_HAS_CLASS_VARIABLE    (1 << 10)
+#define SCOPE_HAS_FUNCTION_VARIABLE (3 << 12)
+#define SCOPE_HAS_INFERRED_NAME	    (1 << 14)
+#define SCOPE_HAS_OUTER		    (1 << 22)
+/* Which of its fields a property lies in, in the details of a descriptor. */
+#define DETAILS_INDEX_SHIFT 19
+#define DETAILS_INDEX_MASK  1023
+/* Of a map's third word: its objects keep their properties in a dictionary. */
+#define MAP_IS_DICTIONARY (1 << 21)
+/* Entries of a closure's dictionary that are searched. */
+#define MOST_PROPERTIES 64
+/* "name" */
+#define NAME_NAME 0x656d616e
+/* One more than the bytes of a name that are compared; a power of two. */
+#define HASHED_NAME 64
+/* "js", "file:", "node:", and "js" and "file" of two bytes each. */
+#define ONE_BYTE_JS   0x736aU
+#define TWO_BYTE_JS   0x0073006aU
+#define ONE_BYTE_FILE 0x3a656c6966ULL
+#define ONE_BYTE_NODE 0x3a65646f6eULL
+#define TWO_BYTE_FILE 0x0065006c00690066ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct function_key);
+	__type(value, __u32);
+} functions SEC(".maps");
+
+/* The last numbers given. */
+struct serial_numbers {
+	__u32 stack, function, thread;
+	__u32 code;	   /* optimised code, each time it was made or moved */
+	__u32 stacks_full; /* not a number: there are `more_stacks` */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct serial_numbers);
+} numbers SEC(".maps");
+
+#ifndef NODEPROF_MAPS_ONLY
+
+static __always_inline __u32 bounded(__u32 index, __u32 mask)
+{
+	/* As the verifier wants it, not as the compiler can prove it away. */
+	asm volatile("%0 &= %1" : "+r"(index) : "r"(mask));
+	return index;
+}
+
+/* What is counted up in `numbers`. */
+enum number { NUMBER_STACK, NUMBER_FUNCTION, NUMBER_THREAD, NUMBER_CODE };
+
+static __always_inline __u32 next_number(enum number which)
+{
+	__u32 zero = 0;
+	struct serial_numbers *n = bpf_map_lookup_elem(&numbers, &zero);
+
+	if (!n)
+		return 0;
+	switch (which) {
+	case NUMBER_STACK:
+		return __sync_fetch_and_add(&n->stack, 1) + 1;
+	case NUMBER_FUNCTION:
+		return __sync_fetch_and_add(&n->function, 1) + 1;
+	case NUMBER_CODE:
+		return __sync_fetch_and_add(&n->code, 1) + 1;
+	default:
+		return __sync_fetch_and_add(&n->thread, 1) + 1;
+	}
+}
+
+/* The number of a key that stays, a new one if it has none yet; then *fresh is set. */
+static __always_inline __u32 number_of(struct function_key *key, bool *fresh)
+{
+	__u32 *known = bpf_map_lookup_elem(&functions, key), number;
+
+	*fresh = false;
+	if (known)
+		return *known;
+	number = next_number(NUMBER_FUNCTION);
+	if (!number || bpf_map_update_elem(&functions, key, &number, BPF_NOEXIST)) {
+		known = bpf_map_lookup_elem(&functions, key);
+		if (!known)
+			count(COUNTER_STACKS_LOST, 1);
+		return known ? *known : 0;
+	}
+	*fresh = true;
+	return number;
+}
+
+/* Writes a long text in pieces: the pieces' heads tell the length of the whole and where each lies in it. */
+struct pieces {
+	struct thread *thread;
+	struct text_head *head;
+	__u64 from;
+	__u64 left;
+};
+
+static long write_piece(__u32 index, struct pieces *p)
+{
+	__u64 n = p->left > PIECE_BYTES ? PIECE_BYTES : p->left;
+
+	p->head->result = (__u64)index * PIECE_BYTES;
+	write_text(p->thread, p->head, p->from, n);
+	p->from += n;
+	p->left -= n;
+	return !p->left;
+}
+
+static __always_inline void write_long_text(struct thread *t, struct text_head *h, __u64 from,
+					    __u64 length)
+{
+	struct pieces p = {.thread = t, .head = h, .from = from, .left = length};
+
+	h->duration = length;
+	if (length)
+		bpf_loop(LARGEST_TEXT / PIECE_BYTES, write_piece, &p, 0);
+}
+
+/*
+ * Whether a script's text is to be had without asking for it: Node's own are in the binary, *.js, *.mjs and *.cjs are files. What has
+ * another name may be the program's own making, such as JavaScript from TypeScript. So may a path if the text is not the body
+ * of a function: CommonJS modules are (`wrapped`), what `vm` runs is not.
+ */
+static __always_inline bool lies_in_a_file(struct v8_string *name, bool wrapped)
+{
+	__u64 start = 0;
+	__u32 end = 0;
+
+	if (name->length < 6)
+		return false;
+	bpf_probe_read_user(&start, sizeof(start), (void *)name->data);
+	if (name->two_byte) {
+		bpf_probe_read_user(&end, sizeof(end), (void *)(name->data + name->length * 2 - 4));
+		return end == TWO_BYTE_JS &&
+		       (((start & 0xffff) == '/' && wrapped) || start == TWO_BYTE_FILE);
+	}
+	if ((start & 0xffffffffff) == ONE_BYTE_NODE)
+		return true;
+	bpf_probe_read_user(&end, 2, (void *)(name->data + name->length - 2));
+	return end == ONE_BYTE_JS &&
+	       (((start & 0xff) == '/' && wrapped) || (start & 0xffffffffff) == ONE_BYTE_FILE);
+}
+
+/*
+ * Writes a script's name, where its source lies if that is outside of the heap, what wraps it, and where its first line is
+ * said to stand. The text of one that is in no file (an eval's) is written too: else nothing would tell its lines.
+ */
+__noinline int write_script(struct thread *t, struct image *image, __u64 script, __u32 number)
+{
+	struct text_head h = {};
+	struct v8_string source = {}, name = {};
+	__u64 tagged;
+	bool wrapped;
+
+	if (!t || !image)
+		return 0;
+	tagged = read_word(script - 1 + image->script_name);
+	fill_header(&h.header, t, RECORD_SCRIPT, 0);
+	h.header.id = number;
+	wrapped = instance_type(read_word(script - 1 + image->script_wrapped)) ==
+		  image->fixed_array_type;
+	h.header.kind = wrapped;
+	/* Both offsets follow the name. */
+	h.descriptor = read_word(script - 1 + image->script_name + 8) >> 32;
+	h.header.unused = read_word(script - 1 + image->script_name + 16) >> 32;
+	if (v8_string_data(t, read_word(script - 1 + image->script_source), &source)) {
+		h.result = source.data;
+		h.duration = (__u64)source.length << 1 | source.two_byte;
+	}
+	v8_string_data(t, tagged, &name);
+	write_string(t, &h, tagged);
+	if (!source.data || lies_in_a_file(&name, wrapped))
+		return 0;
+	fill_header(&h.header, t, RECORD_SOURCE, 0);
+	h.header.id = number;
+	h.header.kind = source.two_byte;
+	h.descriptor = 0;
+	write_long_text(t, &h, source.data, (__u64)source.length << source.two_byte);
+	return 0;
+}
+
+/* Of a scope info. */
+struct scope {
+	__u64 name;	/* a string, or anything else */
+	__u64 position; /* where the function begins, a Smi */
+};
+
+/* What precedes a function's name in its scope info, and what follows it, depends on the scope's flags. */
+static __always_inline void read_scope(struct image *image, __u64 info, __u8 function_kind,
+				       struct thread *t, struct scope *scope)
+{
+	__u64 at = info - 1 + image->scope_first, variables, flags;
+
+	flags = read_word(info - 1 + 8);
+	if (flags >> 32)
+		flags >>= 32;			    /* a Smi, up to V8 12 */
+	variables = read_word(info - 1 + 24) >> 32; /* flags, parameters, variables */
+	variables &= 0xffff;
+	if (function_kind == KIND_MODULE || function_kind == KIND_ASYNC_MODULE)
+		at += 8; /* the number of the module's variables */
+	/* Names, then a Smi each; many names are in a table of their own. */
+	if (variables && instance_type(read_word(at)) >= image->first_nonstring)
+		at += 8 + variables * 8;
+	else
+		at += variables * 16;
+	if (flags & SCOPE_HAS_CLASS_VARIABLE)
+		at += 8;
+	if (!image->scope_has_position && flags & SCOPE_HAS_RECEIVER) {
+		/* V8 9.4 keeps a number for the receiver here: then the name, or the outer scope, comes one word later. */
+		__u64 pointer = at;
+
+		if (!(flags & (SCOPE_HAS_FUNCTION_VARIABLE | SCOPE_HAS_INFERRED_NAME)))
+			pointer += flags & SCOPE_HAS_OUTER ? 2 * 8 : -8;
+		at += read_word(pointer) & 1 ? 0 : 8;
+	}
+	scope->name = 0;
+	if (flags & SCOPE_HAS_FUNCTION_VARIABLE) {
+		scope->name = read_word(at);
+		at += 16;
+	}
+	if (flags & SCOPE_HAS_INFERRED_NAME) {
+		if (v8_string_length(t, scope->name) <= 0)
+			scope->name = read_word(at);
+		at += 8;
+	}
+	scope->position = read_word(image->scope_has_position ? info - 1 + 32 : at);
+}
+
+/* Whether a string is "name". */
+static __always_inline bool is_name(struct thread *t, __u64 string)
+{
+	__u32 characters = 0;
+
+	if (v8_string_length(t, string) != 4)
+		return false;
+	bpf_probe_read_user(&characters, sizeof(characters), (void *)(string - 1 + 16));
+	return characters == NAME_NAME;
+}
+
+struct name_search {
+	struct thread *thread;
+	__u64 entries, value;
+};
+
+/* One entry of a dictionary of properties: key, value, details. */
+static long find_name(__u32 index, struct name_search *s)
+{
+	__u64 entry = s->entries + index * 3 * 8;
+
+	if (!is_name(s->thread, read_word(entry)))
+		return 0;
+	s->value = read_word(entry + 8);
+	return 1;
+}
+
+/*
+ * The name that a closure itself has, if it is not its literal's: that of a method with a computed name, or one that was defined
+ * later. It is a property; else there is an accessor.
+ */
+__noinline __u64 own_name(struct thread *t, struct image *image, __u64 function)
+{
+	__u64 map = v8_map(function), entry, value;
+	__u32 details, index;
+	__u8 size = 0, start = 0;
+
+	if (!t || !image || !image->accessor_info_type)
+		return 0;
+	if (read_word(map - 1 + 16) & MAP_IS_DICTIONARY) {
+		struct name_search s = {.thread = t};
+		__u64 dictionary = read_word(function - 1 + 8) - 1;
+		__u32 capacity = read_word(dictionary + 32) >> 32;
+
+		s.entries = dictionary + image->dictionary_first;
+		bpf_loop(capacity < MOST_PROPERTIES ? capacity : MOST_PROPERTIES, find_name, &s, 0);
+		return v8_string_length(t, s.value) > 0 ? s.value : 0;
+	}
+	entry = read_word(map - 1 + image->map_descriptors) - 1 + image->descriptors_first +
+		3 * 8; /* key, details, value of the first one; the name is the second */
+	value = read_word(entry + 16);
+	if (instance_type(value) == image->accessor_info_type || !is_name(t, read_word(entry)))
+		return 0;
+	details = read_word(entry + 8) >> 32;
+	if (!(details & image->details_location)) {
+		index = details >> DETAILS_INDEX_SHIFT & DETAILS_INDEX_MASK;
+		bpf_probe_read_user(&size, 1, (void *)(map - 1 + 8));
+		bpf_probe_read_user(&start, 1, (void *)(map - 1 + 9));
+		index += start;
+		if (index < size)
+			value = read_word(function - 1 + index * 8);
+		else
+			value = read_word(read_word(function - 1 + 8) - 1 + 16 +
+					  (index - size) * 8);
+	}
+	return v8_string_length(t, value) > 0 ? value : 0;
+}
+
+/* What tells two names from each other, in a word; not 0. */
+__noinline __u64 name_hash(struct thread *t, __u64 name)
+{
+	__u64 words[HASHED_NAME / 8] = {}, hash;
+	struct v8_string s = {};
+	__u32 n;
+
+	if (!t || !v8_string_data(t, name, &s))
+		return 1;
+	n = s.length << s.two_byte;
+	hash = n << 1 | s.two_byte;
+	if (n > HASHED_NAME - 1)
+		n = HASHED_NAME - 1;
+	bpf_probe_read_user(words, bounded(n, HASHED_NAME - 1), (void *)s.data);
+	for (int i = 0; i < HASHED_NAME / 8; i++) {
+		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+		hash ^= hash >> 32;
+	}
+	return hash | 1;
+}
+
+/* Writes a function's name and place. */
+__noinline int write_function(struct thread *t, struct image *image, struct function_at *f,
+			      __u32 number)
+{
+	struct scope scope = {};
+	struct v8_string s = {};
+	__u32 n;
+
+	if (!t || !image || !f)
+		return 0;
+	scope.name = read_word(f->shared - 1 + image->shared_name_or_scope);
+	RESERVE(record_function, r);
+	if (!r)
+		return 0;
+	fill_header(&r->header, t, RECORD_FUNCTION, 0);
+	r->header.id = number;
+	r->script = f->script;
+	r->literal = f->literal;
+	r->flags = read_word(f->shared - 1 + image->shared_flags);
+	r->length = 0;
+	if (instance_type(scope.name) == image->scope_type)
+		read_scope(image, scope.name, r->flags & KIND_MASK, t, &scope);
+	r->position = scope.position;
+	if (f->own_name)
+		scope.name = f->own_name;
+	if (v8_string_data(t, scope.name, &s)) {
+		n = s.length;
+		if (s.two_byte) {
+			r->header.flags |= RECORD_TWO_BYTE;
+			n *= 2;
+		} else {
+			r->header.flags |= RECORD_LATIN1;
+		}
+		if (n <= NAME_LENGTH) {
+			n = bounded(n, 2 * NAME_LENGTH - 1);
+			if (n <= NAME_LENGTH && !bpf_probe_read_user(r->name, n, (void *)s.data)) {
+				r->length = n;
+				scope.name = 0;
+			}
+		}
+	}
+	bpf_ringbuf_submit(r, wake_flag());
+	if (v8_string_length(t, scope.name) > 0) {
+		/* Long, or in pieces, such as one that V8 inferred from an assignment. */
+		struct text_head h = {};
+
+		fill_header(&h.header, t, RECORD_FUNCTION_NAME, 0);
+		h.header.id = number;
+		write_string(t, &h, scope.name);
+	}
+	return 0;
+}
+
+/* Writes the table that tells a position in the source for an offset into the bytecode. */
+__noinline int write_positions(struct thread *t, struct image *image, __u64 array, __u32 number)
+{
+	__u64 table, length;
+	__u32 type;
+	struct text_head h = {};
+
+	if (!t || !image || instance_type(array) != image->bytecode_type)
+		return 0;
+	table = read_word(array - 1 + image->bytecode_positions);
+	type = instance_type(table);
+	if (type != image->byte_array_type &&
+	    (type != image->trusted_byte_array_type || !image->trusted_byte_array_type))
+		return 0;
+	length = read_word(table - 1 + 8) >> 32;
+	if (!length)
+		return 0;
+	fill_header(&h.header, t, RECORD_POSITIONS, 0);
+	h.header.id = number;
+	h.descriptor = image->bytecode_data;
+	write_long_text(t, &h, table - 1 + 16, length);
+	return 0;
+}
+
+/* The number of a script; writes it if it is new. `key` is that of one of its functions. */
+static __always_inline __u32 script_number(struct thread *t, struct image *image, __u64 script,
+					   struct function_key key)
+{
+	__u32 number;
+	bool fresh;
+
+	key.literal = LITERAL_IS_SCRIPT;
+	number = number_of(&key, &fresh);
+	if (fresh)
+		write_script(t, image, script, number);
+	return number;
+}
+
+/* The number of a closure's function, 0 if it is none; `fp`: a frame of it. */
+__noinline __u32 learn_function(struct thread *t, __u32 binary, __u64 function, __u64 fp)
+{
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	struct function_key key = {};
+	struct function_at f = {};
+	__u64 shared, script;
+	__u32 number;
+	bool fresh;
+	__u32 type;
+
+	if (!t || !image || !image->function_shared)
+		return 0;
+	if (!(read_word(function - 1) & 7)) {
+		/* In the middle of a collection: addresses seen until its end are good for nothing later. */
+		t->epoch++;
+	}
+	type = instance_type(function);
+	if (type < image->first_function_type || type > image->last_function_type)
+		return 0;
+	f.shared = shared = read_word(function - 1 + image->function_shared);
+	if (instance_type(shared) != image->shared_type)
+		return 0;
+	t->first_nonstring = image->first_nonstring;
+	script = read_word(shared - 1 + image->shared_script);
+	key.thread = t->serial;
+	if (instance_type(script) == image->script_type) {
+		key.script = read_word(script - 1 + image->script_id) >> 32;
+		f.script = script_number(t, image, script, key);
+		/* Behind the flags. */
+		key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
+		f.own_name = own_name(t, image, function);
+		if (f.own_name)
+			key.script |= name_hash(t, f.own_name) << 32;
+	} else {
+		/* Its data come before its name, in the newest versions in two words. */
+		__u64 data = read_word(shared - 1 + image->shared_name_or_scope - 8);
+
+		if (instance_type(data) == image->function_template_type ||
+		    instance_type(read_word(shared - 1 + 8)) == image->function_template_type)
+			return 0;
+		/* A builtin's number, a Smi; some builtins have several names. */
+		key.script =
+			data & 1 ? shared | (__u64)t->epoch << 48
+				 : data >> 32 | name_hash(t, read_word(shared - 1 +
+								       image->shared_name_or_scope))
+							<< 32;
+		key.literal = LITERAL_IS_BUILTIN;
+		if (read_word(shared - 1 + image->shared_flags) & SHARED_IS_NATIVE)
+			key.literal = LITERAL_IS_NATIVE_BUILTIN;
+	}
+	number = number_of(&key, &fresh);
+	if (fresh) {
+		f.literal = key.literal;
+		write_function(t, image, &f, number);
+		write_positions(t, image, read_word(fp - 32), number);
+	}
+	return number;
+}
+
+/* Gives a thread its serial number. */
+static __always_inline void introduce(struct thread *t)
+{
+	if (t->serial)
+		return;
+	t->serial = next_number(NUMBER_THREAD);
+	/* Two threads that take turns in a slot do not mistake each other's functions. */
+	t->epoch = t->serial << 16;
+}
+
+#endif
+#endif

@@ -1,0 +1,588 @@
+//! A trace under way: what the holder and the kernel tell becomes a recording.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::{ffi::OsStrExt, process::ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    sync::Arc,
+    thread::ScopedJoinHandle,
+    time::Duration,
+};
+
+use nodeprof_bpf::{
+    Counters, Sum, SumFamily,
+    hold::{Event, Holder},
+};
+use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState};
+use nodeprof_profile::recording::{
+    CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run,
+    RunId,
+};
+
+use super::{
+    Assembler, Child, FAMILIES, IDLE, Notice, TraceError, TraceOptions, Until, Verification,
+    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, system, wait_readable,
+};
+
+/// A trace under way.
+pub(super) struct Session {
+    pub(super) assembler: Assembler,
+    pub(super) cache: Option<PathBuf>,
+    pub(super) count: bool,
+    /// Why no probes could be attached to the first process.
+    pub(super) families_failed: Option<String>,
+    /// Whether execs of children are held.
+    pub(super) held: Option<Result<(), String>>,
+    pub(super) attach_ns: u64,
+    pub(super) root: u32,
+    pub(super) loop_started: Option<u64>,
+    pub(super) executed: Option<u64>,
+    /// When the holder was found to be gone.
+    pub(super) holder_gone: Option<u64>,
+    /// A ping without an answer yet: when, and whether it could be sent.
+    pub(super) pinged: Option<(u64, bool)>,
+    pub(super) last_ping: u64,
+    /// The last reading of a process's memory: whose, when it began, and its unique set size.
+    pub(super) memory_read: Option<(u32, u64, Option<u64>)>,
+    /// The kernel side is the service's.
+    pub(super) is_lent: bool,
+    /// Why no CPU samples could be taken.
+    pub(super) no_samples: Option<String>,
+    /// Why it is not known what the programs counted.
+    pub(super) no_counts: Option<String>,
+}
+
+/// A holder that does not answer for this long is ended.
+pub(super) const SILENCE: Duration = Duration::from_secs(2);
+
+impl Session {
+    /// Of the process that is about to execute the command.
+    pub(super) fn new(
+        root: u32,
+        directory: &Path,
+        cache: Option<PathBuf>,
+        count: bool,
+        is_lent: bool,
+    ) -> Session {
+        let recording = Recording {
+            runs: vec![Run::default()],
+            ..Recording::default()
+        };
+        let mut assembler = Assembler::new(recording, RunId(0), root, directory);
+        assembler.symbols.keep_in(cache.as_deref());
+        Session {
+            assembler,
+            cache,
+            count,
+            is_lent,
+            families_failed: None,
+            held: None,
+            attach_ns: 0,
+            root,
+            loop_started: None,
+            executed: None,
+            holder_gone: None,
+            pinged: None,
+            last_ping: now(),
+            memory_read: None,
+            no_samples: None,
+            no_counts: None,
+        }
+    }
+
+    pub(super) fn lose_holder(&mut self) {
+        if self.holder_gone.is_none() {
+            self.holder_gone = Some(now());
+            self.assembler.lose("holder_ended", 1);
+            if self.executed.is_none() {
+                self.families_failed = Some("the holder process ended".into());
+            }
+        }
+    }
+
+    /// Sees to it that the holder answers: one that is stopped or hung would block every exec of node.
+    fn check_holder(&mut self, holder: &Holder) {
+        let clock = now();
+        match self.pinged {
+            _ if self.holder_gone.is_some() => {}
+            Some((at, true)) if clock.saturating_sub(at) > SILENCE.as_nanos() as u64 => {
+                holder.kill();
+                self.lose_holder();
+            }
+            Some(_) => {}
+            None if clock.saturating_sub(self.last_ping) > SILENCE.as_nanos() as u64 / 2 => {
+                self.last_ping = clock;
+                self.pinged = Some((clock, holder.ping().is_ok()));
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn on_holder(&mut self, event: Event) {
+        match event {
+            Event::Holding(outcome) => self.held = Some(outcome),
+            Event::Alive => self.pinged = None,
+            Event::Gone => self.lose_holder(),
+            Event::Attached {
+                pid,
+                binary,
+                took,
+                path,
+                after_exec,
+                ..
+            } => {
+                if !self.assembler.has_image(binary) {
+                    if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
+                        self.assembler.add_image(binary, Arc::new(plan));
+                    }
+                    remember_node(self.cache.as_deref(), &path);
+                }
+                self.assembler.attached(pid, binary);
+                if after_exec {
+                    self.assembler.attached_after_exec(pid);
+                }
+                self.attach_ns = self.attach_ns.max(took.as_nanos() as u64).max(1);
+            }
+            Event::Stopped { pid, from, to } => self.assembler.stopped(pid, from, to),
+            Event::NotStopped { pid, reason } => {
+                let held = match &self.held {
+                    Some(Err(e)) => {
+                        format!("execs cannot be held here ({e}; needed: CAP_SYS_ADMIN)")
+                    }
+                    _ => "this node binary was not known before (the next trace knows it)".into(),
+                };
+                self.assembler.not_stopped(
+                    pid,
+                    format!("probes came after its exec: {held}, and the process could not be stopped: {reason}"),
+                );
+            }
+            Event::Failed { pid, path, reason } => {
+                if pid == self.root && self.executed.is_none() {
+                    self.families_failed = Some(reason.clone());
+                }
+                self.assembler
+                    .incomplete(pid, format!("{}: {reason}", path.display()));
+            }
+        }
+    }
+
+    /// Reads records until the trace ends; returns why it did.
+    pub(super) fn record(
+        &mut self,
+        options: &TraceOptions,
+        kernel: &Kernel,
+        holder: &Holder,
+        child: &mut Child,
+    ) -> Result<&'static str, TraceError> {
+        let pump = Pump::new().map_err(system("making an eventfd"))?;
+        let reader = kernel
+            .reader(|record: &[u8]| pump.push(record))
+            .map_err(system("mapping the ring buffer"))?;
+        std::thread::scope(|scope| {
+            let pump = &pump;
+            let _stop = pump.stop_later();
+            let copying = scope.spawn(move || pump.run(&reader));
+            self.assemble(options, pump, copying, holder, child)
+        })
+    }
+
+    /// Makes records into events until the trace ends; returns why it did.
+    fn assemble(
+        &mut self,
+        options: &TraceOptions,
+        pump: &Pump,
+        copying: ScopedJoinHandle<io::Result<()>>,
+        holder: &Holder,
+        child: &mut Child,
+    ) -> Result<&'static str, TraceError> {
+        let mut copying = Some(copying);
+        let mut taken = Vec::new();
+        let mut ended = None;
+        loop {
+            let descriptors = [
+                pump.ready(),
+                child.descriptor.as_raw_fd(),
+                if self.holder_gone.is_none() {
+                    holder.descriptor()
+                } else {
+                    -1
+                },
+                child.signals.as_raw_fd(),
+            ];
+            if ended.is_none() {
+                wait_readable(&descriptors, Some(Duration::from_millis(20)))
+                    .map_err(system("waiting for records"))?;
+            }
+            let copying_ended = copying.as_ref().is_none_or(|thread| thread.is_finished());
+            if (ended.is_some() || copying_ended)
+                && let Some(thread) = copying.take()
+            {
+                pump.stop();
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    .map_err(system("reading records"))?;
+            }
+            pump.take(&mut taken);
+            // A process's binary is announced before its first record is written: so it is known of all that were read.
+            while self.holder_gone.is_none()
+                && let Some(event) = holder.next(Duration::ZERO)
+            {
+                self.on_holder(event);
+            }
+            self.check_holder(holder);
+            let mut rest = taken.as_slice();
+            while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+                let (record, tail) =
+                    tail.split_at((u32::from_ne_bytes(*length) as usize).min(tail.len()));
+                self.assembler.take(record);
+                rest = tail;
+            }
+            taken.clear();
+            self.act();
+            if let Some(reason) = ended {
+                if holder.has_ended() {
+                    self.lose_holder();
+                }
+                return Ok(reason);
+            }
+            self.assembler.prepare();
+            child.signals.pass_on(Some(child.pid));
+            child.reap().map_err(system("waiting for the program"))?;
+            let clock = now();
+            let over = match options.until {
+                _ if child.status().is_some() => Some("exit"),
+                Until::Exit => None,
+                Until::LoopStart => self.loop_started.map(|_| "loop-start"),
+                Until::Idle => self
+                    .loop_started
+                    .filter(|_| {
+                        clock.saturating_sub(self.assembler.last_record()) > IDLE.as_nanos() as u64
+                    })
+                    .map(|_| "idle"),
+                Until::After(limit) => self
+                    .executed
+                    .filter(|&e| clock.saturating_sub(e) > limit.as_nanos() as u64)
+                    .map(|_| "duration"),
+            };
+            ended = over; // one more round takes what came in between
+        }
+    }
+
+    /// Acts on what the records told.
+    fn act(&mut self) {
+        for notice in self.assembler.take_notices() {
+            match notice {
+                Notice::Exec { pid } => {
+                    if pid == self.root {
+                        self.executed.get_or_insert_with(now);
+                    }
+                }
+                Notice::Milestone { pid, name, at } => {
+                    let field = match name.as_str() {
+                        "loop_start" => {
+                            self.loop_started.get_or_insert(at);
+                            0
+                        }
+                        // One reading is enough for a count: the program waits for each.
+                        "loop_exit" if !self.count => 1,
+                        _ => continue,
+                    };
+                    let uss = match self.memory_read {
+                        // Begun after this milestone, too: it stands for both, and the program waits but once.
+                        Some((of, begun, uss)) if of == pid && begun >= at => uss,
+                        _ => {
+                            let begun = now();
+                            let uss = memory::unique_set_size(pid);
+                            self.memory_read = Some((pid, begun, uss));
+                            uss
+                        }
+                    };
+                    if let Some(process) = self.assembler.find_process(pid) {
+                        match field {
+                            0 => process.uss_loop_start_bytes = uss,
+                            _ => process.uss_exit_bytes = uss,
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares the entries of callbacks with the crossings into them, callback by callback.
+    pub(super) fn verify(&mut self, sums: &[Sum]) -> Verification {
+        let mut counts: BTreeMap<CallbackId, (u64, u64)> = BTreeMap::new();
+        for sum in sums
+            .iter()
+            .filter(|s| s.family == SumFamily::CallbackEntries)
+        {
+            let id = self
+                .assembler
+                .callback(sum.pid, CrossingKind::Slow, sum.callee);
+            counts.entry(id).or_default().0 += sum.calls;
+        }
+        let recording = &self.assembler.recording;
+        let counted = |kind| matches!(kind, CrossingKind::Slow | CrossingKind::Construct);
+        for crossing in recording.crossings.iter().filter(|c| counted(c.kind)) {
+            counts.entry(crossing.callback).or_default().1 += 1;
+        }
+        for sum in recording.crossing_sums.iter().filter(|c| counted(c.kind)) {
+            counts.entry(sum.callback).or_default().1 += sum.calls;
+        }
+        let names = &recording.callbacks;
+        let differences = counts
+            .iter()
+            .filter(|(_, (entries, crossings))| entries != crossings)
+            .filter_map(|(id, n)| {
+                let callback = names.get(id.0 as usize)?;
+                Some((
+                    callback.binding.clone(),
+                    callback.function.clone(),
+                    n.0,
+                    n.1,
+                ))
+            });
+        Verification {
+            entries: counts.values().map(|n| n.0).sum(),
+            crossings: counts.values().map(|n| n.1).sum(),
+            differences: differences.collect(),
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        options: &TraceOptions,
+        directory: &Path,
+        started_unix_ns: u64,
+        ended: u64,
+        ended_by: &str,
+        status: Option<ExitStatus>,
+    ) -> Run {
+        // The kernel's word on the end may have been lost with others; the system's own is not.
+        if let (Some(status), Some(root)) = (status, self.assembler.find_process(self.root))
+            && root.exited.is_none()
+        {
+            root.exited = Some(Nanoseconds(ended));
+            root.exit_status = status.code();
+            root.signal = status.signal();
+        }
+        let root = self.assembler.find_process(self.root);
+        let started = root
+            .as_ref()
+            .and_then(|r| r.execs.first())
+            .map_or(Nanoseconds(ended), |e| e.at);
+        let exited = root.and_then(|r| r.exited);
+        Run {
+            command: options
+                .command
+                .iter()
+                .map(|a| a.as_bytes().to_vec())
+                .collect(),
+            directory: directory.as_os_str().as_bytes().to_vec(),
+            started_unix_ns,
+            started,
+            ended: exited
+                .filter(|_| status.is_some())
+                .unwrap_or(Nanoseconds(ended)),
+            ended_by: ended_by.to_string(),
+            mode: if self.count { "count" } else { "full" }.into(),
+            exit_status: status.and_then(|s| s.code()),
+            signal: status.and_then(|s| s.signal()),
+            sample_hz: Some(options.hz()).filter(|&hz| hz > 0),
+            labels: crate::machine::labels(),
+        }
+    }
+
+    /// Says of each family whether it was recorded.
+    pub(super) fn families(
+        &self,
+        options: &TraceOptions,
+        guess: Option<&Path>,
+        guessed: Option<&Result<AttachPlan, String>>,
+    ) -> Vec<FamilyState> {
+        let plans: Vec<&AttachPlan> = self.assembler.plans().collect();
+        let mut states = Vec::new();
+        for name in FAMILIES {
+            let mut state = ("on", None);
+            let family = options
+                .probe_families()
+                .into_iter()
+                .find(|f| family_name(*f) == name);
+            if !options.wants(name) {
+                let why = match options.families.is_empty() {
+                    _ if name == "cpu" && options.sample_hz == Some(0) => {
+                        "not asked for (--freq 0)"
+                    }
+                    true if name == "cpu" => "not part of count mode; to have it, type: --freq 997",
+                    true => "not part of count mode; to have it, type: --families LIST",
+                    false => "not asked for (--families)",
+                };
+                state = ("off", Some(why.to_string()));
+            } else if name == "cpu" {
+                state = self.cpu_state();
+            } else if let Some(family) = family {
+                let refused = self
+                    .families_failed
+                    .clone()
+                    .or_else(|| guessed.and_then(|g| g.as_ref().err().cloned()));
+                if let Some(reason) = refused {
+                    state = ("failed", Some(reason));
+                } else if plans.is_empty() {
+                    let what = guess.map_or_else(
+                        || "no process of the tree ran node".to_string(),
+                        |g| g.display().to_string(),
+                    );
+                    state = ("failed", Some(format!("no probes attached: {what}")));
+                } else {
+                    if self.holder_gone.is_some() {
+                        state = ("partial", Some("the holder process ended before the trace did: its probes went with it".into()));
+                    }
+                    let mut missing: Vec<&Probe> = plans
+                        .iter()
+                        .flat_map(|plan| &plan.probes)
+                        .filter(|probe| probe.family == family && probe.state == ProbeState::Unsafe)
+                        .collect();
+                    missing.dedup_by(|a, b| a.symbol == b.symbol);
+                    let any = plans.iter().any(|p| {
+                        p.probes
+                            .iter()
+                            .any(|x| x.family == family && x.is_attachable())
+                    });
+                    if !any {
+                        state = (
+                            "failed",
+                            Some(
+                                "this node binary has none of its functions; see: nodeprof probes"
+                                    .into(),
+                            ),
+                        );
+                    } else if let Some(first) = missing.first() {
+                        let symbols: Vec<&str> =
+                            missing.iter().map(|p| p.symbol.as_str()).collect();
+                        let why = first.reason.as_deref().unwrap_or("unsafe to probe");
+                        state = ("partial", Some(format!("{}: {why}", symbols.join(", "))));
+                    }
+                }
+            }
+            states.push(FamilyState {
+                run: RunId(0),
+                name: name.into(),
+                state: state.0.into(),
+                reason: state.1,
+            });
+        }
+        states
+    }
+
+    fn cpu_state(&self) -> (&'static str, Option<String>) {
+        if let Some(error) = &self.no_samples {
+            ("failed", Some(error.clone()))
+        } else if self.is_lent {
+            let why = "functions of the kernel are not shown: nodeprofd, which traces for you, tells no addresses of the kernel; to see them, type: sudo nodeprof trace …";
+            ("partial", Some(why.into()))
+        } else if self.assembler.symbols.kernel_hidden() {
+            let why = "functions of the kernel have no names: /proc/kallsyms shows no addresses; needed: CAP_SYSLOG, or kernel.kptr_restrict 0; type: sysctl kernel.kptr_restrict=0";
+            ("partial", Some(why.into()))
+        } else {
+            ("on", None)
+        }
+    }
+
+    pub(super) fn close(
+        mut self,
+        run: Run,
+        families: Vec<FamilyState>,
+        counters: &Counters,
+        options: &TraceOptions,
+        (setup_ns, ns_per_hit): (u64, f64),
+    ) -> Recording {
+        for (kind, n) in [
+            ("records", counters.ring_full),
+            ("unmatched_exits", counters.unmatched_exits),
+            ("abandoned_frames", counters.abandoned),
+            ("frames_too_deep", counters.too_deep),
+            ("sums_full", counters.sums_full),
+            ("threads_not_followed", counters.no_state),
+            ("memory_unreadable", counters.unreadable),
+            ("waits", counters.waits_beyond_limit),
+            ("processes_of_others", counters.foreign),
+            ("counts_unknown", u64::from(self.no_counts.is_some())),
+        ] {
+            if n > 0 || kind == "records" {
+                self.assembler.lose(kind, n);
+            }
+        }
+        let mut losses: Vec<Loss> = self
+            .assembler
+            .losses()
+            .map(|(kind, count)| Loss {
+                run: RunId(0),
+                kind: kind.into(),
+                count,
+            })
+            .collect();
+        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
+        let mut recording = self.assembler.recording;
+        if !options.wants("files") {
+            // Syscalls were recorded for package.json alone.
+            let names = &recording.names;
+            recording.files.retain(|f| {
+                names
+                    .get(f.path.0 as usize)
+                    .is_some_and(|n| n.ends_with(b"/package.json"))
+            });
+        }
+        recording.runs = vec![run];
+        recording.families = families;
+        recording.losses = losses;
+        recording.probe_hits = vec![
+            ProbeHits {
+                run: RunId(0),
+                family: "probes".into(),
+                hits: counters.hits,
+            },
+            ProbeHits {
+                run: RunId(0),
+                family: "syscalls".into(),
+                hits: counters.syscalls,
+            },
+            ProbeHits {
+                run: RunId(0),
+                family: "cpu".into(),
+                hits: counters.samples,
+            },
+            ProbeHits {
+                run: RunId(0),
+                family: "off-cpu".into(),
+                hits: counters.switches,
+            },
+        ];
+        recording.overheads = vec![Overhead {
+            run: RunId(0),
+            probe_hits: counters.hits,
+            ns_per_hit,
+            setup_ns,
+            attach_ns: self.attach_ns,
+        }];
+        recording
+    }
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::Phases => "phases",
+        Family::Crossings => "crossings",
+        Family::PackageJson => "package-json",
+        Family::Files => "files",
+        Family::Serialization => "serialization",
+        Family::Compile => "compile",
+        Family::Processes => "processes",
+        Family::Stacks => "stacks",
+        Family::Verify => "verify",
+    }
+}

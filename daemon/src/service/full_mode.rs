@@ -1,0 +1,186 @@
+//! Starts that are recorded in full. A process of its own does that, the [`lane`]: here is what it does, and what the service
+//! says to it and hears from it.
+
+use std::{
+    cell::RefCell,
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, RawFd},
+    path::PathBuf,
+};
+
+use nodeprof_bpf::{Options, Programs};
+
+use super::{
+    CeilingLimits, Config, Guard, Happening, SILENCE, Service, ServiceError, Sink, collector,
+    events,
+    gate::Closed,
+    lane::{self, Lane},
+    system,
+};
+use crate::recorder::{Mode, wait_readable};
+
+impl Service<'_> {
+    /// Records starts in full mode, for the service at the other end of `link`, until that wants an end of it.
+    pub(super) fn serve_lane(
+        config: Config,
+        link: lane::Link,
+        guard: Option<PathBuf>,
+        tell: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<(), ServiceError> {
+        // Before there are threads.
+        let guard = Guard::start(config.hold, guard);
+        let programs = Programs::load(&Options {
+            stacks: true,
+            mappings: true,
+            host: true,
+            cache: Some(config.cache.clone()),
+            ring_bytes: config.buffer_bytes,
+            ..Options::default()
+        })?;
+        programs.attach_tree(false)?;
+        let buffer = RefCell::new(Vec::new());
+        let reader = programs
+            .reader(collector(&buffer))
+            .map_err(system("mapping the ring buffer"))?;
+        // What the service tells holds.
+        let limits = CeilingLimits::default();
+        let sink = Sink::Service(link);
+        let mut service = Service::new(config, Mode::Full, &programs, guard, limits, sink)?;
+        let holding = service.await_holder();
+        lane::read_as_anybody(true).map_err(system("giving up rights"))?;
+        service.say(&lane::Said::Ready {
+            holder: service.holder.pid(),
+            not_holding_because: holding.err(),
+        })?;
+        loop {
+            let mut descriptors = vec![
+                programs.ring().as_fd().as_raw_fd(),
+                service.holder.descriptor(),
+                service.store.as_raw_fd(),
+            ];
+            descriptors.extend(service.guard.descriptor());
+            wait_readable(&descriptors, Some(service.look_in()))
+                .map_err(system("waiting for records"))?;
+            reader.consume().map_err(system("reading records"))?;
+            let mut unsaid = Vec::new();
+            let hear = &mut |happening: Happening<'_>| match happening {
+                Happening::Lost { pid, why } => unsaid.push((pid, why)),
+                other => tell(other),
+            };
+            service.hear_guard(hear)?;
+            service.hear_holder(hear)?;
+            let taken = buffer.take();
+            service.take(&taken);
+            for run in service.running.values_mut() {
+                run.assembler.prepare();
+            }
+            service.look_after(hear);
+            for (pid, why) in unsaid {
+                service.say(&lane::Said::Lost { pid, why })?;
+            }
+            match service.hear_service() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return Err(system("talking with the service")(error)),
+            }
+        }
+        service.finish_all(tell);
+        service.holder.end(SILENCE);
+        Ok(())
+    }
+
+    pub(super) fn say(&self, said: &lane::Said) -> Result<(), ServiceError> {
+        match &self.store {
+            Sink::Service(link) => link.say(said).map_err(system("talking with the service")),
+            Sink::Store(_) => Ok(()),
+        }
+    }
+
+    /// Does what the service says, if it says anything; false: it wants an end of it.
+    fn hear_service(&mut self) -> io::Result<bool> {
+        let Sink::Service(link) = &self.store else {
+            return Ok(true);
+        };
+        while is_readable(link.descriptor())? {
+            match link.hear() {
+                None => return Ok(false),
+                Some(lane::Told::Ping) => {
+                    let events = events(&self.programs.counters());
+                    link.say(&lane::Said::Alive { events })?;
+                }
+                Some(lane::Told::Record { closed, one_in }) => {
+                    self.ceiling.set_one_in(one_in);
+                    match closed {
+                        true => self.gate.close(Closed::Paused),
+                        false => self.gate.open(Closed::Paused),
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Starts the lane of full mode, if the rules name it.
+    pub(super) fn start_lane(&mut self) {
+        let wanted = self.config.rules.ask_mode(Mode::Full);
+        self.lane = wanted.then(|| Lane::start(&self.config, self.guard.listens_at()));
+    }
+
+    pub(super) fn hear_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        let (closed, one_in) = (self.gate.is_closed(), self.ceiling.one_in());
+        while let Some(news) = self.lane.as_mut().and_then(Lane::next) {
+            self.on_lane(news, tell);
+        }
+        if let Some(lane) = &mut self.lane {
+            lane.tell(closed, one_in);
+        }
+    }
+
+    fn on_lane(&mut self, news: lane::News, tell: &mut dyn FnMut(Happening<'_>)) {
+        match news {
+            lane::News::Ready {
+                not_holding_because,
+            } => {
+                self.count_from_here();
+                tell(Happening::FullMode(
+                    &not_holding_because.map_or(Ok(()), Err),
+                ));
+            }
+            lane::News::Recorded {
+                pid,
+                owner,
+                recording,
+            } => {
+                if let Err(why) = self.store.keep(pid, owner, *recording) {
+                    tell(Happening::Lost { pid, why });
+                }
+            }
+            lane::News::Lost { pid, why } => {
+                self.lost += 1;
+                tell(Happening::Lost { pid, why });
+            }
+            lane::News::Gone => tell(Happening::NoFullMode),
+        }
+    }
+
+    /// Ends the lane, and keeps what it had.
+    pub(super) fn end_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        for news in self.lane.take().into_iter().flat_map(Lane::end) {
+            self.on_lane(news, tell);
+        }
+    }
+}
+
+/// Whether something waits to be read, or the other side is gone.
+fn is_readable(descriptor: RawFd) -> io::Result<bool> {
+    let mut asked = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    match unsafe { libc::poll(&mut asked, 1, 0) } {
+        ..0 => Err(io::Error::last_os_error()),
+        n => Ok(n > 0),
+    }
+}

@@ -1,0 +1,246 @@
+//! A start under way, and the recording that it becomes.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use nodeprof_bpf::{Counters, Sum};
+use nodeprof_probes::plan::AttachPlan;
+use nodeprof_profile::recording::{
+    FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
+};
+
+use super::{
+    config::{Config, Labels},
+    context::Context,
+    lane,
+};
+use crate::recorder::{Assembler, FAMILIES, Mode, add_packages, now};
+
+/// What a process executes.
+pub(super) struct Program<'a> {
+    pub(super) path: &'a Path,
+    /// Device and inode.
+    pub(super) file: Option<(u64, u64)>,
+}
+
+impl Program<'_> {
+    /// Where it can be read: the path is that of the process's own file system, but the process may have ended; then ours has the same file there,
+    /// or nobody can tell.
+    pub(super) fn seen_by(&self, pid: u32) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let seen = root.join(self.path.strip_prefix("/").unwrap_or(self.path));
+        let is_it = |path: &Path| {
+            let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+            file.ok() == self.file && self.file.is_some()
+        };
+        let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+        if fs::metadata(&seen).as_ref().is_err_and(is_gone) && is_it(self.path) {
+            return self.path.to_owned();
+        }
+        seen
+    }
+}
+
+/// A start under way.
+pub(super) struct Running {
+    pub(super) assembler: Assembler,
+    pub(super) mode: Mode,
+    pub(super) context: Context,
+    pub(super) started_unix_ns: u64,
+    pub(super) attached_at: u64,
+    pub(super) attach_ns: u64,
+    pub(super) executed: Option<u64>,
+    /// Its probes came so long after its exec.
+    pub(super) late: Option<Duration>,
+    /// Of the starts that the rules admitted at its time one in so many was recorded, because of the ceiling.
+    pub(super) one_in: u32,
+    pub(super) loop_started: Option<u64>,
+    pub(super) exited: bool,
+    /// It was not there any more in the last round.
+    pub(super) gone: bool,
+    /// By its command, which is known since its exec, it is not to be recorded.
+    pub(super) unwanted: bool,
+    /// Counters when it began.
+    pub(super) counters: Counters,
+}
+
+impl Running {
+    /// Its environment is its owner's alone.
+    pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) {
+        let read = lane::with_rights(self.mode, || self.context.read_program(pid, labels));
+        if let Err(error) = read {
+            self.hole(format!("its environment could not be read: {error}"));
+        }
+    }
+
+    pub(super) fn add_image(&mut self, binary: u8, plans: &HashMap<u8, Arc<AttachPlan>>) {
+        if let (false, Some(plan)) = (self.assembler.has_image(binary), plans.get(&binary)) {
+            self.assembler.add_image(binary, Arc::clone(plan));
+        }
+    }
+
+    pub(super) fn hole(&mut self, why: String) {
+        let pid = self.context.pid;
+        self.assembler.incomplete(pid, why);
+    }
+
+    /// What was lost while it was recorded.
+    fn losses(&mut self, counters: &Counters) -> Vec<Loss> {
+        let before = self.counters;
+        let since = |of| since_of(counters, &before, of);
+        let losses = [
+            ("records", since(|c| c.ring_full)),
+            ("sums_full", since(|c| c.sums_full)),
+            ("threads_not_followed", since(|c| c.no_state)),
+            ("memory_unreadable", since(|c| c.unreadable)),
+            ("unmatched_exits", since(|c| c.unmatched_exits)),
+            ("abandoned_frames", since(|c| c.abandoned)),
+            ("frames_too_deep", since(|c| c.too_deep)),
+        ];
+        for (kind, n) in losses {
+            // Of all that was recorded at the same time: nobody can tell whose they were.
+            if n > 0 || kind == "records" {
+                self.assembler.lose(kind, n);
+            }
+        }
+        let mut losses: Vec<Loss> = self
+            .assembler
+            .losses()
+            .map(|(kind, count)| Loss {
+                run: RunId(0),
+                kind: kind.into(),
+                count,
+            })
+            .collect();
+        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
+        losses
+    }
+
+    /// What was seen, as a recording of one run.
+    pub(super) fn close(
+        mut self,
+        pid: u32,
+        ended_by: &str,
+        sums: &[Sum],
+        counters: &Counters,
+        config: &Config,
+    ) -> Recording {
+        let clock = now();
+        self.assembler.add_sums(sums);
+        self.assembler.finish();
+        if self.mode == Mode::Full {
+            self.assembler.finish_stacks();
+        }
+        let before = self.counters;
+        let since = |of| since_of(counters, &before, of);
+        let losses = self.losses(counters);
+        let process = self
+            .assembler
+            .find_process(pid)
+            .cloned()
+            .unwrap_or_default();
+        let exec = process.execs.first();
+        let command = match exec {
+            Some(exec) if !exec.arguments.is_empty() => exec.arguments.clone(),
+            _ => self.context.command.clone(),
+        };
+        let started = exec.map_or(Nanoseconds(self.attached_at), |exec| exec.at);
+        let mut labels = crate::machine::labels();
+        labels.extend(self.context.labels());
+        if self.one_in > 1 {
+            labels.push(("one-in".into(), self.one_in.to_string()));
+        }
+        let mut recording = self.assembler.recording;
+        if let Some(late) = self.late {
+            for why in recording
+                .processes
+                .iter_mut()
+                .filter_map(|p| p.incomplete.as_mut())
+            {
+                why.push_str(&format!(
+                    "; they came {:.1} ms after its exec: at most that much of it is missing",
+                    late.as_secs_f64() * 1e3
+                ));
+            }
+        }
+        recording.runs = vec![Run {
+            command,
+            directory: self.context.directory.as_os_str().as_bytes().to_vec(),
+            started_unix_ns: self.started_unix_ns,
+            started,
+            ended: process.exited.unwrap_or(Nanoseconds(clock)),
+            ended_by: ended_by.into(),
+            mode: match self.mode {
+                Mode::Count => "count",
+                Mode::Full => "full",
+            }
+            .into(),
+            exit_status: process.exit_status,
+            signal: process.signal,
+            sample_hz: None,
+            labels,
+        }];
+        recording.families = families(self.mode, config.files);
+        recording.losses = losses;
+        let hits = |family: &str, hits| ProbeHits {
+            run: RunId(0),
+            family: family.into(),
+            hits,
+        };
+        recording.probe_hits = vec![
+            hits("probes", since(|c| c.hits)),
+            hits("syscalls", since(|c| c.syscalls)),
+        ];
+        recording.overheads = vec![Overhead {
+            run: RunId(0),
+            probe_hits: since(|c| c.hits),
+            ns_per_hit: 0.0,
+            setup_ns: 0,
+            attach_ns: self.attach_ns,
+        }];
+        if !recording.stacks.is_empty() {
+            // The lane reads as anybody, and so do the threads that it starts.
+            add_packages(&mut recording, RunId(0), None);
+        }
+        recording
+    }
+}
+
+/// Which families are recorded, and why not the others. `files`: whether the configuration wants those.
+fn families(mode: Mode, files: bool) -> Vec<FamilyState> {
+    FAMILIES
+        .iter()
+        .map(|&name| {
+            let off = match name {
+                "files" if !files => {
+                    Some("turned off in the configuration of nodeprofd")
+                }
+                "serialization" if mode == Mode::Full => None,
+                "serialization" => {
+                    Some("not part of count mode; to have it, type: nodeprof trace -- COMMAND")
+                }
+                "cpu" | "off-cpu" => Some(
+                    "not recorded by nodeprofd, for it costs every program on the host something; to have it, type: nodeprof trace -- COMMAND",
+                ),
+                _ => None,
+            };
+            FamilyState {
+                run: RunId(0),
+                name: name.into(),
+                state: if off.is_some() { "off" } else { "on" }.into(),
+                reason: off.map(str::to_owned),
+            }
+        })
+        .collect()
+}
+
+/// What one of them counted from then to now.
+fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
+    of(now).saturating_sub(of(then))
+}
