@@ -206,11 +206,8 @@ impl Keeper {
                 self.changed(pid, &change, programs);
             }
             let held = self.fanotify.as_ref().map(Fanotify::read);
-            let held = held.unwrap_or_default();
-            // The kernel attaches one at a time. What comes next must not wait for more than one.
-            let alone = held.len() == 1 && self.waiting.is_empty();
-            for held in held {
-                self.hold(held, alone, programs);
+            for held in held.into_iter().flatten() {
+                self.hold(held, programs);
             }
             self.give_up_waiting();
             if let Some(host) = &mut self.host {
@@ -256,20 +253,15 @@ impl Keeper {
     }
 
     fn give(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) {
-        let job = self.new_job(pid, binary, after_exec, waiting);
-        self.workers.give(job);
-    }
-
-    fn new_job(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) -> Job {
         self.jobs += 1;
         self.waiting.insert(self.jobs, waiting);
-        Job {
+        self.workers.give(Job {
             number: self.jobs,
             pid,
             binary,
             after_exec,
             since: Instant::now(),
-        }
+        });
     }
 
     fn has_probes(&self, pid: u32, file: io::Result<fs::Metadata>) -> bool {
@@ -292,8 +284,8 @@ impl Keeper {
         }
     }
 
-    /// An exec is held: if it is of the tree and has no probes yet, until it has. `alone`: nobody else waits.
-    fn hold(&mut self, held: Held, alone: bool, programs: &Programs) {
+    /// An exec is held: if it is of the tree and has no probes yet, until it has.
+    fn hold(&mut self, held: Held, programs: &Programs) {
         // Dropping it lets it go.
         if self.has_probes(held.pid, held.file.metadata()) {
             return;
@@ -308,19 +300,9 @@ impl Keeper {
             return;
         }
         let pid = held.pid;
-        let Ok(file) = held.file.try_clone() else {
-            return;
-        };
-        let waiting = Waiting::Exec(held, Instant::now());
-        let job = self.new_job(pid, Source::File(file), false, waiting);
-        let done = if alone {
-            self.workers.do_at_once(job)
-        } else {
-            Err(job)
-        };
-        match done {
-            Ok(done) => self.finish(done, programs),
-            Err(job) => self.workers.give(job),
+        if let Ok(file) = held.file.try_clone() {
+            let waiting = Waiting::Exec(held, Instant::now());
+            self.give(pid, Source::File(file), false, waiting);
         }
     }
 

@@ -104,7 +104,6 @@ pub(super) enum Outcome {
 
 /// The threads.
 pub(super) struct Workers {
-    bench: Arc<Bench>,
     jobs: mpsc::Sender<Job>,
     done: mpsc::Receiver<Done>,
     woken: Wake,
@@ -143,27 +142,12 @@ impl Workers {
                 }
             });
         }
-        Ok(Workers {
-            bench,
-            jobs,
-            done,
-            woken,
-        })
+        Ok(Workers { jobs, done, woken })
     }
 
     pub(super) fn give(&self, job: Job) {
         // Workers live as long as this does.
         let _ = self.jobs.send(job);
-    }
-
-    /// Does a job in the calling thread, if all it takes is to attach: where the plan of its binary is known. A thread is woken within
-    /// 0.15 ms on a virtual machine, and would have to wake this one again, while the program waits.
-    pub(super) fn do_at_once(&self, job: Job) -> Result<Done, Job> {
-        if self.bench.knows(&job.binary) {
-            Ok(self.bench.work(job))
-        } else {
-            Err(job)
-        }
     }
 
     /// Readable when something is done.
@@ -231,15 +215,6 @@ struct Bench {
 }
 
 impl Bench {
-    /// Whether probes were made for this binary before.
-    fn knows(&self, binary: &Source) -> bool {
-        let Source::File(file) = binary else {
-            return false;
-        };
-        file.metadata()
-            .is_ok_and(|meta| lock(&self.known).contains_key(&Version::of(&meta)))
-    }
-
     fn work(&self, job: Job) -> Done {
         let mut done = Done {
             number: job.number,
