@@ -182,6 +182,24 @@ impl Running {
 
 #[test]
 #[ignore = "needs root"]
+fn a_count_reads_the_memory_of_a_program_that_sleeps() {
+    let Some(node) = node() else { return };
+    let of = |options: &[&str], script: &str| {
+        let traced = Trace::new(options, node.command(["-e", script])).run();
+        traced.run["time"]["uss_loop_start_bytes"].clone()
+    };
+    let goes_on = "setTimeout(() => {}, 500)";
+    let slept = number(&of(&["--mode", "count"], goes_on));
+    let over = number(&of(&["--mode", "count", "--until", "loop-start"], goes_on));
+    let full = number(&of(&[], goes_on));
+    // Of the same program, some milliseconds apart.
+    for of_count in [slept, over] {
+        assert!(of_count.abs_diff(full) < full / 4, "{of_count}, {full}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_server_goes_on_after_until() {
     let Some(node) = node() else { return };
     if !has_packages("examples/express") {

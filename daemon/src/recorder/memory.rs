@@ -10,6 +10,14 @@ pub fn unique_set_size(pid: u32) -> Option<u64> {
     undisturbed(|| private_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?))
 }
 
+/// Whether the main thread of a process waits for something, by field 3 of `/proc/PID/stat`.
+pub fn is_asleep(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, field 2, may hold anything: count from its closing parenthesis.
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.starts_with(" S"))
+}
+
 /// Does something that the traced program may have to wait for: no other process shall take the processor
 /// meanwhile. On a busy machine that lengthened a start of 25 ms by milliseconds. Without the right to it
 /// (CAP_SYS_NICE) it is done as it is.
@@ -46,6 +54,7 @@ fn private_bytes(rollup: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
 
@@ -55,6 +64,22 @@ mod tests {
         assert_eq!(private_bytes(text), Some(5 * 1024));
         assert_eq!(private_bytes(""), None);
         assert_eq!(private_bytes("Private_Clean: many kB"), None);
+    }
+
+    #[test]
+    fn one_that_waits_is_asleep_until_it_ends() {
+        let mut waits = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let asleep = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_asleep(waits.id())
+        });
+        waits.kill().unwrap();
+        waits.wait().unwrap();
+        assert!(asleep);
+        assert!(!is_asleep(waits.id()));
     }
 
     #[test]

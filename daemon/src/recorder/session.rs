@@ -49,6 +49,8 @@ pub(super) struct Session {
     pub(super) last_ping: u64,
     /// The last reading of a process's memory: whose, when it began, and its unique set size.
     pub(super) memory_read: Option<(u32, u64, Option<u64>)>,
+    /// In count mode, whose memory is to be read once it sleeps, and when its loop started.
+    pub(super) memory_due: Option<(u32, u64)>,
     /// The kernel side is the service's.
     pub(super) is_lent: bool,
     /// Why no CPU samples could be taken.
@@ -56,6 +58,9 @@ pub(super) struct Session {
     /// Why it is not known what the programs counted.
     pub(super) no_counts: Option<String>,
 }
+
+/// A program that goes on for this long after its loop has started, ns, does not end at once.
+const SETTLED: u64 = 5_000_000;
 
 /// A holder that does not answer for this long is ended.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
@@ -90,6 +95,7 @@ impl Session {
             pinged: None,
             last_ping: now(),
             memory_read: None,
+            memory_due: None,
             no_samples: None,
             no_counts: None,
         }
@@ -246,11 +252,15 @@ impl Session {
             taken.clear();
             self.act();
             if let Some(reason) = ended {
+                if child.status().is_none() {
+                    self.read_memory_of_sleeper(true);
+                }
                 if holder.has_ended() {
                     self.lose_holder();
                 }
                 return Ok(reason);
             }
+            self.read_memory_of_sleeper(false);
             self.assembler.prepare();
             child.signals.pass_on(Some(child.pid));
             child.reap().map_err(system("waiting for the program"))?;
@@ -287,10 +297,17 @@ impl Session {
                     let field = match name.as_str() {
                         "loop_start" => {
                             self.loop_started.get_or_insert(at);
+                            if self.count {
+                                self.memory_due.get_or_insert((pid, at));
+                                continue;
+                            }
                             0
                         }
-                        // One reading is enough for a count: the program waits for each.
-                        "loop_exit" if !self.count => 1,
+                        "loop_exit" if self.count => {
+                            self.memory_due.take_if(|due| due.0 == pid);
+                            continue;
+                        }
+                        "loop_exit" => 1,
                         _ => continue,
                     };
                     let uss = match self.memory_read {
@@ -311,6 +328,22 @@ impl Session {
                     }
                 }
             }
+        }
+    }
+
+    /// A program waits for whoever reads its memory: 1 to 2 ms, more than all that count mode else costs a short start. So there it is
+    /// read of one that sleeps in its loop, or when the trace `is_over`.
+    fn read_memory_of_sleeper(&mut self, is_over: bool) {
+        let Some((pid, since)) = self.memory_due else {
+            return;
+        };
+        if !is_over && (now().saturating_sub(since) < SETTLED || !memory::is_asleep(pid)) {
+            return;
+        }
+        self.memory_due = None;
+        let uss = memory::unique_set_size(pid);
+        if let Some(process) = self.assembler.find_process(pid) {
+            process.uss_loop_start_bytes = uss;
         }
     }
 
