@@ -19,6 +19,7 @@ pub mod hold;
 mod kernel_types;
 mod loader;
 pub mod preflight;
+mod process;
 mod records;
 mod ring;
 mod samples;
@@ -28,6 +29,7 @@ mod warm;
 pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
+pub use process::stat_field;
 pub use records::{
     Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord, FrameCode, FunctionRecord,
     Header, InlinedRecord, MappingKind, MappingRecord, Origin, Piece, Record, ScriptRecord,

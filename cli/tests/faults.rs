@@ -114,11 +114,14 @@ fn expedited_at_rest(node: &Path) -> bool {
         run(trace(&folder.path("rest.nodeprof")).args(words)).code(),
         0
     );
-    !soon(Duration::from_secs(5), || {
+    let is_set = !soon(Duration::from_secs(5), || {
         fs::read("/sys/kernel/rcu_expedited")
             .unwrap()
             .starts_with(b"0")
-    })
+    });
+    let ours = fs::read("/run/nodeprof-expedited").unwrap() == b"set";
+    assert!(!(is_set && ours), "nobody has put back what was set");
+    is_set
 }
 
 #[test]

@@ -28,7 +28,7 @@ use super::{
     turn::{LONGEST_TURN, Turn},
     worker::{Done, FileId, Job, Outcome, Source, Workers, file_id},
 };
-use crate::{Link, Programs, attach::detach_all, loader::Execution};
+use crate::{Link, Programs, attach::detach_all, loader::Execution, stat_field};
 
 /// Interval in ms in which the loop looks for what nobody tells it.
 const LOOK_IN: i32 = 500;
@@ -603,15 +603,9 @@ impl Keeper {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`, in clock ticks; 0 if the process is gone.
+/// 0 if the process is gone.
 fn start_time(pid: u32) -> StartTime {
-    let path: PathBuf = format!("/proc/{pid}/stat").into();
-    let stat = fs::read_to_string(path).unwrap_or_default();
-    // The name, field 2, may hold anything: count from its closing parenthesis.
-    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after
-        .split_whitespace()
-        .nth(19)
-        .and_then(|f| f.parse().ok())
-        .unwrap_or(0)
+    const FIELD: usize = 22;
+    let field = stat_field(pid, FIELD);
+    field.and_then(|f| f.parse().ok()).unwrap_or(0)
 }

@@ -13,9 +13,9 @@ use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
-    CrossingSum, Exec, FileAccess, FileOperation, Import, Lookup, Milestone, NameId, Nanoseconds,
-    Process, ProcessId, Recording, RunId, Sample, Serialization, SerializationSum, Span, StackId,
-    ThreadId, Wait,
+    CrossingSum, Exec, FileAccess, FileOperation, Import, Lookup, Loss, Milestone, NameId,
+    Nanoseconds, Process, ProcessId, Recording, RunId, Sample, Serialization, SerializationSum,
+    Span, StackId, ThreadId, Wait,
 };
 
 use super::{
@@ -233,9 +233,21 @@ impl Assembler {
         self.last
     }
 
-    /// Losses so far, by kind.
-    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.losses.iter().map(|(k, n)| (*k, *n))
+    /// Counts what the kernel side lost, as far as it did; lost records are told in any case. Returns all losses so far, by kind.
+    pub fn losses_with(&mut self, others: &[(&'static str, u64)]) -> Vec<Loss> {
+        for &(kind, count) in others {
+            if count > 0 || kind == "records" {
+                self.lose(kind, count);
+            }
+        }
+        let of_run = |(&kind, &count): (&&'static str, &u64)| Loss {
+            run: self.run,
+            kind: kind.into(),
+            count,
+        };
+        let mut losses: Vec<Loss> = self.losses.iter().map(of_run).collect();
+        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
+        losses
     }
 
     /// What happened since the last call.

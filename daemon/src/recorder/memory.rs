@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use nodeprof_bpf::stat_field;
+
 /// Private clean and dirty pages of all mappings, in bytes (`smaps_rollup`, Linux 4.14+); `None` if the
 /// process is gone or may not be read.
 ///
@@ -10,12 +12,10 @@ pub fn unique_set_size(pid: u32) -> Option<u64> {
     undisturbed(|| private_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?))
 }
 
-/// Whether the main thread of a process waits for something, by field 3 of `/proc/PID/stat`.
+/// Whether the main thread of a process waits for something.
 pub fn is_asleep(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, field 2, may hold anything: count from its closing parenthesis.
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| rest.starts_with(" S"))
+    const STATE: usize = 3;
+    stat_field(pid, STATE).is_some_and(|state| state == "S")
 }
 
 /// Does something that the traced program may have to wait for: no other process shall take the processor

@@ -20,8 +20,7 @@ use nodeprof_bpf::{
 };
 use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState};
 use nodeprof_profile::recording::{
-    CallbackId, CrossingKind, FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run,
-    RunId,
+    CallbackId, CrossingKind, FamilyState, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
 };
 
 use super::{
@@ -534,7 +533,7 @@ impl Session {
         options: &TraceOptions,
         (setup_ns, ns_per_hit): (u64, f64),
     ) -> Recording {
-        for (kind, n) in [
+        let losses = self.assembler.losses_with(&[
             ("records", counters.ring_full),
             ("unmatched_exits", counters.unmatched_exits),
             ("abandoned_frames", counters.abandoned),
@@ -545,21 +544,7 @@ impl Session {
             ("waits", counters.waits_beyond_limit),
             ("processes_of_others", counters.foreign),
             ("counts_unknown", u64::from(self.no_counts.is_some())),
-        ] {
-            if n > 0 || kind == "records" {
-                self.assembler.lose(kind, n);
-            }
-        }
-        let mut losses: Vec<Loss> = self
-            .assembler
-            .losses()
-            .map(|(kind, count)| Loss {
-                run: RunId(0),
-                kind: kind.into(),
-                count,
-            })
-            .collect();
-        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
+        ]);
         let mut recording = self.assembler.recording;
         if !options.wants("files") {
             // Syscalls were recorded for package.json alone.

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nodeprof_bpf::stat_field;
+
 use super::config::CeilingLimits;
 
 /// What is recorded, of the starts that the rules admit: one in so many; 0: none. One step to the next.
@@ -220,11 +222,10 @@ pub(super) fn cpu_time(others: &[u32]) -> Duration {
         time(usage.ru_utime) + time(usage.ru_stime)
     };
     let ticks_of = |pid: &u32| -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Fields 14 and 15, after the name in parentheses, which may hold anything.
-        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let fields = after.split_whitespace().skip(11).take(2);
-        fields.filter_map(|f| f.parse::<u64>().ok()).sum()
+        const USER_AND_SYSTEM: [usize; 2] = [14, 15];
+        let fields = USER_AND_SYSTEM.map(|number| stat_field(*pid, number));
+        let ticks = fields.into_iter().flatten().map(|f| f.parse::<u64>());
+        ticks.flatten().sum()
     };
     let ticks: u64 = others.iter().map(ticks_of).sum();
     // SAFETY: takes an integer.

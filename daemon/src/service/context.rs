@@ -3,6 +3,8 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
+use nodeprof_bpf::stat_field;
+
 use super::config::{Labels, Start};
 
 /// Of one start.
@@ -94,11 +96,9 @@ pub(super) fn cgroup(pid: u32) -> Option<String> {
         .or_else(|| of(""))
 }
 
-/// Field 4 of `/proc/PID/stat`.
 fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_whitespace().nth(1)?.parse().ok()
+    const FIELD: usize = 4;
+    stat_field(pid, FIELD)?.parse().ok()
 }
 
 /// The innermost unit of systemd in the path of a control group.

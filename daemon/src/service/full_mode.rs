@@ -11,11 +11,11 @@ use std::{
 use nodeprof_bpf::{Options, Programs};
 
 use super::{
-    CeilingLimits, Config, Guard, Happening, SILENCE, Service, ServiceError, Sink, collector,
-    events,
+    CeilingLimits, Config, Guard, Happening, SILENCE, Service, ServiceError, Sink, events,
+    for_host,
     gate::Closed,
     lane::{self, Lane},
-    system,
+    read_into, system,
 };
 use crate::recorder::{Mode, wait_readable};
 
@@ -32,16 +32,11 @@ impl Service<'_> {
         let programs = Programs::load(&Options {
             stacks: true,
             mappings: true,
-            host: true,
-            cache: Some(config.cache.clone()),
-            ring_bytes: config.buffer_bytes,
-            ..Options::default()
+            ..for_host(&config)
         })?;
         programs.attach_tree(false)?;
         let buffer = RefCell::new(Vec::new());
-        let reader = programs
-            .reader(collector(&buffer))
-            .map_err(system("mapping the ring buffer"))?;
+        let reader = read_into(&buffer, &programs)?;
         // What the service tells holds.
         let limits = CeilingLimits::default();
         let sink = Sink::Service(link);

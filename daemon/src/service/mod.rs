@@ -36,7 +36,7 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, Record, Sum,
+    Counters, LoadError, Options, Programs, Reader, Record, Sum,
     hold::{Event, Holder, HolderOptions, Obeys, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
@@ -185,16 +185,11 @@ pub fn serve(
         count_only: true,
         files: config.files,
         stacks: false,
-        host: true,
-        cache: Some(config.cache.clone()),
-        ring_bytes: config.buffer_bytes,
-        ..Options::default()
+        ..for_host(&config)
     })?;
     programs.attach_tree(false)?;
     let buffer = RefCell::new(Vec::new());
-    let reader = programs
-        .reader(collector(&buffer))
-        .map_err(system("mapping the ring buffer"))?;
+    let reader = read_into(&buffer, &programs)?;
     plan_ahead(&config, tell);
     let limits = config.ceiling.clone();
     let sink = Sink::Store(store);
@@ -305,13 +300,29 @@ impl Sink {
     }
 }
 
-/// Records in the buffer, each after its length.
-fn collector(buffer: &RefCell<Vec<u8>>) -> impl FnMut(&[u8]) {
-    move |bytes: &[u8]| {
+/// What both modes ask of the kernel side.
+fn for_host(config: &Config) -> Options {
+    Options {
+        host: true,
+        cache: Some(config.cache.clone()),
+        ring_bytes: config.buffer_bytes,
+        ..Options::default()
+    }
+}
+
+/// Reads records into the buffer, each after its length.
+fn read_into(
+    buffer: &RefCell<Vec<u8>>,
+    programs: &Programs,
+) -> Result<Reader<impl FnMut(&[u8])>, ServiceError> {
+    let collect = move |bytes: &[u8]| {
         let mut all = buffer.borrow_mut();
         all.extend((bytes.len() as u32).to_ne_bytes());
         all.extend(bytes);
-    }
+    };
+    programs
+        .reader(collect)
+        .map_err(system("mapping the ring buffer"))
 }
 
 struct Service<'p> {

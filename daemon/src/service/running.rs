@@ -90,11 +90,11 @@ impl Running {
         self.assembler.incomplete(pid, why);
     }
 
-    /// What was lost while it was recorded.
+    /// What was lost while it was recorded: by all that was at the same time, nobody can tell whose it was.
     fn losses(&mut self, counters: &Counters) -> Vec<Loss> {
         let before = self.counters;
         let since = |of| since_of(counters, &before, of);
-        let losses = [
+        self.assembler.losses_with(&[
             ("records", since(|c| c.ring_full)),
             ("sums_full", since(|c| c.sums_full)),
             ("threads_not_followed", since(|c| c.no_state)),
@@ -102,24 +102,7 @@ impl Running {
             ("unmatched_exits", since(|c| c.unmatched_exits)),
             ("abandoned_frames", since(|c| c.abandoned)),
             ("frames_too_deep", since(|c| c.too_deep)),
-        ];
-        for (kind, n) in losses {
-            // Of all that was recorded at the same time: nobody can tell whose they were.
-            if n > 0 || kind == "records" {
-                self.assembler.lose(kind, n);
-            }
-        }
-        let mut losses: Vec<Loss> = self
-            .assembler
-            .losses()
-            .map(|(kind, count)| Loss {
-                run: RunId(0),
-                kind: kind.into(),
-                count,
-            })
-            .collect();
-        losses.sort_by(|a, b| a.kind.cmp(&b.kind));
-        losses
+        ])
     }
 
     /// What was seen, as a recording of one run.
