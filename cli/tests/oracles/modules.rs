@@ -802,8 +802,19 @@ fn check_times(traced: &Traced, oracle: &Path, top: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// A program on one CPU with others that never rest: most of the time of its one busy module is waiting for its turn.
+/// Right each time, and certain where nobody else came in between.
 fn who_waits_for_a_cpu_waits_as_itself(node: &Node) {
+    const ATTEMPTS: u32 = 3;
+    let is_certain = |_| {
+        let (told, uncertain) = one_that_waits_for_a_cpu(node);
+        uncertain <= told / 20
+    };
+    assert!((0..ATTEMPTS).any(is_certain));
+}
+
+/// A program on one CPU with others that never rest: most of the time of its one busy module is waiting for its turn. That module's time by its
+/// own clock, and how much of what was found is uncertain, ns.
+fn one_that_waits_for_a_cpu(node: &Node) -> (u64, u64) {
     let folder = folder();
     write(
         folder.path(),
@@ -858,8 +869,7 @@ fn who_waits_for_a_cpu_waits_as_itself(node: &Node) {
         execute.abs_diff(told) <= uncertain + 1_000_000,
         "{execute} ns"
     );
-    // At its beginning and at its end it may just wait for the three others, 4 ms each, and half of that is doubtful; the same for their doubts.
-    assert!(uncertain <= 24_000_000, "{uncertain} ns");
+    (told, uncertain)
 }
 
 fn workers_have_modules_of_their_own(node: &Node) {
