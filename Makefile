@@ -55,6 +55,7 @@ test: ## run all tests, also the privileged ones
 
 node-builds: ## fetch the official Node.js builds that the tests probe
 	@scripts/fetch-node-builds
+	@scripts/fetch-alpine-node || true
 
 bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tools, write docs/benchmarks.md
 	@cargo build --release --package nodeprof-bpf --example bare_probes

@@ -87,8 +87,10 @@ static __always_inline __u8 kind_of_call(struct pt_regs *ctx, struct thread *t, 
 	if (c->detail != CALL_BY_CALLER)
 		return c->detail;
 	image = bpf_map_lookup_elem(&images, &binary);
-	caller = read_word(ctx->bp + 8);
-	return image && caller >= image->constructor_start && caller < image->constructor_end
+	if (!image)
+		return CALL_SLOW;
+	caller = read_word(ctx->bp + 8) - bias_of(t, image);
+	return caller >= image->constructor_start && caller < image->constructor_end
 		       ? CALL_CONSTRUCT
 		       : CALL_SLOW;
 }
@@ -97,18 +99,19 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 				       __u64 a, __u64 now)
 {
 	__u8 kind = kind_of_call(ctx, t, c);
+	__u64 callback = as_linked(t, c->binary, a);
 	int i;
 
 	count(COUNTER_ENTERS, 1);
 	t->announced = a;
 	if (count_only) {
-		write_call(t, now, 0, 0, a, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
+		write_call(t, now, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
 	i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
 	if (i < 0)
 		return;
-	frame_at(t, i)->callback = a;
+	frame_at(t, i)->callback = callback;
 	frame_at(t, i)->kind = kind;
 	frame_at(t, i)->id = walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_FROM_JAVASCRIPT);
 }
@@ -129,10 +132,9 @@ static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u
 static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, struct cookie *c,
 				       __u64 now)
 {
-	__u64 caller = read_word(ctx->sp);
 	__u32 binary = c->binary;
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
-	__u64 callback = CALLBACK_BY_INDEX | (c->id >> 8);
+	__u64 caller, callback = CALLBACK_BY_INDEX | (c->id >> 8);
 	__u8 kind = c->action == ACTION_FAST_ENTRY	 ? CALL_FAST
 		    : c->action == ACTION_CALLBACK_ENTRY ? CALL_SLOW
 							 : CALL_GETTER;
@@ -157,6 +159,7 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 	}
 	if (c->action != ACTION_PROPERTY_ENTRY) {
 		/* Optimised code lies outside of the binary; C++ that calls a callback itself does not cross. */
+		caller = read_word(ctx->sp) - bias_of(t, image);
 		if (caller >= image->text_start && caller < image->text_end &&
 		    !(caller >= image->builtins_start && caller < image->builtins_end)) {
 			count(COUNTER_DIRECT_CALLS, 1);

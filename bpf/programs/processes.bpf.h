@@ -200,6 +200,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	n->phase = pid == t->pid ? t->phase : 0;
 	n->syscall = -1;
 	n->image = t->image;
+	n->code_start = t->code_start;
 	n->serial = 0;
 	n->pid = pid;
 	n->tid = thread_number(child);
@@ -231,7 +232,7 @@ static __always_inline void describe_exec(struct thread *t, struct task_struct *
 		return;
 	fill_header(&r->header, t, RECORD_MAPPING, bpf_ktime_get_ns());
 	r->header.kind = MAPPING_EXEC;
-	r->start = BPF_CORE_READ(mm, start_code);
+	r->start = t->code_start;
 	r->size = BPF_CORE_READ(mm, end_code) - r->start;
 	r->offset = 0;
 	r->interpreter = 0;
@@ -281,6 +282,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	t->phase = 0;
 	t->syscall = -1;
 	t->image = 0;
+	t->code_start = BPF_CORE_READ(task, mm, start_code);
 	t->serial = 0;
 	t->requirer = 0;
 	t->pid = process_number(task);

@@ -397,8 +397,9 @@ struct sum {
 	__u64 bytes;
 };
 
-/* Per node binary: address ranges that tell a caller's sort. */
+/* Per node binary: address ranges that tell a caller's sort, as the linker wrote them. */
 struct image {
+	__u64 segment; /* the first executable one: the kernel tells where it has put that */
 	__u64 text_start, text_end;
 	__u64 builtins_start, builtins_end;
 	__u64 first_nonstring; /* V8 instance types below are strings */
@@ -420,6 +421,7 @@ struct image {
 	/* Indices into its DeoptimizationData. */
 	__u8 deopt_literals, deopt_shared, deopt_inlining;
 	__u8 deopt_wrapped; /* there is an object around the SharedFunctionInfo */
+	__u8 position_independent;
 };
 #define MAX_IMAGES 64
 

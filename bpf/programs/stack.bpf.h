@@ -786,6 +786,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	struct walk_slot *slot;
 	struct walk *w;
 	struct image *image;
+	__u64 bias;
 	__u32 binary;
 
 	if (!record_stacks || !t || !t->image)
@@ -803,10 +804,11 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	__builtin_memset(w, 0, sizeof(*w));
 	w->flags = flags;
 	w->binary = binary;
-	w->text_start = image->text_start;
-	w->text_end = image->text_end;
-	w->builtins_start = image->builtins_start;
-	w->builtins_end = image->builtins_end;
+	bias = bias_of(t, image);
+	w->text_start = image->text_start + bias;
+	w->text_end = image->text_end + bias;
+	w->builtins_start = image->builtins_start + bias;
+	w->builtins_end = image->builtins_end + bias;
 	w->builtin_exit = image->builtin_exit_frame << 1;
 	walker.slot = slot;
 	walk_with(&walker, ip, sp, bp);

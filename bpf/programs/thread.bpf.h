@@ -60,6 +60,7 @@ struct thread {
 	__u64 requirer, loaded; /* modules of an import that was just linked */
 	__u64 resumed;		/* the request whose callback scope is about to begin */
 	__u64 announced;	/* callback that a call site is about to call */
+	__u64 code_start;	/* of the program that it executes, in memory; 0: not known */
 	__u64 call_at;		/* the last call that was seen at its entry only */
 	__u32 call_stack;
 	__u64 left_cpu; /* when it did; 0: it runs */
@@ -148,6 +149,24 @@ static __always_inline struct thread *current_thread(void)
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 
 	return t && t->traced ? t : 0;
+}
+
+/* How far behind the addresses that the linker wrote the thread's binary lies: 0 unless that is position-independent. */
+static __always_inline __u64 bias_of(struct thread *t, struct image *image)
+{
+	return image->position_independent && t->code_start ? t->code_start - image->segment : 0;
+}
+
+/* A function's address as the linker wrote it, if it is one of the binary, else as it is. */
+static __always_inline __u64 as_linked(struct thread *t, __u32 binary, __u64 address)
+{
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	__u64 linked;
+
+	if (!image)
+		return address;
+	linked = address - bias_of(t, image);
+	return linked >= image->text_start && linked < image->text_end ? linked : address;
 }
 
 static __always_inline void fill_header(struct record_header *h, struct thread *t, __u8 type,

@@ -245,7 +245,10 @@ fn call_kind(kind: CallKind) -> u8 {
 
 /// What the programs need to know of a binary.
 pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
+    let first = plan.segments.iter().map(|s| s.address.0).min();
     let mut image = skeleton::types::image {
+        segment: first.unwrap_or_default(),
+        position_independent: plan.binary.pie.into(),
         text_start: plan.text.start.0,
         text_end: plan.text.end.0,
         builtins_start: plan.builtins.start.0,

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Callee, Code, Origin, Reader, SampleError, code, kernel_types, samples,
     skeleton::{self, maps, probes, samples as ticks, tree},
-    wire,
+    stat_field, wire,
 };
 
 /// What to load.
@@ -409,6 +409,13 @@ impl Programs {
         ] {
             value[offset..offset + 4].copy_from_slice(&word.to_ne_bytes());
         }
+        // Else its next exec tells.
+        if at_once {
+            let code_start = stat_field(pid, CODE_START).and_then(|start| start.parse().ok());
+            let code_start: u64 = code_start.unwrap_or_default();
+            let offset = offset_of!(skeleton::types::thread, code_start);
+            value[offset..offset + 8].copy_from_slice(&code_start.to_ne_bytes());
+        }
         self.maps
             .maps
             .threads
@@ -587,6 +594,9 @@ impl Programs {
         }
     }
 }
+
+/// `startcode` in proc(5): where the code of the program lies.
+const CODE_START: usize = 26;
 
 /// Threads of a process; none if it has ended.
 fn threads_of(pid: u32) -> impl Iterator<Item = u32> {

@@ -415,16 +415,25 @@ fn speedscope_lists(file: &Path, name: &str) -> Option<String> {
     );
     std::fs::write(&loader, script).unwrap();
     let page = folder.join("dist/release/index.html");
-    let dom = rendered(&format!(
+    let url = format!(
         "file://{}#localProfilePath={}&view=sandwich",
         page.display(),
         loader.display()
-    ))?;
-    // The text between the tags.
-    let text = (dom.split('<'))
-        .filter_map(|part| part.split_once('>'))
-        .map(|(_, text)| text);
-    let text = text.collect::<Vec<_>>().join(" ");
+    );
+    // On a busy machine Chromium's virtual time can end before speedscope has drawn the rows below the table's head.
+    const ATTEMPTS: u32 = 5;
+    let mut text = String::new();
+    for _ in 0..ATTEMPTS {
+        let dom = rendered(&url)?;
+        // The text between the tags.
+        let between = (dom.split('<'))
+            .filter_map(|part| part.split_once('>'))
+            .map(|(_, text)| text);
+        text = between.collect::<Vec<_>>().join(" ");
+        if text.contains('%') {
+            break;
+        }
+    }
     Some(text.replace("&gt;", ">").replace("&lt;", "<"))
 }
 

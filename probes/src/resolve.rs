@@ -30,6 +30,14 @@ const SERVED_BY_CACHES: [&str; 4] = [
     "v8::internal::Accessors::ReconfigureToDataProperty(",
 ];
 
+/// What shows the scopes of a WebAssembly function that a debugger has stopped: no call of the program's JavaScript gets there, and a
+/// quarter of all breakpoints would be in them, which each start waits for.
+const ONLY_OF_DEBUGGERS: [&str; 3] = [
+    "v8::internal::(anonymous namespace)::NamedDebugProxy<",
+    "v8::internal::(anonymous namespace)::IndexedDebugProxy<",
+    "v8::internal::(anonymous namespace)::ContextProxy",
+];
+
 /// Functions that do not return: code behind a call of one is not reached from it.
 const NEVER_RETURN: [&[u8]; 9] = [
     b"V8_Fatal",
@@ -93,10 +101,9 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
     for (index, callback) in callbacks.iter().enumerate() {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let name = callback_names[&callback.address];
-        if SERVED_BY_CACHES
-            .iter()
-            .any(|served| name.starts_with(served))
-        {
+        let is_cached = SERVED_BY_CACHES.iter().any(|head| name.starts_with(head));
+        // Some have the type of what they return before their name.
+        if is_cached || ONLY_OF_DEBUGGERS.iter().any(|part| name.contains(part)) {
             continue;
         }
         let (family, role) = match callback.sort {

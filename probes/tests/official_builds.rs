@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::{HashMap, HashSet};
 
-use common::{VERSIONS, node_build};
+use common::{ALPINE, VERSIONS, alpine_build, node_build};
 use nodeprof_probes::{
     Address, AttachPlan, CallKind, CallbackSort, Family, Probe, ProbeState, Register, Role,
     SizeSource, build_id, is_node_binary,
@@ -45,6 +45,51 @@ fn versions_are_read_from_the_binary() {
         assert_eq!(plan.binary.v8_version.as_deref(), Some(v8[version]));
         assert_eq!(plan.binary.arch, "x86_64");
         assert!(!plan.binary.pie);
+    }
+}
+
+/// What is attached in a build, but for what each callback has: the family, what a hit means, and how many there are of it.
+fn sorts(plan: &AttachPlan) -> HashMap<(Family, String), usize> {
+    let mut sorts = HashMap::new();
+    for probe in attached(plan).filter(|probe| probe.family != Family::Verify) {
+        let role = serde_json::to_value(&probe.role).unwrap();
+        let name = match &role {
+            serde_json::Value::Object(fields) => fields.keys().next().unwrap(),
+            other => other.as_str().unwrap(),
+        };
+        if !matches!(
+            probe.role,
+            Role::FastEntry { .. } | Role::PropertyEntry { .. }
+        ) {
+            *sorts.entry((probe.family, name.to_owned())).or_default() += 1;
+        }
+    }
+    sorts
+}
+
+#[test]
+fn the_build_of_alpine_linux_has_the_probes_of_the_official_one() {
+    let (Some(path), Some(official)) = (alpine_build(), plan("22.23.3")) else {
+        return;
+    };
+    let alpine = AttachPlan::for_binary(&path).unwrap();
+    assert_eq!(alpine.binary.node_version, Some(format!("v{ALPINE}")));
+    assert!(alpine.binary.pie);
+    assert_eq!(sorts(&alpine), sorts(&official));
+}
+
+#[test]
+fn what_only_a_debugger_calls_has_no_probe() {
+    for (version, plan) in plans() {
+        let is_proxy = |name: &str| {
+            ["NamedDebugProxy", "IndexedDebugProxy", "ContextProxy"]
+                .iter()
+                .any(|proxy| name.contains(proxy))
+        };
+        let of_callbacks = plan.callbacks.iter().filter(|c| is_proxy(&c.function));
+        assert!(of_callbacks.count() > 50, "{version}: they have gone");
+        let probed = plan.probes.iter().filter(|probe| is_proxy(&probe.symbol));
+        assert_eq!(probed.count(), 0, "{version}");
     }
 }
 

@@ -80,7 +80,7 @@ fn same(expected: &BTreeMap<String, u64>, compiled: &BTreeMap<String, u64>) {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-fn each_builtin_loaded_is_compiled_once(node: &Node) {
+pub(crate) fn each_builtin_loaded_is_compiled_once(node: &Node) {
     let script = "const before = process.moduleLoadList.slice(); \
         require('zlib'); require('http2'); require('readline'); require('dgram'); \
         console.log(JSON.stringify({ before, after: process.moduleLoadList }))";

@@ -107,7 +107,7 @@ fn sums_agree(traced: &Traced) {
     assert!(timed <= total - by_kind("fast"), "{timed} of {total}");
 }
 
-fn n_calls_are_n_crossings(node: &Node) {
+pub(crate) fn n_calls_are_n_crossings(node: &Node) {
     let base = trace(&[], known_calls(node, 0, "none"));
     sums_agree(&base);
     let total = |traced: &Traced| number(&traced.run["crossings"]["total"]);
@@ -152,7 +152,7 @@ fn verified(traced: &Traced) -> (u64, u64) {
     (next(), next())
 }
 
-fn entries_of_callbacks_equal_crossings(node: &Node) {
+pub(crate) fn entries_of_callbacks_equal_crossings(node: &Node) {
     let mut programs: Vec<Vec<String>> = KNOWN
         .iter()
         .map(|&(kind, ..)| known_calls(node, 1_000, kind))
@@ -243,7 +243,7 @@ fn compiled(traced: &Traced) -> BTreeMap<String, u64> {
     compiled
 }
 
-fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
+pub(crate) fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
     for program in deterministic_programs(node) {
         let full = trace(&[], &program);
         let count = trace(&["--mode", "count"], &program);

@@ -20,7 +20,7 @@ fn files_of_npm_are_those_of_strace(node: &Node) {
     }
 }
 
-fn files_of_an_application_are_those_of_strace(node: &Node) {
+pub(crate) fn files_of_an_application_are_those_of_strace(node: &Node) {
     if has_packages("examples/express") {
         let traced = compare(node, &[&project("examples/express/app.js")]);
         if let Some(traced) = traced {
@@ -30,7 +30,7 @@ fn files_of_an_application_are_those_of_strace(node: &Node) {
     }
 }
 
-fn files_of_es_modules_are_those_of_strace(node: &Node) {
+pub(crate) fn files_of_es_modules_are_those_of_strace(node: &Node) {
     if has_packages("examples/esm") {
         compare(node, &[&project("examples/esm/main.js")]);
     }

@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod alpine;
 mod bpftrace_program;
 mod commands;
 mod compilation;

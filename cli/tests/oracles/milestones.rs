@@ -9,7 +9,7 @@ on_each_node!(undisturbed: milestones_are_those_of_node_timing);
 /// Node hands its clock's nanoseconds to both; only `nodeTiming`'s arithmetic in milliseconds rounds.
 const TOLERANCE_NS: f64 = 2_000.0;
 
-fn milestones_are_those_of_node_timing(node: &Node) {
+pub(crate) fn milestones_are_those_of_node_timing(node: &Node) {
     let script = "setTimeout(() => {}, 5); process.on('exit', () => \
         console.log(JSON.stringify(require('perf_hooks').performance.nodeTiming)))";
     let traced = trace(&[], node.command(["-e", script]));

@@ -221,7 +221,7 @@ fn own_times_are_the_body(traced: &Traced) {
     assert!(slack < window / 3, "{slack} of {window} ns are uncertain");
 }
 
-fn commonjs_modules_are_those_of_the_require_cache(node: &Node) {
+pub(crate) fn commonjs_modules_are_those_of_the_require_cache(node: &Node) {
     if has_packages("examples/express") {
         let app = project("examples/express/app.js");
         compare_with_the_cache(node, &[&app], 300);

@@ -9,7 +9,7 @@ on_each_node!(
 
 const CALLS: &str = "let sum = 0; for (let i = 0; i < N; i++) sum += process.uptime() > 0;";
 
-fn calls_of_workers_are_counted(node: &Node) {
+pub(crate) fn calls_of_workers_are_counted(node: &Node) {
     let folder = crate::support::folder();
     let script = write(
         folder.path(),

@@ -47,7 +47,7 @@ const KNOWN: &[Known] = &[
     ("parse", 16, &[("StringBytes::Write", Some(2))]),
 ];
 
-fn n_values_are_n_serializations(node: &Node) {
+pub(crate) fn n_values_are_n_serializations(node: &Node) {
     let folder = crate::support::folder();
     let script = write(folder.path(), "values.js", SCRIPT);
     // Arguments become strings, too: those of the base must be as long.

@@ -115,7 +115,8 @@ impl Sites {
         // Nothing of these tests needs samples, and each has a stack to be kept.
         let traced = Trace::new(["--freq", "0"], command).run();
         traced.succeeded();
-        traced.lost_nothing();
+        // Short waits of a thread beyond 2,000 in a second, which a collector that always works can come to, are left out: no stack of these is.
+        traced.lost_nothing_but(&["waits"]);
         let recording = Recording::load(&traced.recording).expect("a recording");
         let text = fs::read_to_string(result).expect("the program's own stacks");
         let sites: Vec<Site> = serde_json::from_str(&text).expect("JSON");
@@ -220,7 +221,7 @@ fn assert_equal(sites: &Sites) {
     }
 }
 
-fn stacks_are_those_of_errors(node: &Node) {
+pub(crate) fn stacks_are_those_of_errors(node: &Node) {
     // Two threads run it all, at the same time.
     let sites = Sites::run(node, &interpreted(node), "main.js", &["1"]);
     assert!(sites.places() >= 4_000, "only {} places", sites.places());
@@ -353,7 +354,7 @@ fn assert_not_silent(shares: &Shares) {
     assert!(shares.silent.is_empty(), "{:?}", shares.silent.first());
 }
 
-fn innermost_functions_are_those_of_errors_in_hot_code(node: &Node) {
+pub(crate) fn innermost_functions_are_those_of_errors_in_hot_code(node: &Node) {
     assert_not_silent(&assert_hot(node, &["--no-warnings"], "hot", (25, 99.0)));
 }
 

@@ -38,6 +38,23 @@ impl Node {
         Some(Node { version, path })
     }
 
+    /// The build made on Alpine Linux, if it was fetched and starts here; else says that a test was skipped.
+    pub fn find_alpine() -> Option<Node> {
+        let path = builds::alpine_build()?;
+        let starts = Command::new(&path).arg("--version").output();
+        if !starts.is_ok_and(|output| output.status.success()) {
+            println!(
+                "skipped: {} does not start here: it needs musl 1.2.4 or newer (package musl)",
+                path.display()
+            );
+            return None;
+        }
+        Some(Node {
+            version: builds::ALPINE,
+            path,
+        })
+    }
+
     /// 20 for 20.20.2.
     pub fn major(&self) -> u32 {
         let major = self.version.split('.').next().unwrap_or_default();
