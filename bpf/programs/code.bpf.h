@@ -23,7 +23,8 @@ __noinline __u32 compiled_number(struct thread *t, struct image *image, __u64 sh
 {
 	struct function_key key = {};
 	struct function_at f = {.shared = shared};
-	__u64 script;
+	struct map_head map = {};
+	__u64 script, accessor_map = 0;
 	__u32 number;
 	bool fresh;
 
@@ -37,7 +38,8 @@ __noinline __u32 compiled_number(struct thread *t, struct image *image, __u64 sh
 		     read_word(script - 1 + image->script_id) >> 32;
 	f.script = script_number(t, image, script, key);
 	key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
-	f.own_name = closure ? own_name(t, image, closure) : 0;
+	if (closure && read_map(closure, &map) != NO_TYPE)
+		f.own_name = own_name(t, image, closure, &map, &accessor_map);
 	if (f.own_name)
 		key.script ^= name_hash(t, f.own_name) << 32;
 	number = number_of(&key, &fresh);

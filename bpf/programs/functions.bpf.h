@@ -23,6 +23,24 @@ struct function_at {
 	__u32 script, literal;
 };
 
+/* Scripts that a thread remembers; a power of two. */
+#define SEEN_SCRIPTS 64
+
+/* Objects that were looked at since the garbage collector ran last. */
+struct seen_script {
+	__u64 script; /* tagged */
+	__u32 epoch;
+	__u32 id, number;
+	__u32 unused;
+};
+
+struct seen {
+	__u64 shared_map, accessor_map; /* of a SharedFunctionInfo, of an AccessorInfo */
+	__u32 epoch;
+	__u32 unused;
+	struct seen_script scripts[SEEN_SCRIPTS];
+};
+
 /* Flags of a SharedFunctionInfo: FunctionKind, and whether a builtin is one that programs may see. */
 #define KIND_MASK	  31
 #define SHARED_IS_NATIVE  32
@@ -63,8 +81,7 @@ struct {
 /* The last numbers given. */
 struct serial_numbers {
 	__u32 stack, function, thread;
-	__u32 code;	   /* optimised code, each time it was made or moved */
-	__u32 stacks_full; /* not a number: there are `more_stacks` */
+	__u32 code; /* optimised code, each time it was made or moved */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -289,19 +306,33 @@ static long find_name(__u32 index, struct name_search *s)
 	return 1;
 }
 
+/* Whether an object is of this type, by its map if that has been seen. */
+static __always_inline bool has_type(__u64 tagged, __u32 type, __u64 *seen)
+{
+	__u64 map = (tagged & 3) == 1 ? read_word(tagged - 1) : 0;
+
+	if (map && map == *seen)
+		return true;
+	if (instance_type(tagged) != type)
+		return false;
+	if (map & 1)
+		*seen = map;
+	return true;
+}
+
 /*
  * The name that a closure itself has, if it is not its literal's: that of a method with a computed name, or one that was defined
- * later. It is a property; else there is an accessor.
+ * later. It is a property; else there is an accessor. `m`: its map.
  */
-__noinline __u64 own_name(struct thread *t, struct image *image, __u64 function)
+__noinline __u64 own_name(struct thread *t, struct image *image, __u64 function,
+			  struct map_head *m, __u64 *accessor_map)
 {
-	__u64 map = v8_map(function), entry, value;
-	__u32 details, index;
-	__u8 size = 0, start = 0;
+	__u64 entry[3], value;
+	__u32 details, index, size, start;
 
-	if (!t || !image || !image->accessor_info_type)
+	if (!t || !image || !m || !accessor_map || !image->accessor_info_type)
 		return 0;
-	if (read_word(map - 1 + 16) & MAP_IS_DICTIONARY) {
+	if (m->bits & MAP_IS_DICTIONARY) {
 		struct name_search s = {.thread = t};
 		__u64 dictionary = read_word(function - 1 + 8) - 1;
 		__u32 capacity = read_word(dictionary + 32) >> 32;
@@ -310,16 +341,19 @@ __noinline __u64 own_name(struct thread *t, struct image *image, __u64 function)
 		bpf_loop(capacity < MOST_PROPERTIES ? capacity : MOST_PROPERTIES, find_name, &s, 0);
 		return v8_string_length(t, s.value) > 0 ? s.value : 0;
 	}
-	entry = read_word(map - 1 + image->map_descriptors) - 1 + image->descriptors_first +
-		3 * 8; /* key, details, value of the first one; the name is the second */
-	value = read_word(entry + 16);
-	if (instance_type(value) == image->accessor_info_type || !is_name(t, read_word(entry)))
+	/* Key, details, value of the second descriptor, which is the name; the first one is the length. */
+	value = read_word(m->map - 1 + image->map_descriptors) - 1 + image->descriptors_first +
+		sizeof(entry);
+	if (bpf_probe_read_user(entry, sizeof(entry), (void *)value))
 		return 0;
-	details = read_word(entry + 8) >> 32;
+	value = entry[2];
+	if (has_type(value, image->accessor_info_type, accessor_map) || !is_name(t, entry[0]))
+		return 0;
+	details = entry[1] >> 32;
 	if (!(details & image->details_location)) {
 		index = details >> DETAILS_INDEX_SHIFT & DETAILS_INDEX_MASK;
-		bpf_probe_read_user(&size, 1, (void *)(map - 1 + 8));
-		bpf_probe_read_user(&start, 1, (void *)(map - 1 + 9));
+		size = m->sizes & 0xff;
+		start = m->sizes >> 8 & 0xff;
 		index += start;
 		if (index < size)
 			value = read_word(function - 1 + index * 8);
@@ -442,38 +476,63 @@ static __always_inline __u32 script_number(struct thread *t, struct image *image
 	return number;
 }
 
+/* The script of a function: its number, and V8's id in *id; false if it is none. */
+static __always_inline bool script_of(struct thread *t, struct image *image, struct seen *seen,
+				      __u64 script, struct function_key key, __u32 *id,
+				      __u32 *number)
+{
+	struct seen_script *s = &seen->scripts[bounded(script >> 3 ^ script >> 9, SEEN_SCRIPTS - 1)];
+
+	if (s->script != script || s->epoch != seen->epoch) {
+		if (instance_type(script) != image->script_type)
+			return false;
+		key.script = s->id = read_word(script - 1 + image->script_id) >> 32;
+		s->number = script_number(t, image, script, key);
+		s->script = script;
+		s->epoch = seen->epoch;
+	}
+	*id = s->id;
+	*number = s->number;
+	return true;
+}
+
 /* The number of a closure's function, 0 if it is none; `fp`: a frame of it. */
-__noinline __u32 learn_function(struct thread *t, __u32 binary, __u64 function, __u64 fp)
+__noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binary, __u64 function,
+				__u64 fp)
 {
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	struct function_key key = {};
 	struct function_at f = {};
+	struct map_head map = {};
 	__u64 shared, script;
-	__u32 number;
+	__u32 number, id = 0;
 	bool fresh;
 	__u32 type;
 
-	if (!t || !image || !image->function_shared)
+	if (!t || !seen || !image || !image->function_shared)
 		return 0;
-	if (!(read_word(function - 1) & 7)) {
+	if (seen->epoch != t->epoch) {
+		seen->epoch = t->epoch;
+		seen->shared_map = seen->accessor_map = 0;
+	}
+	type = read_map(function, &map);
+	if (map.moved || !map.map) {
 		/* In the middle of a collection: addresses seen until its end are good for nothing later. */
 		t->epoch++;
 	}
-	type = instance_type(function);
 	if (type < image->first_function_type || type > image->last_function_type)
 		return 0;
 	f.shared = shared = read_word(function - 1 + image->function_shared);
-	if (instance_type(shared) != image->shared_type)
+	if (!has_type(shared, image->shared_type, &seen->shared_map))
 		return 0;
 	t->first_nonstring = image->first_nonstring;
 	script = read_word(shared - 1 + image->shared_script);
 	key.thread = t->serial;
-	if (instance_type(script) == image->script_type) {
-		key.script = read_word(script - 1 + image->script_id) >> 32;
-		f.script = script_number(t, image, script, key);
+	if (script_of(t, image, seen, script, key, &id, &f.script)) {
+		key.script = id;
 		/* Behind the flags. */
 		key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
-		f.own_name = own_name(t, image, function);
+		f.own_name = own_name(t, image, function, &map, &seen->accessor_map);
 		if (f.own_name)
 			key.script |= name_hash(t, f.own_name) << 32;
 	} else {

@@ -24,8 +24,13 @@
 #define FRAME_BYTES 72
 /* Frames that are compared in one step. */
 #define COMPARED_FRAMES 4
-/* Functions that a thread remembers; a power of two. */
+/* Frames that get their numbers in one step. */
+#define NUMBERED_FRAMES 8
+/* Functions, and places in machine code that V8 made, that a thread remembers; powers of two. */
 #define WALK_FUNCTIONS 1024
+#define WALK_PLACES    512
+/* Walks whose numbers are remembered; a power of two. */
+#define KNOWN_WALKS 4096
 /* A caller's frame lies at most this far up. */
 #define FURTHEST_FRAME (16 << 20)
 /* The kernel maps the code of return probes as high as it can: into the last page. */
@@ -55,6 +60,18 @@ struct known_function {
 	__u64 function;
 	__u32 epoch;
 	__u32 number; /* 0: not a function */
+};
+
+/*
+ * What a frame of machine code was found to be. Until the garbage collector runs no code goes, so at its place there is no other,
+ * and what a closure is does not change.
+ */
+struct known_place {
+	__u64 pc, function;
+	__u32 epoch;
+	__u32 number; /* of the function; 0: machine code that no function of JavaScript has */
+	__u32 kind;
+	__u32 unused;
 };
 
 /* What a step of a walk does. */
@@ -110,6 +127,8 @@ struct walk_slot {
 	struct raw_frame last[WALK_FRAMES]; /* of the last walk, outermost first */
 	struct raw_frame now[WALK_FRAMES];  /* what is new in this walk, innermost first */
 	struct known_function functions[WALK_FUNCTIONS];
+	struct known_place places[WALK_PLACES];
+	struct seen seen;
 	char window[WALK_WINDOW + FRAME_BYTES];
 	struct record_walk out;
 	struct walk walk;
@@ -138,29 +157,21 @@ struct {
 } tick_walks SEC(".maps");
 #endif
 
-/* New frames below a stack that are known by their hash: then the walk has a number already. */
-struct walk_key {
-	__u64 hash;
-	__u32 thread; /* serial number */
-	__u32 base;
+/*
+ * New frames below a stack that are known by their hash: then the walk has a number already. The thread and the stack are in the hash.
+ * A walk takes the place of another one that it falls upon: then the same frames get other numbers next time, which does no harm.
+ */
+struct known_walk {
+	__u64 check; /* of the hash and the numbers: two threads may write at once */
+	__u32 base, first;
 };
 
-/* To allocate an entry would take a microsecond of the hit, so these have memory from the start. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct walk_key);
-	__type(value, __u32);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KNOWN_WALKS);
+	__type(key, __u32);
+	__type(value, struct known_walk);
 } stacks SEC(".maps");
-
-/* Those that find no room there. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct walk_key);
-	__type(value, __u32);
-} more_stacks SEC(".maps");
 
 volatile const bool record_stacks = false;
 
@@ -402,11 +413,17 @@ static long walk_frame(__u32 index, struct walker *walker)
 	}
 	if (w->mode == WALK_COMPARE && w->javascript)
 		compare_frames(slot);
-	k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
-	if (w->mode == WALK_NEW && w->next >= 0 && k->fp < w->fp) {
-		w->next--;
-		return 0;
+	/* Frames of the last walk that lie below are gone. */
+	if (w->mode == WALK_NEW && w->next >= 0) {
+		for (int i = 0; i < COMPARED_FRAMES; i++) {
+			k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
+			if (k->fp >= w->fp || --w->next < 0)
+				break;
+		}
 	}
+	k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
+	if (w->mode == WALK_NEW && w->next >= 0 && k->fp < w->fp)
+		return 0;
 	if (w->next >= 0 && w->fp > w->kept && k->fp == w->fp && k->pc == w->pc) {
 		/* A call out of it has lasted since the last walk: it and all outside of it are as they were. */
 		if (w->mode == WALK_NEW)
@@ -513,7 +530,7 @@ static __always_inline __u32 function_number(struct walker *walker, struct raw_f
 
 	if (known->function != f->function || known->epoch != slot->epoch) {
 		known->number =
-			learn_function(walker->thread, slot->walk.binary, f->function, f->fp);
+			learn_function(walker->thread, &slot->seen, slot->walk.binary, f->function, f->fp);
 		known->function = f->function;
 		known->epoch = slot->epoch;
 	}
@@ -536,6 +553,28 @@ static __always_inline bool has_context(__u32 binary, __u64 fp)
 	return image && type >= image->first_context_type && type <= image->last_context_type;
 }
 
+/* What a frame of V8's machine code is: the number of its function, 0 if it is none, and in *kind whether it is optimised. */
+static __always_inline __u32 code_at(struct walker *walker, struct raw_frame *f, __u64 *kind)
+{
+	struct walk_slot *slot = walker->slot;
+	__u32 binary = slot->walk.binary;
+	__u64 hash = (f->pc ^ f->function >> 3) * 0x9e3779b97f4a7c15ULL >> 32;
+	struct known_place *known = &slot->places[bounded(hash, WALK_PLACES - 1)];
+
+	if (known->pc != f->pc || known->function != f->function || known->epoch != slot->epoch) {
+		known->number = has_context(binary, f->fp) ? function_number(walker, f) : 0;
+		/* Or code that was optimised while a loop ran: its place tells. */
+		known->kind = known->number && is_bytecode(binary, read_word(f->fp - 32))
+				      ? FRAME_BASELINE
+				      : FRAME_COMPILED;
+		known->pc = f->pc;
+		known->function = f->function;
+		known->epoch = slot->epoch;
+	}
+	*kind = known->kind;
+	return known->number;
+}
+
 /* Second pass: one new frame, from the outermost inwards. */
 static long look_up_frame(__u32 index, struct walker *walker)
 {
@@ -544,45 +583,46 @@ static long look_up_frame(__u32 index, struct walker *walker)
 	struct raw_frame *f = &slot->now[bounded(w->count - 1 - index, WALK_FRAMES - 1)];
 	struct raw_frame *k = &slot->last[bounded(slot->last_count, WALK_FRAMES - 1)];
 	struct walk_frame *out = &slot->out.frames[bounded(w->written, WALK_FRAMES - 1)];
-	__u32 function = 0, kind;
-	__u64 code, position = 0;
+	__u32 function = 0;
+	__u64 code, position = 0, kind = FRAME_MACHINE;
 
 	if (slot->last_count >= WALK_FRAMES)
 		return 1;
 	*k = *f;
 	k->stack = w->written; /* until the numbers are known */
 	slot->last_count++;
-	if (f->kind == RAW_GLUE)
+	switch (f->kind) {
+	case RAW_GLUE:
 		return 0;
-	if (f->kind != RAW_MACHINE && (f->kind != RAW_CODE || has_context(w->binary, f->fp)))
+	case RAW_MACHINE:
+		break;
+	case RAW_CODE:
+		function = code_at(walker, f, &kind);
+		break;
+	default:
 		function = function_number(walker, f);
+		kind = f->kind == RAW_INTERPRETED ? FRAME_INTERPRETED : FRAME_COMPILED;
+	}
 	code = function ? function : f->pc;
-	if (function) {
-		if (f->kind == RAW_INTERPRETED) {
-			kind = FRAME_INTERPRETED;
-			position = f->position >> 32;
-			if (!slot->interpreter && !(w->running && index == w->count - 1))
-				slot->interpreter = f->pc;
-		} else {
-			/* Or code that was optimised while a loop ran: its place tells. */
-			kind = f->kind == RAW_CODE && is_bytecode(w->binary, read_word(f->fp - 32))
-				       ? FRAME_BASELINE
-				       : FRAME_COMPILED;
-			/* Where code was collected other code of the same function may come to lie. */
-			if (kind == FRAME_COMPILED)
-				w->hash ^= (__u64)walker->thread->code_epoch << 32;
-			if (!(w->running && index == w->count - 1))
-				kind |= FRAME_CALLING;
-			position = f->pc;
-		}
-	} else {
+	if (!function) {
 		/* A function of the API in its first calls: it is the crossing, not a frame. */
 		if (f->kind == RAW_BUILTIN)
 			return 0;
 		kind = FRAME_MACHINE;
+	} else if (kind == FRAME_INTERPRETED) {
+		position = f->position >> 32;
+		if (!slot->interpreter && !(w->running && index == w->count - 1))
+			slot->interpreter = f->pc;
+	} else {
+		/* Where code was collected other code of the same function may come to lie. */
+		if (kind == FRAME_COMPILED)
+			w->hash ^= (__u64)walker->thread->code_epoch << 32;
+		if (!(w->running && index == w->count - 1))
+			kind |= FRAME_CALLING;
+		position = f->pc;
 	}
 	out->code = code;
-	out->position = position | (__u64)kind << WALK_KIND_SHIFT;
+	out->position = position | kind << WALK_KIND_SHIFT;
 	w->hash = (w->hash ^ code) * 0x9e3779b97f4a7c15ULL;
 	w->hash = (w->hash ^ w->hash >> 29 ^ out->position) * 0xbf58476d1ce4e5b9ULL;
 	w->hash ^= w->hash >> 32;
@@ -626,14 +666,49 @@ static __always_inline void make_room(struct walker *walker)
 }
 
 /* Puts the numbers in place of the counts. */
-static long number_frame(__u32 index, struct walker *walker)
+static long number_frames(__u32 index, struct walker *walker)
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
-	struct raw_frame *k = &slot->last[bounded(w->match + 1 + index, WALK_FRAMES - 1)];
+	__s32 at = w->match + 1 + index * NUMBERED_FRAMES;
 
-	k->stack = k->stack ? w->first + k->stack - 1 : w->stack;
+	for (int i = 0; i < NUMBERED_FRAMES; i++) {
+		struct raw_frame *k = &slot->last[bounded(at + i, WALK_FRAMES - 1)];
+
+		if (at + i >= (__s32)slot->last_count)
+			return 1;
+		k->stack = k->stack ? w->first + k->stack - 1 : w->stack;
+	}
 	return 0;
+}
+
+/* What stands beside the numbers of a walk: one half of another walk's and they do not belong together. */
+static __always_inline __u64 check_of(__u64 hash, struct known_walk *k)
+{
+	return hash ^ ((__u64)k->first << 32 | k->base) * 0xbf58476d1ce4e5b9ULL;
+}
+
+/* Finds the number of a walk; true if it has one. Else it gets one, which is kept for the next time. */
+static __always_inline bool number_walk(struct walk *w, struct thread *t,
+					struct serial_numbers *given)
+{
+	__u64 hash = (w->hash ^ ((__u64)t->serial << 32 | w->stack)) * 0x9e3779b97f4a7c15ULL;
+	__u32 index = hash >> 32 & (KNOWN_WALKS - 1);
+	struct known_walk *place = bpf_map_lookup_elem(&stacks, &index), known = {};
+
+	if (place)
+		known = *place;
+	if (known.base == w->stack && known.first && known.check == check_of(hash, &known)) {
+		w->first = known.first;
+		return true;
+	}
+	w->first = __sync_fetch_and_add(&given->stack, w->written) + 1;
+	known.base = w->stack;
+	known.first = w->first;
+	known.check = check_of(hash, &known);
+	if (place)
+		*place = known;
+	return false;
 }
 
 /* Writes the frames of a walk that are new; returns the number of the innermost. */
@@ -641,24 +716,11 @@ static __always_inline void write_walk(struct walker *walker)
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
-	struct walk_key key = {.hash = w->hash, .thread = walker->thread->serial, .base = w->stack};
-	__u32 *known = bpf_map_lookup_elem(&stacks, &key), zero = 0, n = w->written;
+	__u32 zero = 0, n = w->written;
 	struct serial_numbers *given = bpf_map_lookup_elem(&numbers, &zero);
 
-	if (!given)
+	if (!given || number_walk(w, walker->thread, given))
 		return;
-	if (!known && given->stacks_full)
-		known = bpf_map_lookup_elem(&more_stacks, &key);
-	if (known) {
-		w->first = *known;
-		return;
-	}
-	w->first = __sync_fetch_and_add(&given->stack, n) + 1;
-	if (given->stacks_full || bpf_map_update_elem(&stacks, &key, &w->first, BPF_ANY)) {
-		given->stacks_full = true;
-		/* If there is no room either, the same frames get other numbers next time: no harm. */
-		bpf_map_update_elem(&more_stacks, &key, &w->first, BPF_ANY);
-	}
 	fill_header(&slot->out.header, walker->thread, RECORD_WALK, bpf_ktime_get_ns());
 	slot->out.header.flags = w->cut && !w->stack ? RECORD_CUT : 0;
 	slot->out.first = w->first;
@@ -732,7 +794,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	bpf_loop(w->count, look_up_frame, walker, 0);
 	if (w->written)
 		write_walk(walker);
-	bpf_loop(slot->last_count - (w->match + 1), number_frame, walker, 0);
+	bpf_loop(WALK_FRAMES / NUMBERED_FRAMES, number_frames, walker, 0);
 	if (w->written)
 		w->stack = w->first + w->written - 1;
 }
@@ -760,6 +822,7 @@ static __always_inline struct walk_slot *take_slot(struct thread *t)
 			slot->owner = t->serial;
 			slot->last_count = 0;
 			slot->interpreter = 0;
+			slot->seen.epoch = 0;
 		}
 		return slot;
 	}

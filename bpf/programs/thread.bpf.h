@@ -71,7 +71,8 @@ struct thread {
 	__u8 wait_flags;
 	__u8 kept;		   /* frames that have been open since the last walk */
 	__u32 second, waits;	   /* waits written in that second */
-	__u64 pieces[PIECE_STACK]; /* of a V8 string that is being read */
+	__u32 piece_count;	   /* open parts of a V8 string that is being read; not on the stack, where the verifier would count along */
+	__u64 pieces[PIECE_STACK];
 	struct frame frames[MAX_DEPTH];
 };
 _Static_assert(sizeof(struct thread) <= 4096 - 64,

@@ -38,6 +38,29 @@ static __always_inline __u64 v8_map(__u64 tagged)
 	return map && !(map & 7) ? word_at(map) : map;
 }
 
+/* What a map tells of its objects. */
+struct map_head {
+	__u64 map; /* tagged */
+	/* From its second word on: sizes in its first two bytes, the instance type in its upper half; then bits. */
+	__u64 sizes, bits;
+	__u64 moved; /* the object has moved, in the middle of a collection */
+};
+
+/* Reads the map of an object; returns the instance type, or NO_TYPE. */
+static __always_inline __u32 read_map(__u64 tagged, struct map_head *m)
+{
+	if ((tagged & 3) != 1)
+		return NO_TYPE;
+	m->map = word_at(tagged - 1);
+	m->moved = m->map && !(m->map & 7);
+	if (m->moved)
+		m->map = word_at(m->map);
+	if ((m->map & 3) != 1 ||
+	    bpf_probe_read_user(&m->sizes, 2 * sizeof(__u64), (void *)(m->map - 1 + 8)))
+		return NO_TYPE;
+	return m->sizes >> 32 & 0xffff;
+}
+
 static __always_inline __u32 type_at(__u64 tagged)
 {
 	__u64 map;
@@ -68,14 +91,52 @@ static __always_inline __u32 v8_string_type(struct thread *t, __u64 tagged)
 	return string_type(t, instance_type(tagged));
 }
 
-/* The length of the string, or negative if it is none. */
-static __always_inline __s64 v8_string_length(struct thread *t, __u64 tagged)
-{
-	__s32 length = -1;
+/* The first words of a string. */
+struct string_head {
+	__u64 map;
+	__u64 length; /* in the upper half; a hash in the lower one */
+	__u64 first, second;
+};
 
-	if (v8_string_type(t, tagged) != NOT_A_STRING)
-		bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
-	return length;
+/* Reads them; returns the instance type, or NO_TYPE. An object shorter than them may be the last one on its page: then without the second. */
+static __always_inline __u32 string_head_at(__u64 tagged, struct string_head *s)
+{
+	__u16 type;
+
+	if ((tagged & 3) != 1)
+		return NO_TYPE;
+	if (bpf_probe_read_user(s, sizeof(*s), (void *)(tagged - 1)) &&
+	    bpf_probe_read_user(s, sizeof(*s) - 8, (void *)(tagged - 1)))
+		return NO_TYPE;
+	if (s->map && !(s->map & 7))
+		s->map = word_at(s->map);
+	if ((s->map & 3) != 1 ||
+	    bpf_probe_read_user(&type, sizeof(type), (void *)(s->map - 1 + 12)))
+		return NO_TYPE;
+	return type;
+}
+
+/* The same, verified once. */
+__noinline __u32 read_string_head(__u64 tagged, struct string_head *s)
+{
+	return s ? string_head_at(tagged, s) : NO_TYPE;
+}
+
+/* The length of the string, or negative if it is none. */
+__noinline __s64 v8_string_length(struct thread *t, __u64 tagged)
+{
+	__u64 head[2];
+	__u16 type;
+
+	if (!t || (tagged & 3) != 1 || bpf_probe_read_user(head, sizeof(head), (void *)(tagged - 1)))
+		return -1;
+	if (head[0] && !(head[0] & 7))
+		head[0] = word_at(head[0]);
+	if ((head[0] & 3) != 1 ||
+	    bpf_probe_read_user(&type, sizeof(type), (void *)(head[0] - 1 + 12)) ||
+	    string_type(t, type) == NOT_A_STRING)
+		return -1;
+	return (__s32)(head[1] >> 32);
 }
 
 /* Strings that stand between a string and its characters: a slice of a flattened cons string of a thin one, and one to spare. */
@@ -84,36 +145,36 @@ static __always_inline __s64 v8_string_length(struct thread *t, __u64 tagged)
 /* Finds the characters of a string that lie in one piece; false for a cons string that is not flattened yet. */
 __noinline int v8_string_data(struct thread *t, __u64 tagged, struct v8_string *s)
 {
-	__s32 length = 0;
 	__u64 skipped = 0;
 
 	if (!t || !s)
 		return false;
-	bpf_probe_read_user(&length, sizeof(length), (void *)(tagged - 1 + 12));
-	s->length = length;
 	s->data = 0;
 	for (int i = 0; i < STRING_INDIRECTIONS; i++) {
-		__u32 type = v8_string_type(t, tagged);
+		struct string_head head = {};
+		__u32 type = string_type(t, read_string_head(tagged, &head));
 
+		if (!i)
+			s->length = head.length >> 32;
 		if (type == NOT_A_STRING)
 			return false;
 		s->two_byte = !(type & STRING_ONE_BYTE);
 		switch (type & STRING_REPRESENTATION) {
 		case STRING_CONS:
 			/* Flattened: the second half is empty. */
-			if (v8_string_length(t, read_word(tagged - 1 + 24)))
+			if (v8_string_length(t, head.second))
 				return false;
-			tagged = read_word(tagged - 1 + 16);
+			tagged = head.first;
 			break;
 		case STRING_SLICED:
-			skipped += read_word(tagged - 1 + 24) >> 32;
-			tagged = read_word(tagged - 1 + 16);
+			skipped += head.second >> 32;
+			tagged = head.first;
 			break;
 		case STRING_THIN:
-			tagged = read_word(tagged - 1 + 16);
+			tagged = head.first;
 			break;
 		case STRING_EXTERNAL:
-			s->data = read_word(tagged - 1 + 24);
+			s->data = head.second;
 			if (!s->data)
 				return false;
 			s->data += skipped << s->two_byte;
@@ -132,7 +193,7 @@ __noinline int v8_string_data(struct thread *t, __u64 tagged, struct v8_string *
 struct string_walk {
 	struct record_text_large *record;
 	struct thread *thread;
-	__u32 depth, length;
+	__u32 length;
 	bool readable;
 };
 
@@ -147,44 +208,44 @@ static __always_inline __u32 piece_slot(__u32 index)
 static long walk_piece(__u32 index, struct string_walk *w)
 {
 	__u64 piece, data = 0;
-	__u32 length = 0, n, at = w->length, depth = w->depth;
+	__u32 n, at = w->length, depth = w->thread->piece_count;
 	__u32 type;
+	struct string_head string;
 	struct piece head = {};
 
 	if (!depth)
 		return 1;
 	depth--;
 	piece = w->thread->pieces[piece_slot(depth)];
-	w->depth = depth;
+	w->thread->piece_count = depth;
 	w->readable = false; /* until this piece is */
-	type = string_type(w->thread, type_at(piece));
+	type = string_type(w->thread, string_head_at(piece, &string));
 	if (type == NOT_A_STRING || depth > PIECE_STACK - 2)
 		return 1;
-	bpf_probe_read_user(&length, sizeof(length), (void *)(piece - 1 + 12));
-	n = length;
+	n = string.length >> 32;
 	switch (type & STRING_REPRESENTATION) {
 	case STRING_CONS:
-		w->thread->pieces[piece_slot(depth)] = word_at(piece - 1 + 24);
-		w->thread->pieces[piece_slot(depth + 1)] = word_at(piece - 1 + 16);
-		w->depth = depth + 2;
+		w->thread->pieces[piece_slot(depth)] = string.second;
+		w->thread->pieces[piece_slot(depth + 1)] = string.first;
+		w->thread->piece_count = depth + 2;
 		w->readable = true;
 		return 0;
 	case STRING_THIN:
-		w->thread->pieces[piece_slot(depth)] = word_at(piece - 1 + 16);
-		w->depth = depth + 1;
+		w->thread->pieces[piece_slot(depth)] = string.first;
+		w->thread->piece_count = depth + 1;
 		w->readable = true;
 		return 0;
 	case STRING_SLICED:
 		/* The parent is flat; the offset is a Smi. */
-		data = word_at(piece - 1 + 16);
+		data = string.first;
 		if ((type_at(data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
 			data = word_at(data - 1 + 24);
 		else
 			data = data - 1 + 16;
-		data += (word_at(piece - 1 + 24) >> 32) * (type & STRING_ONE_BYTE ? 1 : 2);
+		data += (string.second >> 32) * (type & STRING_ONE_BYTE ? 1 : 2);
 		break;
 	case STRING_EXTERNAL:
-		data = word_at(piece - 1 + 24);
+		data = string.second;
 		break;
 	default:
 		data = piece - 1 + 16;
@@ -208,7 +269,7 @@ static long walk_piece(__u32 index, struct string_walk *w)
 /* Writes a record with a string of several pieces (cons and sliced strings). */
 __noinline int write_pieces(struct thread *t, struct text_head *h, __u64 tagged)
 {
-	struct string_walk w = {.thread = t, .depth = 1};
+	struct string_walk w = {.thread = t};
 
 	if (!t || !h)
 		return 0;
@@ -216,11 +277,17 @@ __noinline int write_pieces(struct thread *t, struct text_head *h, __u64 tagged)
 	if (!r)
 		return 0;
 	w.record = r;
-	t->pieces[0] = tagged;
-	bpf_loop(MAX_PIECES, walk_piece, &w, 0);
+	/* A tick may fall into this: then the pieces are those of what it has interrupted. */
+	if (!t->piece_count) {
+		t->pieces[0] = tagged;
+		t->piece_count = 1;
+		bpf_loop(MAX_PIECES, walk_piece, &w, 0);
+		w.readable &= !t->piece_count;
+		t->piece_count = 0;
+	}
 	__builtin_memcpy(r, h, sizeof(*h));
 	r->header.flags |= RECORD_PIECES;
-	if (!w.readable || w.depth) {
+	if (!w.readable) {
 		r->header.flags |= RECORD_NO_TEXT;
 		w.length = 0;
 		count(COUNTER_UNREADABLE, 1);

@@ -280,7 +280,6 @@ impl Programs {
             for map in [
                 &mut open.maps.walks,
                 &mut open.maps.stacks,
-                &mut open.maps.more_stacks,
                 &mut open.maps.functions,
             ] {
                 map.set_max_entries(1).map_err(|e| LoadError::new(&e))?;
@@ -674,7 +673,7 @@ fn load_probes(
     };
     load_sharing!(
         probes::ProbesSkelBuilder::default(), default_options(), maps, set,
-        share [threads, records, sums, counters, images, walks, stacks, more_stacks, functions, numbers],
+        share [threads, records, sums, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
     )
@@ -746,7 +745,7 @@ fn load_ticks(
         .clamp(1, wire::WALK_SLOTS);
     load_sharing!(
         ticks::SamplesSkelBuilder::default(), default_options(), maps, set,
-        share [threads, records, counters, images, walks, stacks, more_stacks, functions, numbers],
+        share [threads, records, counters, images, walks, stacks, functions, numbers],
         size [tick_walks = cpus],
         without []
     )
