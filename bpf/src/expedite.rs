@@ -8,10 +8,10 @@
 //! could, the next one does.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    fs::{File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -24,8 +24,8 @@ const AGREEMENT: &str = "/run/nodeprof-expedited";
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(100);
 
-/// How many in this process want it, and what they have for it.
-static WANTED: Mutex<(usize, Option<Lease>)> = Mutex::new((0, None));
+/// How many in this process want it, and its files: a service that attaches for each start on the host does not open them each time.
+static WANTED: Mutex<(usize, Option<Agreement>)> = Mutex::new((0, None));
 
 /// Keeps it set for as long as this lives, if it may be.
 #[derive(Debug)]
@@ -36,7 +36,11 @@ impl Expedited {
         let mut wanted = WANTED.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted.0 == 0 {
             // Without it all goes on, but more slowly.
-            wanted.1 = Lease::take(Path::new(SETTING), Path::new(AGREEMENT)).ok();
+            let agreement = match wanted.1.take().filter(Agreement::is_ours) {
+                Some(agreement) => Ok(agreement),
+                None => Agreement::open(Path::new(SETTING), Path::new(AGREEMENT)),
+            };
+            wanted.1 = agreement.and_then(Agreement::take).ok();
         }
         wanted.0 += 1;
         Expedited(())
@@ -48,54 +52,70 @@ impl Drop for Expedited {
         let mut wanted = WANTED.lock().unwrap_or_else(PoisonError::into_inner);
         wanted.0 -= 1;
         if wanted.0 == 0
-            && let Some(lease) = wanted.1.take()
-        {
+            && let Some(agreement) = &wanted.1
             // It could be set, so it can be put back.
-            let _ = lease.give_back();
+            && agreement.give_back().is_err()
+        {
+            wanted.1 = None;
         }
     }
 }
 
 /// One process's part in the agreement.
 #[derive(Debug)]
-struct Lease {
-    setting: PathBuf,
+struct Agreement {
+    setting: File,
     /// Its owner alone looks and changes.
     mutex: File,
     /// Shared by all who want it.
     users: File,
+    /// A fork has the same open files, and a lock is the open file's: it needs its own.
+    process: u32,
 }
 
-impl Lease {
-    fn take(setting: &Path, agreement: &Path) -> io::Result<Lease> {
-        // Only who may set it takes part.
-        OpenOptions::new().write(true).open(setting)?;
+/// What the file of the users says, of one length: it is changed by one write.
+const OURS: &[u8; 3] = b"set";
+const NOT_OURS: &[u8; 3] = b"---";
+
+impl Agreement {
+    fn open(setting: &Path, agreement: &Path) -> io::Result<Agreement> {
         let mut lock = agreement.as_os_str().to_owned();
         lock.push(".lock");
-        let mut lease = Lease {
-            setting: setting.to_owned(),
+        Ok(Agreement {
+            // Only who may set it takes part.
+            setting: OpenOptions::new().read(true).write(true).open(setting)?,
             mutex: open(lock.as_ref())?,
             users: open(agreement)?,
-        };
-        lock_soon(&lease.mutex)?;
-        let is_set = !fs::read(setting)?.starts_with(b"0");
-        if lease.users.try_lock().is_ok() {
-            // Nobody else: what the file says was written by one that was killed.
-            let ours = !is_set || lease.says_ours()?;
-            lease.say(ours)?;
-        }
-        if !is_set {
-            fs::write(setting, b"1")?;
-        }
-        lease.users.lock_shared()?;
-        lease.mutex.unlock()?;
-        Ok(lease)
+            process: std::process::id(),
+        })
     }
 
-    fn give_back(mut self) -> io::Result<()> {
+    /// Whether the files are this process's own, and those that others would open now.
+    fn is_ours(&self) -> bool {
+        let is_there = |file: &File| file.metadata().is_ok_and(|meta| meta.nlink() > 0);
+        self.process == std::process::id() && is_there(&self.mutex) && is_there(&self.users)
+    }
+
+    fn take(self) -> io::Result<Agreement> {
+        lock_soon(&self.mutex)?;
+        let is_set = !self.reads(&self.setting, b"0")?;
+        if self.users.try_lock().is_ok() {
+            // Nobody else: what the file says was written by one that was killed.
+            let ours = !is_set || self.says_ours()?;
+            self.say(ours)?;
+        }
+        if !is_set {
+            self.setting.write_all_at(b"1", 0)?;
+        }
+        self.users.lock_shared()?;
+        self.mutex.unlock()?;
+        Ok(self)
+    }
+
+    fn give_back(&self) -> io::Result<()> {
         lock_soon(&self.mutex)?;
         if self.users.try_lock().is_ok() && self.says_ours()? {
-            fs::write(&self.setting, b"0")?;
+            self.setting.write_all_at(b"0", 0)?;
             self.say(false)?;
         }
         // A child that was forked meanwhile has the same locks: to close the files would not do.
@@ -104,17 +124,20 @@ impl Lease {
     }
 
     /// Whether it was us who set it.
-    fn says_ours(&mut self) -> io::Result<bool> {
-        let mut said = String::new();
-        self.users.rewind()?;
-        self.users.read_to_string(&mut said)?;
-        Ok(said == "set")
+    fn says_ours(&self) -> io::Result<bool> {
+        self.reads(&self.users, OURS)
     }
 
-    fn say(&mut self, ours: bool) -> io::Result<()> {
-        self.users.set_len(0)?;
-        self.users.rewind()?;
-        self.users.write_all(if ours { b"set" } else { b"" })
+    fn say(&self, ours: bool) -> io::Result<()> {
+        let text = if ours { OURS } else { NOT_OURS };
+        self.users.write_all_at(text, 0)
+    }
+
+    /// Whether the file begins so.
+    fn reads(&self, file: &File, text: &[u8]) -> io::Result<bool> {
+        let mut found = [0; OURS.len()];
+        let length = file.read_at(&mut found, 0)?;
+        Ok(found[..length].starts_with(text))
     }
 }
 
@@ -144,6 +167,8 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
+    use std::{fs, path::PathBuf};
+
     use super::*;
 
     struct Host {
@@ -163,8 +188,12 @@ mod tests {
             self.folder.path().join("rcu_expedited")
         }
 
-        fn lease(&self) -> Lease {
-            Lease::take(&self.setting(), &self.folder.path().join("agreement")).unwrap()
+        fn lease(&self) -> Agreement {
+            self.taken().unwrap()
+        }
+
+        fn taken(&self) -> io::Result<Agreement> {
+            Agreement::open(&self.setting(), &self.folder.path().join("agreement"))?.take()
         }
 
         fn is(&self) -> u8 {
@@ -188,8 +217,7 @@ mod tests {
         let host = Host::with("0\n");
         let stopped = host.lease();
         stopped.mutex.lock().unwrap();
-        let agreement = host.folder.path().join("agreement");
-        let refused = Lease::take(&host.setting(), &agreement).map(drop);
+        let refused = host.taken().map(drop);
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 

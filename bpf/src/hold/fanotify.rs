@@ -109,7 +109,7 @@ impl Fanotify {
         let taken = self.held.take().into_iter();
         taken
             .map(|(file, pid, place)| Held {
-                file,
+                file: Arc::new(file),
                 pid,
                 place,
                 held: self.held(),
@@ -120,7 +120,8 @@ impl Fanotify {
 
 /// An exec that waits. Dropping lets it go: whatever fails in between, the program is never blocked.
 pub(super) struct Held {
-    pub(super) file: File,
+    /// Its descriptor is the exec's name. While anybody has it, no other exec can get that.
+    pub(super) file: Arc<File>,
     pub(super) pid: u32,
     place: usize,
     held: Arc<HeldExecs>,
@@ -131,12 +132,33 @@ impl Held {
     pub(super) fn waits(&self) -> bool {
         self.held.waits(self.place, self.file.as_raw_fd())
     }
+
+    /// For another thread.
+    pub(super) fn answer(&self) -> Answer {
+        Answer {
+            file: Arc::clone(&self.file),
+            place: self.place,
+            held: Arc::clone(&self.held),
+        }
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.waits() {
-            self.held.let_go(self.place);
-        }
+        self.answer().give();
+    }
+}
+
+/// The answer that an exec waits for.
+pub(super) struct Answer {
+    file: Arc<File>,
+    place: usize,
+    held: Arc<HeldExecs>,
+}
+
+impl Answer {
+    /// Lets the exec go; false if somebody has already.
+    pub(super) fn give(&self) -> bool {
+        self.held.let_this_go(self.place, self.file.as_raw_fd())
     }
 }

@@ -12,6 +12,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,16 +20,16 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    Execs, HolderOptions, Obeys, Request, act_first,
+    Execs, HolderOptions, Obeys, Request, act_first, drop_behind,
     fanotify::{Fanotify, Held},
     host::Host,
     is_followed, message, now, receive,
     tracee::{self, Change, Changes},
     transmit,
     turn::{LONGEST_TURN, Turn},
-    worker::{Done, FileId, Job, Outcome, Source, Workers, file_id},
+    worker::{Done, FileId, Job, Outcome, Source, StartTime, Workers, file_id, start_time},
 };
-use crate::{Link, Programs, attach::detach_all, loader::Execution, stat_field};
+use crate::{Link, Programs, attach::detach_all, loader::Execution};
 
 /// Interval in ms in which the loop looks for what nobody tells it.
 const LOOK_IN: i32 = 500;
@@ -39,9 +40,6 @@ const LONGEST_STOP: Duration = Duration::from_secs(10);
 
 /// A process that is asked to stop does so within this time.
 const SHORT_STOP: Duration = Duration::from_millis(50);
-
-/// Of a process, in clock ticks: pids come again.
-type StartTime = u64;
 
 /// Who waits for a job.
 enum Waiting {
@@ -163,7 +161,8 @@ impl Keeper {
         if let Obeys::Nobody(first) = &mut self.obeys
             && let Some((pid, file)) = first.take()
         {
-            self.give(pid, Source::File(file), false, Waiting::Tracer);
+            let file = Source::File(Arc::new(file), PathBuf::new());
+            self.give(pid, file, false, Waiting::Tracer);
         }
         loop {
             let wants = if self.unsent.is_empty() {
@@ -254,6 +253,14 @@ impl Keeper {
 
     fn give(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) {
         self.jobs += 1;
+        // What the loop does besides takes as long as the attaching. Only of a service's process that has none: who has probes already has records of
+        // other binaries, which come after what is told of this one.
+        let answer = match &waiting {
+            Waiting::Exec(held, _) if self.host.is_some() && !self.is_probed(pid) => {
+                Some(held.answer())
+            }
+            _ => None,
+        };
         self.waiting.insert(self.jobs, waiting);
         self.workers.give(Job {
             number: self.jobs,
@@ -261,7 +268,13 @@ impl Keeper {
             binary,
             after_exec,
             since: Instant::now(),
+            answer,
         });
+    }
+
+    /// Whether it has probes, of whatever binary.
+    fn is_probed(&self, pid: u32) -> bool {
+        self.probed.keys().any(|(owner, _)| *owner == pid)
     }
 
     fn has_probes(&self, pid: u32, file: io::Result<fs::Metadata>) -> bool {
@@ -290,9 +303,10 @@ impl Keeper {
         if self.has_probes(held.pid, held.file.metadata()) {
             return;
         }
+        let mut path = PathBuf::new();
         if let Some(host) = &mut self.host {
-            let path = format!("/proc/self/fd/{}", held.file.as_raw_fd());
-            let path = fs::read_link(path).unwrap_or_default();
+            path = fs::read_link(format!("/proc/self/fd/{}", held.file.as_raw_fd()))
+                .unwrap_or_default();
             if !host.admits(held.pid, &path, programs) || programs.follow(held.pid).is_err() {
                 return;
             }
@@ -300,10 +314,8 @@ impl Keeper {
             return;
         }
         let pid = held.pid;
-        if let Ok(file) = held.file.try_clone() {
-            let waiting = Waiting::Exec(held, Instant::now());
-            self.give(pid, Source::File(file), false, waiting);
-        }
+        let file = Source::File(Arc::clone(&held.file), path);
+        self.give(pid, file, false, Waiting::Exec(held, Instant::now()));
     }
 
     /// Takes the probes of a process of the host away.
@@ -398,10 +410,10 @@ impl Keeper {
         let waiting = self.waiting.remove(&number);
         if let Some(Waiting::Exec(held, _)) = &waiting {
             // Let go because we were late: it may have begun without its probes.
-            done.after_exec |= !held.waits();
+            done.after_exec |= !done.answered.unwrap_or_else(|| held.waits());
         }
         if let Outcome::Attached { link, .. } = &mut done.outcome {
-            let started = start_time(done.pid);
+            let started = done.started;
             let is_new = done
                 .file
                 .is_none_or(|f| self.probed.insert((done.pid, f), started) != Some(started));
@@ -433,7 +445,7 @@ impl Keeper {
                 attached
             };
             if let Some(needless) = needless {
-                std::thread::spawn(move || drop(needless));
+                drop_behind(needless);
             }
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
@@ -474,6 +486,8 @@ impl Keeper {
             after_exec: true,
             since: Instant::now(),
             is_planned: false,
+            answered: None,
+            started: 0,
             outcome: Outcome::Failed(
                 "it had ended before its probes came, or anybody could ask whether it is to be recorded".into(),
             ),
@@ -601,11 +615,4 @@ impl Keeper {
             );
         }
     }
-}
-
-/// 0 if the process is gone.
-fn start_time(pid: u32) -> StartTime {
-    const FIELD: usize = 22;
-    let field = stat_field(pid, FIELD);
-    field.and_then(|f| f.parse().ok()).unwrap_or(0)
 }

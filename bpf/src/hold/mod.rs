@@ -452,6 +452,19 @@ fn act_in_turn() {
     set_scheduling(libc::SCHED_OTHER, 0);
 }
 
+/// For what nobody waits for: this thread does not take the CPU from a program that runs when it wakes up, and has its share of a busy machine still.
+pub fn act_behind() {
+    set_scheduling(libc::SCHED_BATCH, 0);
+}
+
+/// Drops links, for which the kernel takes a while. The threads of the holder are ahead of all programs; this is no reason to be.
+fn drop_behind(links: impl Send + 'static) {
+    std::thread::spawn(move || {
+        act_behind();
+        drop(links);
+    });
+}
+
 /// Of niceness.
 const HIGHEST: libc::c_int = -20;
 

@@ -131,6 +131,17 @@ impl HeldExecs {
         }
     }
 
+    /// Answers this one; false if somebody has already.
+    pub(super) fn let_this_go(&self, place: usize, file: RawFd) -> bool {
+        let was_waiting = self.table.files[place]
+            .compare_exchange(file, NONE, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if was_waiting {
+            self.allow(file);
+        }
+        was_waiting
+    }
+
     /// Answers those that have waited for longer than this; whether others wait still.
     pub(super) fn let_go_after(&self, limit: Duration) -> bool {
         let clock = super::now();
@@ -239,5 +250,53 @@ impl HeldExecs {
                 .unwrap_or_default();
         }
         all
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use std::{io::Read as _, os::fd::AsFd as _};
+
+    use super::*;
+
+    /// With a pipe in place of the group: what would be answered can be read from its other end.
+    fn table() -> (HeldExecs, std::io::PipeReader) {
+        let (answers, group) = std::io::pipe().unwrap();
+        let memory = HeldExecs::memory().unwrap();
+        (
+            HeldExecs::of(group.into(), memory.as_fd()).unwrap(),
+            answers,
+        )
+    }
+
+    #[test]
+    fn an_exec_is_answered_once_whoever_comes_first() {
+        let (table, mut answers) = table();
+        let (first, second) = (table.enter(70).unwrap(), table.enter(71).unwrap());
+        assert!(table.let_this_go(second, 71));
+        assert!(!table.let_this_go(second, 71));
+        table.let_go(second);
+        assert!(table.waits(first, 70));
+        table.let_go(first);
+        assert!(!table.let_this_go(first, 70));
+        drop(table);
+        let mut all = Vec::new();
+        answers.read_to_end(&mut all).unwrap();
+        let answered: Vec<&[u8]> = all
+            .chunks(size_of::<libc::fanotify_response>())
+            .map(|answer| &answer[..4])
+            .collect();
+        assert_eq!(answered, [71i32.to_ne_bytes(), 70i32.to_ne_bytes()]);
+    }
+
+    #[test]
+    fn who_is_late_does_not_answer_for_the_next_exec_in_the_same_place() {
+        let (table, _answers) = table();
+        let place = table.enter(70).unwrap();
+        table.let_go(place);
+        assert_eq!(table.enter(71), Some(place));
+        assert!(!table.let_this_go(place, 70));
+        assert!(table.waits(place, 71));
     }
 }

@@ -1,7 +1,7 @@
 //! What takes time: reading a binary, attaching to it. Some threads do it, so that the loop never waits.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     fs::{self, File},
     io,
     os::{
@@ -9,7 +9,7 @@ use std::{
         unix::fs::MetadataExt,
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -19,15 +19,25 @@ use nodeprof_probes::{
     plan::{AttachPlan, Family},
 };
 
-use super::{PlanSource, act_first, act_in_turn};
+use super::{PlanSource, act_first, act_in_turn, fanotify::Answer};
 use crate::{
     AttachPoints, Link, Programs,
     attach::{Mark, attach},
-    skeleton,
+    skeleton, stat_field,
 };
 
 /// Threads. The kernel attaches one at a time; the others read binaries.
 const WORKERS: usize = 4;
+
+/// Of a process, in clock ticks: pids come again.
+pub(super) type StartTime = u64;
+
+/// 0 if the process is gone.
+pub(super) fn start_time(pid: u32) -> StartTime {
+    const FIELD: usize = 22;
+    let field = stat_field(pid, FIELD);
+    field.and_then(|f| f.parse().ok()).unwrap_or(0)
+}
 
 /// Device and inode of a file.
 pub(super) type FileId = (u64, u64);
@@ -66,12 +76,15 @@ pub(super) struct Job {
     pub(super) after_exec: bool,
     /// Since when its process waits, or runs without probes.
     pub(super) since: Instant,
+    /// Given as soon as the probes are up.
+    pub(super) answer: Option<Answer>,
 }
 
 /// Where to find a binary.
 pub(super) enum Source {
     Path(PathBuf),
-    File(File),
+    /// Open; and its path, if that is known.
+    File(Arc<File>, PathBuf),
     /// What the process executes.
     Executable,
 }
@@ -89,6 +102,10 @@ pub(super) struct Done {
     /// There is a plan of it.
     pub(super) is_planned: bool,
     pub(super) outcome: Outcome,
+    /// The exec was let go: whether it had waited until then.
+    pub(super) answered: Option<bool>,
+    /// Of the process that has the probes.
+    pub(super) started: StartTime,
 }
 
 pub(super) enum Outcome {
@@ -102,11 +119,50 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
+/// Jobs that nobody has begun.
+#[derive(Default)]
+struct Queue {
+    /// And whether more may come.
+    jobs: Mutex<(VecDeque<Job>, bool)>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn give(&self, job: Job) {
+        lock(&self.jobs).0.push_back(job);
+        self.changed.notify_one();
+    }
+
+    /// Waits for one; `None`: no more will come.
+    fn take(&self) -> Option<Job> {
+        let mut jobs = lock(&self.jobs);
+        loop {
+            if let Some(job) = jobs.0.pop_front() {
+                return Some(job);
+            }
+            if jobs.1 {
+                return None;
+            }
+            jobs = self
+                .changed
+                .wait(jobs)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// The threads.
 pub(super) struct Workers {
-    jobs: mpsc::Sender<Job>,
+    queue: Arc<Queue>,
     done: mpsc::Receiver<Done>,
     woken: Wake,
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        lock(&self.queue.jobs).1 = true;
+        self.queue.changed.notify_all();
+    }
 }
 
 impl Workers {
@@ -125,9 +181,8 @@ impl Workers {
             known: Mutex::default(),
             planning: Mutex::default(),
         });
-        let (jobs, queue) = mpsc::channel::<Job>();
         let (finished, done) = mpsc::channel();
-        let queue = Arc::new(Mutex::new(queue));
+        let queue = Arc::new(Queue::default());
         let woken = Wake::new()?;
         for _ in 0..WORKERS {
             let (bench, queue, finished) =
@@ -135,19 +190,17 @@ impl Workers {
             let wake = woken.try_clone()?;
             std::thread::spawn(move || {
                 act_first();
-                loop {
-                    let Ok(job) = lock(&queue).recv() else { return };
+                while let Some(job) = queue.take() {
                     let _ = finished.send(bench.work(job));
                     wake.wake();
                 }
             });
         }
-        Ok(Workers { jobs, done, woken })
+        Ok(Workers { queue, done, woken })
     }
 
     pub(super) fn give(&self, job: Job) {
-        // Workers live as long as this does.
-        let _ = self.jobs.send(job);
+        self.queue.give(job);
     }
 
     /// Readable when something is done.
@@ -225,15 +278,20 @@ impl Bench {
             since: job.since,
             is_planned: false,
             outcome: Outcome::NotNode,
+            answered: None,
+            started: 0,
         };
         let executable = PathBuf::from(format!("/proc/{}/exe", job.pid));
         let opened = match job.binary {
-            Source::File(file) => Ok(file),
+            Source::File(file, path) => {
+                done.path = path;
+                Ok(file)
+            }
             Source::Path(path) => {
                 done.path = path;
-                File::open(&done.path)
+                File::open(&done.path).map(Arc::new)
             }
-            Source::Executable => File::open(&executable),
+            Source::Executable => File::open(&executable).map(Arc::new),
         };
         let file = match opened {
             Ok(file) => file,
@@ -268,6 +326,11 @@ impl Bench {
             }
             Err(reason) => Outcome::Failed(reason),
         };
+        if matches!(done.outcome, Outcome::Attached { .. }) {
+            done.answered = job.answer.map(|answer| answer.give());
+            // Here and not in the loop, whose thread may take the CPU that the exec goes on with.
+            done.started = start_time(job.pid);
+        }
         done
     }
 

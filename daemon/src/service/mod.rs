@@ -37,7 +37,7 @@ use std::{
 
 use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, Reader, Record, Sum,
-    hold::{Event, Holder, HolderOptions, Obeys, guard::News},
+    hold::{Event, Holder, HolderOptions, Obeys, act_behind, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
 use nodeprof_profile::recording::{Recording, Run, RunId};
@@ -228,7 +228,7 @@ pub fn serve(
         tell(Happening::Alive);
         reader.consume().map_err(system("reading records"))?;
         service.hear_guard(tell)?;
-        // A start is announced before its first record is written: so it is known of all that were read.
+        // Most starts are announced before their first record is written; what is read earlier waits.
         service.hear_holder(tell)?;
         let taken = buffer.take();
         service.take(&taken);
@@ -339,7 +339,7 @@ struct Service<'p> {
     /// By the index that records carry; the holder gives it.
     plans: HashMap<u8, Arc<AttachPlan>>,
     running: HashMap<u32, Running>,
-    /// Records of processes from their exec on whose probes are not announced yet: their exec was held as long as it may be.
+    /// Records of processes from their exec on whose probes are not announced yet: the exec goes on as soon as they are up, or when it was held as long as it may be.
     early: HashMap<u32, Early>,
     /// Full: this is the lane.
     mode: Mode,
@@ -391,6 +391,8 @@ impl<'p> Service<'p> {
         let gate = Gate::new().map_err(shared())?;
         let ceiling = Ceiling::new(limits, events(&programs.counters())).map_err(shared())?;
         let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling)?;
+        // The holder does what starts wait for.
+        act_behind();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Service {
             config,

@@ -438,6 +438,7 @@ impl Writer {
     }
 
     fn run(mut self, jobs: &Receiver<Job>) {
+        nodeprof_bpf::hold::act_behind();
         loop {
             let patience = match (self.is_full(), self.more || !self.to_import.is_empty()) {
                 (true, _) => LOOK_AGAIN,
