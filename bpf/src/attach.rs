@@ -10,7 +10,7 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 use nodeprof_probes::plan::{
-    AttachPlan, CallKind, CompileUnit, Family, PathSource, Register, Role, SizeSource,
+    AttachPlan, CallKind, CompileUnit, Family, PathSource, Probe, Register, Role, SizeSource,
 };
 
 use crate::{expedite::Expedited, skeleton, wire};
@@ -28,7 +28,7 @@ impl AttachPoints {
     /// Takes the attachable probes of the wished families. `binary` is the index that records will carry.
     pub fn new(plan: &AttachPlan, binary: u8, wished: impl Fn(Family) -> bool) -> Self {
         let mut points = AttachPoints::default();
-        for (id, probe) in plan.probes.iter().enumerate() {
+        for (id, probe) in main_last(&plan.probes) {
             let Some(offset) = probe
                 .offset
                 .filter(|_| probe.is_attachable() && wished(probe.family))
@@ -91,11 +91,10 @@ pub(crate) struct Mark {
 impl Mark {
     /// `node::Start`: the first thing that main does. Every other probe is passed after it.
     pub(crate) fn start(plan: &AttachPlan, binary: u8) -> Option<Mark> {
-        let is_start = |role: &Role| matches!(role, Role::Span { name } if name == "node");
         let id = plan
             .probes
             .iter()
-            .position(|p| p.is_attachable() && is_start(&p.role))?;
+            .position(|p| p.is_attachable() && is_main(&p.role))?;
         let probe = plan.probes.get(id)?;
         Some(Mark {
             offset: probe.offset?.0,
@@ -103,6 +102,21 @@ impl Mark {
             cookie: Cookie::of(&probe.role, id as u32).pack(binary),
         })
     }
+}
+
+/// Probes with their ids as the kernel gets them, which adds one after the other: who is seen to pass the beginning of main has all others,
+/// even if its exec could not be held until then.
+fn main_last(probes: &[Probe]) -> impl Iterator<Item = (usize, &Probe)> {
+    let those = move |main| {
+        let all = probes.iter().enumerate();
+        all.filter(move |(_, probe)| is_main(&probe.role) == main)
+    };
+    those(false).chain(those(true))
+}
+
+/// Whether the probe is at `node::Start`.
+fn is_main(role: &Role) -> bool {
+    matches!(role, Role::Span { name } if name == "node")
 }
 
 #[derive(Default)]
@@ -401,3 +415,34 @@ pub fn attach(
 
 /// `BPF_F_UPROBE_MULTI_RETURN` of linux/bpf.h.
 const RETURN_FLAG: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use nodeprof_probes::plan::ProbeState;
+
+    use super::*;
+
+    fn probe(role: Role) -> Probe {
+        Probe {
+            symbol: String::new(),
+            family: Family::Phases,
+            role,
+            state: ProbeState::Resolved,
+            reason: None,
+            address: None,
+            offset: None,
+            with_return: false,
+        }
+    }
+
+    fn span(name: &str) -> Probe {
+        probe(Role::Span { name: name.into() })
+    }
+
+    #[test]
+    fn the_beginning_of_main_is_the_last_probe_and_none_is_lost() {
+        let probes = [span("bootstrap"), span("node"), probe(Role::ToJs)];
+        let order: Vec<usize> = main_last(&probes).map(|(id, _)| id).collect();
+        assert_eq!(order, [0, 2, 1]);
+    }
+}

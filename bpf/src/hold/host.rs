@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admission, drop_behind, worker::FileId};
+use super::{Admission, drop_aside, worker::FileId};
 use crate::{Link, Programs};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
@@ -80,7 +80,7 @@ impl Host {
         };
         programs.unfollow(pid);
         if let Some(link) = link {
-            drop_behind(link);
+            drop_aside(link);
         }
         self.idle_since = Instant::now();
     }
@@ -97,7 +97,7 @@ impl Host {
             && self.idle_since.elapsed() > LINGER
         {
             // It may wait for a grace period.
-            drop_behind(std::mem::take(&mut self.tracing));
+            drop_aside(std::mem::take(&mut self.tracing));
         }
         self.refused.retain(|_, since| since.elapsed() < MEMORY);
     }

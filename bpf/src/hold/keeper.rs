@@ -20,7 +20,7 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    Execs, HolderOptions, Obeys, Request, act_first, drop_behind,
+    Execs, HolderOptions, Obeys, Request, act_first, drop_aside,
     fanotify::{Fanotify, Held},
     host::Host,
     is_followed, message, now, receive,
@@ -445,7 +445,7 @@ impl Keeper {
                 attached
             };
             if let Some(needless) = needless {
-                drop_behind(needless);
+                drop_aside(needless);
             }
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {

@@ -457,12 +457,10 @@ pub fn act_behind() {
     set_scheduling(libc::SCHED_BATCH, 0);
 }
 
-/// Drops links, for which the kernel takes a while. The threads of the holder are ahead of all programs; this is no reason to be.
-fn drop_behind(links: impl Send + 'static) {
-    std::thread::spawn(move || {
-        act_behind();
-        drop(links);
-    });
+/// Drops links, for which the kernel takes a while. As far ahead of all programs as the thread that asks for it: it holds locks of the kernel
+/// that an attach may wait for, and an exec for that.
+fn drop_aside(links: impl Send + 'static) {
+    std::thread::spawn(move || drop(links));
 }
 
 /// Of niceness.
