@@ -324,8 +324,8 @@ static __always_inline bool has_type(__u64 tagged, __u32 type, __u64 *seen)
  * The name that a closure itself has, if it is not its literal's: that of a method with a computed name, or one that was defined
  * later. It is a property; else there is an accessor. `m`: its map.
  */
-__noinline __u64 own_name(struct thread *t, struct image *image, __u64 function,
-			  struct map_head *m, __u64 *accessor_map)
+__noinline __u64 own_name(struct thread *t, struct image *image, __u64 function, struct map_head *m,
+			  __u64 *accessor_map)
 {
 	__u64 entry[3], value;
 	__u32 details, index, size, start;
@@ -481,7 +481,8 @@ static __always_inline bool script_of(struct thread *t, struct image *image, str
 				      __u64 script, struct function_key key, __u32 *id,
 				      __u32 *number)
 {
-	struct seen_script *s = &seen->scripts[bounded(script >> 3 ^ script >> 9, SEEN_SCRIPTS - 1)];
+	struct seen_script *s =
+		&seen->scripts[bounded(script >> 3 ^ script >> 9, SEEN_SCRIPTS - 1)];
 
 	if (s->script != script || s->epoch != seen->epoch) {
 		if (instance_type(script) != image->script_type)

@@ -9,8 +9,8 @@
 #include "records.h"
 #include "thread.bpf.h"
 #include "text.bpf.h"
-#include "v8.bpf.h"
 #define NODEPROF_TICKS
+#include "v8.bpf.h"
 #include "stack.bpf.h"
 
 char LICENSE[] SEC("license")

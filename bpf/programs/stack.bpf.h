@@ -529,8 +529,8 @@ static __always_inline __u32 function_number(struct walker *walker, struct raw_f
 	struct known_function *known = &slot->functions[bounded(hash, WALK_FUNCTIONS - 1)];
 
 	if (known->function != f->function || known->epoch != slot->epoch) {
-		known->number =
-			learn_function(walker->thread, &slot->seen, slot->walk.binary, f->function, f->fp);
+		known->number = learn_function(walker->thread, &slot->seen, slot->walk.binary,
+					       f->function, f->fp);
 		known->function = f->function;
 		known->epoch = slot->epoch;
 	}

@@ -27,6 +27,14 @@ enum frame_family {
 /* Open parts of a V8 string under way: a power of two. */
 #define PIECE_STACK 64
 
+/*
+ * Parts of a V8 string that is being read. The count does not lie on the programs' stack, where the verifier would count along.
+ */
+struct piece_stack {
+	__u64 count;
+	__u64 pieces[PIECE_STACK];
+};
+
 struct frame {
 	__u64 start;
 	__u64 sp;	/* stack pointer at the enter: what the exit is matched by */
@@ -69,10 +77,9 @@ struct thread {
 	__u32 wait_stack;
 	__s16 wait_syscall; /* in which system call; -1: in none */
 	__u8 wait_flags;
-	__u8 kept;		   /* frames that have been open since the last walk */
-	__u32 second, waits;	   /* waits written in that second */
-	__u32 piece_count;	   /* open parts of a V8 string that is being read; not on the stack, where the verifier would count along */
-	__u64 pieces[PIECE_STACK];
+	__u8 kept;	     /* frames that have been open since the last walk */
+	__u32 second, waits; /* waits written in that second */
+	struct piece_stack open_pieces;
 	struct frame frames[MAX_DEPTH];
 };
 _Static_assert(sizeof(struct thread) <= 4096 - 64,

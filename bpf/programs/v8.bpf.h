@@ -128,7 +128,8 @@ __noinline __s64 v8_string_length(struct thread *t, __u64 tagged)
 	__u64 head[2];
 	__u16 type;
 
-	if (!t || (tagged & 3) != 1 || bpf_probe_read_user(head, sizeof(head), (void *)(tagged - 1)))
+	if (!t || (tagged & 3) != 1 ||
+	    bpf_probe_read_user(head, sizeof(head), (void *)(tagged - 1)))
 		return -1;
 	if (head[0] && !(head[0] & 7))
 		head[0] = word_at(head[0]);
@@ -193,9 +194,31 @@ __noinline int v8_string_data(struct thread *t, __u64 tagged, struct v8_string *
 struct string_walk {
 	struct record_text_large *record;
 	struct thread *thread;
+	struct piece_stack *open;
 	__u32 length;
 	bool readable;
 };
+
+#ifdef NODEPROF_TICKS
+/* A tick may fall into the reading of a string by the same thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct piece_stack);
+} tick_pieces SEC(".maps");
+#endif
+
+static __always_inline struct piece_stack *pieces_of(struct thread *t)
+{
+#ifdef NODEPROF_TICKS
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tick_pieces, &zero);
+#else
+	return &t->open_pieces;
+#endif
+}
 
 /* The bound as the verifier wants it, not as the compiler can prove it away. */
 static __always_inline __u32 piece_slot(__u32 index)
@@ -208,7 +231,7 @@ static __always_inline __u32 piece_slot(__u32 index)
 static long walk_piece(__u32 index, struct string_walk *w)
 {
 	__u64 piece, data = 0;
-	__u32 n, at = w->length, depth = w->thread->piece_count;
+	__u32 n, at = w->length, depth = w->open->count;
 	__u32 type;
 	struct string_head string;
 	struct piece head = {};
@@ -216,8 +239,8 @@ static long walk_piece(__u32 index, struct string_walk *w)
 	if (!depth)
 		return 1;
 	depth--;
-	piece = w->thread->pieces[piece_slot(depth)];
-	w->thread->piece_count = depth;
+	piece = w->open->pieces[piece_slot(depth)];
+	w->open->count = depth;
 	w->readable = false; /* until this piece is */
 	type = string_type(w->thread, string_head_at(piece, &string));
 	if (type == NOT_A_STRING || depth > PIECE_STACK - 2)
@@ -225,14 +248,14 @@ static long walk_piece(__u32 index, struct string_walk *w)
 	n = string.length >> 32;
 	switch (type & STRING_REPRESENTATION) {
 	case STRING_CONS:
-		w->thread->pieces[piece_slot(depth)] = string.second;
-		w->thread->pieces[piece_slot(depth + 1)] = string.first;
-		w->thread->piece_count = depth + 2;
+		w->open->pieces[piece_slot(depth)] = string.second;
+		w->open->pieces[piece_slot(depth + 1)] = string.first;
+		w->open->count = depth + 2;
 		w->readable = true;
 		return 0;
 	case STRING_THIN:
-		w->thread->pieces[piece_slot(depth)] = string.first;
-		w->thread->piece_count = depth + 1;
+		w->open->pieces[piece_slot(depth)] = string.first;
+		w->open->count = depth + 1;
 		w->readable = true;
 		return 0;
 	case STRING_SLICED:
@@ -273,18 +296,17 @@ __noinline int write_pieces(struct thread *t, struct text_head *h, __u64 tagged)
 
 	if (!t || !h)
 		return 0;
+	w.open = pieces_of(t);
+	if (!w.open)
+		return 0;
 	RESERVE(record_text_large, r);
 	if (!r)
 		return 0;
 	w.record = r;
-	/* A tick may fall into this: then the pieces are those of what it has interrupted. */
-	if (!t->piece_count) {
-		t->pieces[0] = tagged;
-		t->piece_count = 1;
-		bpf_loop(MAX_PIECES, walk_piece, &w, 0);
-		w.readable &= !t->piece_count;
-		t->piece_count = 0;
-	}
+	w.open->pieces[0] = tagged;
+	w.open->count = 1;
+	bpf_loop(MAX_PIECES, walk_piece, &w, 0);
+	w.readable &= !w.open->count;
 	__builtin_memcpy(r, h, sizeof(*h));
 	r->header.flags |= RECORD_PIECES;
 	if (!w.readable) {
