@@ -104,14 +104,16 @@ impl Mark {
     }
 }
 
-/// Probes with their ids as the kernel gets them, which adds one after the other: who is seen to pass the beginning of main has all others,
-/// even if its exec could not be held until then.
+/// Probes with their ids as the kernel gets them, which adds one after the other: last the beginning of main and that of the main environment, before
+/// which there is no JavaScript. Who is seen to pass one of them has all others, even if its exec could not be held until then.
 fn main_last(probes: &[Probe]) -> impl Iterator<Item = (usize, &Probe)> {
-    let those = move |main| {
-        let all = probes.iter().enumerate();
-        all.filter(move |(_, probe)| is_main(&probe.role) == main)
-    };
-    those(false).chain(those(true))
+    let mut all: Vec<_> = probes.iter().enumerate().collect();
+    all.sort_by_key(|(_, probe)| match &probe.role {
+        role if is_main(role) => 1,
+        Role::Span { name } if name == "main environment" => 2,
+        _ => 0,
+    });
+    all.into_iter()
 }
 
 /// Whether the probe is at `node::Start`.
@@ -440,9 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_main_is_the_last_probe_and_none_is_lost() {
-        let probes = [span("bootstrap"), span("node"), probe(Role::ToJs)];
+    fn what_shows_that_all_probes_are_there_comes_last_and_none_is_lost() {
+        let probes = [
+            span("main environment"),
+            span("node"),
+            probe(Role::ToJs),
+            span("bootstrap"),
+        ];
         let order: Vec<usize> = main_last(&probes).map(|(id, _)| id).collect();
-        assert_eq!(order, [0, 2, 1]);
+        assert_eq!(order, [2, 3, 1, 0]);
     }
 }

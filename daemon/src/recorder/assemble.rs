@@ -204,6 +204,12 @@ impl Assembler {
         self.late.not_stopped(process, why);
     }
 
+    /// The same of a process whose calls alone are asked for.
+    pub fn held_too_short(&mut self, pid: u32, why: String) {
+        let process = self.process(pid, 0);
+        self.late.held_too_short(process, why);
+    }
+
     /// Notes that a process was kept stopped from one instant of CLOCK_MONOTONIC to another, ns.
     pub fn stopped(&mut self, pid: u32, from: u64, to: u64) {
         let process = self.process(pid, 0);
@@ -462,6 +468,9 @@ impl Assembler {
                 };
                 if name == "node" && self.late.main_begins(process) {
                     return;
+                }
+                if name == "main environment" {
+                    self.late.environment_begins(process);
                 }
                 let name = self.name(name.as_bytes());
                 self.recording.spans.push(Span {

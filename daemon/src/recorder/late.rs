@@ -28,6 +28,8 @@ struct Reason {
     text: String,
     /// It ran meanwhile: even if no probe was ever hit, something was missed.
     ran: bool,
+    /// Only its calls are asked for, and before its main environment is made there are none.
+    calls_only: bool,
 }
 
 impl Late {
@@ -37,17 +39,39 @@ impl Late {
         self.expected.entry(process).or_insert_with(|| Reason {
             text: why.into(),
             ran: false,
+            calls_only: false,
         });
     }
 
     /// It could not be stopped, so it runs while its probes are made.
     pub fn not_stopped(&mut self, process: ProcessId, text: String) {
-        self.expected.insert(process, Reason { text, ran: true });
+        self.expect(process, text, false);
+    }
+
+    /// As [`not_stopped`](Late::not_stopped), where only calls are asked for.
+    pub fn held_too_short(&mut self, process: ProcessId, text: String) {
+        self.expect(process, text, true);
+    }
+
+    fn expect(&mut self, process: ProcessId, text: String, calls_only: bool) {
+        let reason = Reason {
+            text,
+            ran: true,
+            calls_only,
+        };
+        self.expected.insert(process, reason);
     }
 
     /// Main begins. Whether that was waited for: then this record is for nobody else.
     pub fn main_begins(&mut self, process: ProcessId) -> bool {
         self.expected.remove(&process).is_some()
+    }
+
+    /// Its main environment begins.
+    pub fn environment_begins(&mut self, process: ProcessId) {
+        if self.expected.get(&process).is_some_and(|r| r.calls_only) {
+            self.expected.remove(&process);
+        }
     }
 
     /// It stood still, by CLOCK_MONOTONIC.
@@ -244,5 +268,16 @@ mod tests {
         });
         let missed = late.finish(&mut recording);
         assert_eq!(missed, [(SECOND, "it is being debugged".to_string())]);
+    }
+
+    #[test]
+    fn where_calls_alone_are_asked_for_the_main_environment_proves_enough() {
+        let mut late = Late::default();
+        late.held_too_short(FIRST, "late".into());
+        late.not_stopped(SECOND, "late".into());
+        late.environment_begins(FIRST);
+        late.environment_begins(SECOND);
+        let missed = late.finish(&mut Recording::default());
+        assert_eq!(missed, [(SECOND, "late".to_owned())]);
     }
 }

@@ -707,7 +707,10 @@ impl Service<'_> {
             run.read_program(pid, &self.config.labels);
             // Nobody stopped it: it may have ended before its probes came, and one that was never hit is not whole for that.
             let why = "probes came after its main had begun";
-            run.assembler.not_stopped(pid, why.into());
+            match self.mode {
+                Mode::Count => run.assembler.held_too_short(pid, why.into()),
+                Mode::Full => run.assembler.not_stopped(pid, why.into()),
+            }
         }
         self.running.insert(pid, run);
         if let Some(early) = self.early.remove(&pid) {
