@@ -266,8 +266,7 @@ fn samples_of_the_main_thread_reach_main(node: &Node) {
         let (mut samples, mut reaching) = (0, 0);
         for _ in 0..2 {
             let traced = Trace::new(["--freq", frequency], node.command(&program)).run();
-            // Helper threads may switch more often than waits are recorded (docs/limits.md); that is no loss of samples.
-            traced.lost_nothing_but(&["waits"]);
+            traced.lost_nothing();
             let (all, whole) = reaching_main(&recording(&traced));
             samples += all;
             reaching += whole;
