@@ -3,7 +3,10 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-BIN := target/release/nodeprof
+# Where cargo builds: somebody's own folder, if they have one.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BINARIES ?= $(TARGET)/release
+BIN := $(BINARIES)/nodeprof
 # What the trace and the tests run; node_modules/.package-lock.json is npm's own note of what it installed.
 EXPRESS := examples/express/node_modules/.package-lock.json
 ESM := examples/esm/node_modules/.package-lock.json
@@ -86,7 +89,6 @@ install: | $(BINARIES)/nodeprof ## install into PREFIX (/usr/local), the service
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemd-sysusers nodeprof.conf && systemctl daemon-reload; fi
 	@echo "to start the service, type: sudo systemctl enable --now nodeprofd"
 
-BINARIES ?= target/release
 SYSUSERSDIR ?= /usr/lib/sysusers.d
 DOCDIR = $(PREFIX)/share/doc/nodeprof
 # `replace`: also where there is one already (packages, whose managers ask).

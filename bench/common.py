@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# What `make build` has built.
+NODEPROF = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve() / "release/nodeprof"
 
 
 def bootstrap_interval(values, rng, resamples):

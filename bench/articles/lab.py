@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import common
 
 ROOT = common.ROOT
+NODEPROF = common.NODEPROF
 HERE = Path(__file__).resolve().parent
 SUBJECTS = ROOT / "bench/subjects"
 EXPRESS = ROOT / "examples/express"

@@ -28,14 +28,32 @@ struct v8_string {
 #define NOT_A_STRING NO_TYPE
 
 /*
- * The map of an object. In the middle of a collection (a sample may fall there) an object that has moved holds its new address where its
- * map was, and is what it was but for that.
+ * The map that the first word of an object tells. In the middle of a collection (a sample may fall there) an object that has moved holds its
+ * new address there, and is what it was but for that.
  */
+static __always_inline bool has_moved(__u64 word)
+{
+	return word && !(word & 7);
+}
+
+static __always_inline __u64 map_of(__u64 word)
+{
+	return has_moved(word) ? word_at(word) : word;
+}
+
 static __always_inline __u64 v8_map(__u64 tagged)
 {
-	__u64 map = word_at(tagged - 1);
+	return map_of(word_at(tagged - 1));
+}
 
-	return map && !(map & 7) ? word_at(map) : map;
+/* Instance type of the objects of a map, or NO_TYPE. */
+static __always_inline __u32 type_of_map(__u64 map)
+{
+	__u16 type;
+
+	if ((map & 3) != 1 || bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12)))
+		return NO_TYPE;
+	return type;
 }
 
 /* What a map tells of its objects. */
@@ -52,9 +70,8 @@ static __always_inline __u32 read_map(__u64 tagged, struct map_head *m)
 	if ((tagged & 3) != 1)
 		return NO_TYPE;
 	m->map = word_at(tagged - 1);
-	m->moved = m->map && !(m->map & 7);
-	if (m->moved)
-		m->map = word_at(m->map);
+	m->moved = has_moved(m->map);
+	m->map = map_of(m->map);
 	if ((m->map & 3) != 1 ||
 	    bpf_probe_read_user(&m->sizes, 2 * sizeof(__u64), (void *)(m->map - 1 + 8)))
 		return NO_TYPE;
@@ -63,15 +80,7 @@ static __always_inline __u32 read_map(__u64 tagged, struct map_head *m)
 
 static __always_inline __u32 type_at(__u64 tagged)
 {
-	__u64 map;
-	__u16 type;
-
-	if ((tagged & 3) != 1)
-		return NO_TYPE;
-	map = v8_map(tagged);
-	if ((map & 3) != 1 || bpf_probe_read_user(&type, sizeof(type), (void *)(map - 1 + 12)))
-		return NO_TYPE;
-	return type;
+	return (tagged & 3) == 1 ? type_of_map(v8_map(tagged)) : NO_TYPE;
 }
 
 /* Instance type of an object, or NO_TYPE. */
@@ -101,19 +110,13 @@ struct string_head {
 /* Reads them; returns the instance type, or NO_TYPE. An object shorter than them may be the last one on its page: then without the second. */
 static __always_inline __u32 string_head_at(__u64 tagged, struct string_head *s)
 {
-	__u16 type;
-
 	if ((tagged & 3) != 1)
 		return NO_TYPE;
 	if (bpf_probe_read_user(s, sizeof(*s), (void *)(tagged - 1)) &&
 	    bpf_probe_read_user(s, sizeof(*s) - 8, (void *)(tagged - 1)))
 		return NO_TYPE;
-	if (s->map && !(s->map & 7))
-		s->map = word_at(s->map);
-	if ((s->map & 3) != 1 ||
-	    bpf_probe_read_user(&type, sizeof(type), (void *)(s->map - 1 + 12)))
-		return NO_TYPE;
-	return type;
+	s->map = map_of(s->map);
+	return type_of_map(s->map);
 }
 
 /* The same, verified once. */
@@ -126,16 +129,10 @@ __noinline __u32 read_string_head(__u64 tagged, struct string_head *s)
 __noinline __s64 v8_string_length(struct thread *t, __u64 tagged)
 {
 	__u64 head[2];
-	__u16 type;
 
 	if (!t || (tagged & 3) != 1 ||
-	    bpf_probe_read_user(head, sizeof(head), (void *)(tagged - 1)))
-		return -1;
-	if (head[0] && !(head[0] & 7))
-		head[0] = word_at(head[0]);
-	if ((head[0] & 3) != 1 ||
-	    bpf_probe_read_user(&type, sizeof(type), (void *)(head[0] - 1 + 12)) ||
-	    string_type(t, type) == NOT_A_STRING)
+	    bpf_probe_read_user(head, sizeof(head), (void *)(tagged - 1)) ||
+	    string_type(t, type_of_map(map_of(head[0]))) == NOT_A_STRING)
 		return -1;
 	return (__s32)(head[1] >> 32);
 }

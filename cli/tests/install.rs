@@ -1,0 +1,106 @@
+//! `make install` and `make uninstall`, as a packager types them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that fails says where"
+)]
+
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "not every test file uses all of it"
+)]
+mod support;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use support::{NODEPROF, folder, project, write};
+
+/// Files below a folder, as paths from there.
+fn files(top: &Path) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => found.push(path.strip_prefix(top).unwrap().to_owned()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
+    if Command::new("make").arg("--version").output().is_err() {
+        println!("skipped: make is not installed");
+        return;
+    }
+    let here = folder();
+    let (built, root) = (here.path().join("built"), here.path().join("root"));
+    fs::create_dir(&built).unwrap();
+    symlink(Path::new(NODEPROF).parent().unwrap(), built.join("release")).unwrap();
+    let make = |target: &str| {
+        let mut command = Command::new("make");
+        command
+            .args(["--directory", &project("."), target])
+            .arg(format!("DESTDIR={}", root.display()))
+            .env("CARGO_TARGET_DIR", &built);
+        // This test may be run by make.
+        for inherited in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"] {
+            command.env_remove(inherited);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    make("install");
+    for program in ["nodeprof", "nodeprofd", "nodeprof-holder"] {
+        let installed = root.join("usr/local/bin").join(program);
+        let mode = fs::metadata(&installed).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "{program}");
+        let source = Path::new(NODEPROF).with_file_name(program);
+        assert!(fs::read(installed).unwrap() == fs::read(source).unwrap());
+    }
+    let units = fs::read_dir(project("systemd")).unwrap();
+    let units: Vec<_> = units
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|e| e == "service" || e == "socket")
+        })
+        .collect();
+    assert!(units.len() > 1);
+    for unit in units {
+        let installed = root.join("etc/systemd/system");
+        let installed = installed.join(unit.file_name().unwrap());
+        assert_eq!(
+            fs::read_to_string(installed).unwrap(),
+            fs::read_to_string(unit).unwrap()
+        );
+    }
+    let configuration = [
+        PathBuf::from("etc/default/nodeprofd"),
+        PathBuf::from("etc/nodeprof/nodeprofd.toml"),
+    ];
+    let first = files(&root);
+    assert!(configuration.iter().all(|file| first.contains(file)));
+    assert!(first.contains(&"usr/lib/sysusers.d/nodeprof.conf".into()));
+    assert!(first.contains(&"usr/local/share/doc/nodeprof/README.md".into()));
+
+    write(&root, "etc/nodeprof/nodeprofd.toml", "mode = 'off'\n");
+    make("install");
+    assert_eq!(files(&root), first);
+    let kept = fs::read_to_string(root.join("etc/nodeprof/nodeprofd.toml")).unwrap();
+    assert_eq!(kept, "mode = 'off'\n");
+
+    make("uninstall");
+    assert_eq!(files(&root), configuration);
+}
