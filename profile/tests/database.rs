@@ -98,6 +98,43 @@ fn each_run_is_read_as_it_was_written() {
 }
 
 #[test]
+fn shared_rows_that_are_gone_are_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    let recording = Recording::synthetic(200);
+    let keep_and_read = |database: &mut Database| {
+        let run = database.keep(recording.clone(), None).unwrap();
+        let loaded = Reader::open(&path).unwrap().load(&[run]).unwrap();
+        assert_eq!(said(&loaded), said(&recording));
+    };
+    // A transaction that fails at its end takes them back.
+    let other = Connection::open(&path).unwrap();
+    other
+        .execute_batch(
+            "CREATE TRIGGER refuse BEFORE INSERT ON kept BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        )
+        .unwrap();
+    let error = database.keep(recording.clone(), None).unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    other.execute_batch("DROP TRIGGER refuse").unwrap();
+    keep_and_read(&mut database);
+    keep_and_read(&mut database);
+    // And so do limits, with the last run that needs them.
+    let none = Limits {
+        count: 0,
+        ..NO_LIMITS
+    };
+    assert_eq!(database.retain(&none).unwrap().removed, 2);
+    let names = |database: &Connection| -> i64 {
+        let count = database.query_row("SELECT count(*) FROM name", [], |row| row.get(0));
+        count.unwrap()
+    };
+    assert_eq!(names(&other), 0);
+    keep_and_read(&mut database);
+}
+
+#[test]
 fn runs_are_found_by_label_command_package_time_and_user() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");

@@ -1,5 +1,6 @@
 //! The one who writes.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -61,14 +62,33 @@ pub struct Database {
     _lock: File,
 }
 
-/// Ids that come next.
-#[derive(Clone, Copy, Debug)]
+/// Ids that come next, and what is known of rows that are there.
+#[derive(Debug)]
 struct Ids {
-    next: First,
-    /// Of shared rows.
-    shared: [u32; KINDS.len()],
+    next: Next,
     /// Of the hashes of shared rows.
     key: [u8; 16],
+    /// Shared rows that were looked up or written: starts of one program share nearly all of theirs. Nobody else writes.
+    seen: HashMap<u128, Seen>,
+}
+
+/// Shared rows that are remembered: 3 MB.
+const MOST_SEEN: usize = 1 << 15;
+
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    first: First,
+    /// Of shared rows.
+    shared: [u32; KINDS.len()],
+}
+
+/// A shared row.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    id: u32,
+    /// The runs that were noted last as needing it: one that is whole, one that is thinned.
+    whole: i64,
+    thinned: i64,
 }
 
 /// Tables that runs share, in the order of `shared.kind`.
@@ -125,7 +145,14 @@ impl Database {
         Ok(Database {
             connection,
             path: path.to_owned(),
-            ids: Ids { next, shared, key },
+            ids: Ids {
+                next: Next {
+                    first: next,
+                    shared,
+                },
+                key,
+                seen: HashMap::new(),
+            },
             runs: runs as usize,
             swept: (0, 0),
             _lock: lock,
@@ -185,7 +212,7 @@ impl Database {
     ) -> Result<RunNumber, DatabaseError> {
         recording.check_references()?;
         let runs = recording.runs.len();
-        let first = self.ids.next;
+        let first = self.ids.next.first;
         self.transaction(|ids, connection| {
             ids.write(connection, first, recording, Use::Whole)?;
             let mut kept = connection
@@ -193,8 +220,8 @@ impl Database {
             for run in 0..runs as u32 {
                 kept.execute((first.run + run, owner, now_ns()))?;
             }
-            note_next(connection, "run", ids.next.run)?;
-            note_next(connection, "process", ids.next.process)
+            note_next(connection, "run", ids.next.first.run)?;
+            note_next(connection, "process", ids.next.first.process)
         })?;
         self.runs += runs;
         Ok(first.run)
@@ -338,6 +365,7 @@ impl Database {
             return Ok(());
         }
         self.swept = (whole, thinned);
+        self.ids.seen.clear();
         self.transaction(|_, connection| {
             for (kind, table) in KIND_NAMES.iter().enumerate() {
                 // A use that was not noted lies less than a grain after the noted one.
@@ -360,16 +388,20 @@ impl Database {
         &mut self,
         work: impl FnOnce(&mut Ids, &Connection) -> rusqlite::Result<T>,
     ) -> Result<T, DatabaseError> {
-        let failed = |error| DatabaseError::of(&self.path, error);
-        let mut ids = self.ids;
-        let transaction = self
-            .connection
+        let before = self.ids.next;
+        let done = (self.connection)
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
-        let result = work(&mut ids, &transaction).map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-        self.ids = ids;
-        Ok(result)
+            .and_then(|transaction| {
+                let result = work(&mut self.ids, &transaction)?;
+                transaction.commit()?;
+                Ok(result)
+            });
+        done.map_err(|error| {
+            // Its rows are not there.
+            self.ids.next = before;
+            self.ids.seen.clear();
+            DatabaseError::of(&self.path, error)
+        })
     }
 }
 
@@ -408,9 +440,10 @@ impl Ids {
         }
         recording.relocate(&mut placed);
         tables::write_from(first, &recording, connection, &mut Digest::new())?;
-        self.next.run = self.next.run.max(last_run + 1);
+        let next = &mut self.next.first;
+        next.run = next.run.max(last_run + 1);
         let processes = first.process + recording.processes.len() as u32;
-        self.next.process = self.next.process.max(processes);
+        next.process = next.process.max(processes);
         Ok(())
     }
 
@@ -445,37 +478,47 @@ impl Ids {
             hasher.write_u8(kind as u8);
             let hash = hasher.finish128();
             let (high, low) = (hash.h1 as i64, hash.h2 as i64);
-            let found = find.query_row((kind as i64, high, low), |row| {
-                Ok((
-                    row.get::<_, u32>(0)?,
-                    row.get::<_, i64>(1)?,
-                    row.get::<_, i64>(2)?,
-                ))
-            });
-            let id = match found.optional()? {
-                Some((id, whole, thinned)) => {
+            let known = match self.seen.get(&hash.as_u128()) {
+                Some(seen) => Some(*seen),
+                None => find
+                    .query_row((kind as i64, high, low), |row| {
+                        Ok(Seen {
+                            id: row.get(0)?,
+                            whole: row.get(1)?,
+                            thinned: row.get(2)?,
+                        })
+                    })
+                    .optional()?,
+            };
+            let seen = match known {
+                Some(mut seen) => {
                     let last = match used {
-                        Use::Whole => whole,
-                        Use::Thinned => thinned,
+                        Use::Whole => &mut seen.whole,
+                        Use::Thinned => &mut seen.thinned,
                     };
-                    if last < 0 || run >= last + GRAIN {
+                    if *last < 0 || run >= *last + GRAIN {
                         note.execute((run, kind as i64, high, low))?;
+                        *last = run;
                     }
-                    id
+                    seen
                 }
                 None => {
-                    let id = self.shared[kind];
-                    self.shared[kind] += 1;
+                    let id = self.next.shared[kind];
+                    self.next.shared[kind] += 1;
                     row.insert(connection, id)?;
                     let (whole, thinned) = match used {
                         Use::Whole => (run, -GRAIN - 1),
                         Use::Thinned => (-GRAIN - 1, run),
                     };
                     insert.execute((kind as i64, high, low, id, whole, thinned))?;
-                    id
+                    Seen { id, whole, thinned }
                 }
             };
-            ids.push(id);
+            if self.seen.len() >= MOST_SEEN {
+                self.seen.clear();
+            }
+            self.seen.insert(hash.as_u128(), seen);
+            ids.push(seen.id);
         }
         Ok(ids)
     }
@@ -546,6 +589,8 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Plans need no values: else some statements are prepared again for each of them.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(128);
     // Pages that are free are given back by `retain`. A transaction survives a crash of the service at once, and one of the machine
     // from the next checkpoint on: forcing each to the disk would cost more than recording it.
