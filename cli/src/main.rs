@@ -1,5 +1,14 @@
 //! `nodeprof`: parses, calls a library, prints.
 
+/// Tells the user something. Where nobody reads it (a closed pipe, a full disk) it is not told: that must change neither what is done nor the
+/// exit status, which may be a program's own.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod args;
 mod commands;
 mod terminal;
@@ -46,7 +55,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nodeprof: {}", terminal::told_once(&error));
+            say!("nodeprof: {}", terminal::told_once(&error));
             ExitCode::from(commands::trace::exit_code(&error).unwrap_or(OWN_FAILURE))
         }
     }

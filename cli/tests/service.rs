@@ -248,6 +248,59 @@ fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {
     });
 }
 
+#[test]
+#[ignore = "needs root"]
+fn who_executes_a_known_binary_from_one_that_nobody_knew_is_told_to_be_incomplete() {
+    undisturbed(|| {
+        let (Some(node), Some(known)) = (Node::find("24.21.0"), Node::find("20.20.2")) else {
+            return;
+        };
+        let service = Service::knowing(&known, "");
+        // Each has no plan yet. The second program is over before the first one's is made, or not.
+        for wait in [0, 1500] {
+            let script = write(service.folder.path(), "work/timer.js", COUNT_TWICE);
+            let unknown = unknown(&service, &node);
+            fs::remove_dir_all(service.folder.path().join("cache")).unwrap();
+            let before = service.recordings().len();
+            let second = format!(
+                "process.argv[1] = {script:?}; require({script:?}); setTimeout(() => {{}}, {wait})"
+            );
+            let path = known.path.to_str().unwrap();
+            let arguments = serde_json::to_string(&[path, "-e", &second]).unwrap();
+            let first = format!("process.execve({path:?}, {arguments}, process.env)");
+            assert!(
+                service
+                    .node(&unknown, &["-e", &first])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            service.says("recorded pid=");
+            let recordings = service.recordings();
+            assert_eq!(recordings.len(), before + 1, "one start is one run");
+            let recording = recordings.last().unwrap();
+            let why = recording.processes[0]
+                .incomplete
+                .clone()
+                .unwrap_or_default();
+            assert!(why.contains("another node binary"), "{wait}: {why:?}");
+            let alone = service.traced(&known, &script);
+            let timers = |r: &Recording| calls(r).values().sum::<u64>();
+            assert!(
+                timers(recording) >= timers(&alone) / 2,
+                "{wait}: {:?}, alone {:?}",
+                calls(recording),
+                calls(&alone)
+            );
+            let said: Vec<String> = service.lines.try_iter().collect();
+            assert!(
+                !said.iter().any(|line| line.contains("not recorded")),
+                "{said:#?}"
+            );
+        }
+    });
+}
+
 /// Of a binary that nobody knew, whose plan the service can read only by the file system of the process.
 #[test]
 #[ignore = "needs root"]
@@ -543,6 +596,32 @@ fn above_its_ceiling_it_records_less_and_says_so() {
         service.says("every start is recorded from now on");
         service.node(&node, &["-e", "0"]).status().unwrap();
         service.says("recorded pid=");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn to_read_the_configuration_again_is_no_reason_to_record_less() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "ceiling = { cpu-percent = 20, events = 0 }");
+        for _ in 0..4 {
+            service.signal(libc::SIGHUP);
+            service.says("the configuration was read again");
+        }
+        // Two rounds of measuring.
+        std::thread::sleep(Duration::from_millis(2200));
+        service.node(&node, &["-e", "0"]).status().unwrap();
+        service.says("recorded pid=");
+        service.configure("buffer-kilobytes = 4096");
+        service.signal(libc::SIGHUP);
+        let said = service.says("the configuration stays as it was");
+        assert!(
+            said.contains("`buffer-kilobytes` is read at the start only"),
+            "{said}"
+        );
     });
 }
 

@@ -21,6 +21,29 @@ pub fn labels() -> Vec<(String, String)> {
     labels.clone()
 }
 
+/// Number of a user, by its name or its number.
+pub(crate) fn user_id(text: &str) -> Option<u32> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let name = std::ffi::CString::new(text).ok()?;
+    let mut buffer = vec![0; 64 << 10];
+    // SAFETY: a struct of pointers and integers.
+    let mut user: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: a name with its NUL, a live struct and a buffer of the length that is told.
+    let done = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            &mut user,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &mut found,
+        )
+    };
+    (done == 0 && !found.is_null()).then_some(user.pw_uid)
+}
+
 /// `2 × Intel(R) Xeon(R) Processor` of /proc/cpuinfo.
 fn processors(cpuinfo: &str) -> Option<String> {
     let values = |key: &'static str| {

@@ -289,6 +289,10 @@ fn stored(outcome: &Outcome) {
             "the store was damaged, and a new one was begun; the old one is kept as {}: {why}",
             at.display()
         ),
+        Outcome::Removed { at } => error!(
+            "the store {} was removed while the service ran: what was in it is gone, and a new one was begun",
+            at.display()
+        ),
         Outcome::Full => error!(
             "the disk of the store is full: nothing is recorded until there is space; needed: 16 MB"
         ),

@@ -118,7 +118,14 @@ impl Redaction {
                     pattern: pattern.to_owned(),
                     why: error.to_string(),
                 };
-                let pattern = Regex::new(pattern).map_err(bad)?;
+                let text = pattern;
+                let pattern = Regex::new(text).map_err(bad)?;
+                if pattern.is_match(b"") {
+                    return Err(BadRule {
+                        pattern: text.to_owned(),
+                        why: "it fits the empty text, so every place of each text; needed: a pattern of at least one character".into(),
+                    });
+                }
                 Ok(Rule {
                     pattern,
                     replacement,

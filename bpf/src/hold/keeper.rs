@@ -5,7 +5,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     fs, io,
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
@@ -52,6 +52,11 @@ enum Waiting {
 }
 
 impl Waiting {
+    /// Whether it is this process, which has begun without probes.
+    fn is_late(&self, process: u32) -> bool {
+        matches!(self, Waiting::Process(stop) if stop.pid == process)
+    }
+
     /// Whether it is this process, and it is stopped or asked to.
     fn stops(&self, process: u32) -> bool {
         matches!(self, Waiting::Process(Stop { pid, state, .. })
@@ -92,6 +97,8 @@ pub(super) struct Keeper {
     /// everything twice.
     probed: HashMap<(u32, FileId), StartTime>,
     links: Vec<Link>,
+    /// Processes of a service that execute another node binary before the first one had its probes.
+    missed: HashSet<u32>,
     /// Of a service.
     host: Option<Host>,
     /// Only to be detached, once something else is attached.
@@ -126,6 +133,7 @@ impl Keeper {
             jobs: 0,
             probed: HashMap::new(),
             links: Vec::new(),
+            missed: HashSet::new(),
             host: options
                 .admission
                 .map(|admission| Host::new(admission, options.syscalls)),
@@ -314,6 +322,9 @@ impl Keeper {
             return;
         }
         let pid = held.pid;
+        if self.host.is_some() && self.waiting.values().any(|w| w.is_late(pid)) {
+            self.missed.insert(pid);
+        }
         let file = Source::File(Arc::clone(&held.file), path);
         self.give(pid, file, false, Waiting::Exec(held, Instant::now()));
     }
@@ -324,6 +335,7 @@ impl Keeper {
             host.release(pid, programs);
         }
         self.probed.retain(|(owner, _), _| *owner != pid);
+        self.missed.remove(&pid);
     }
 
     /// A process of the tree executes a program that may be node. If its exec was not held, because nobody knew of this
@@ -408,6 +420,12 @@ impl Keeper {
             return;
         }
         let waiting = self.waiting.remove(&number);
+        if self.host.is_some()
+            && matches!(waiting, Some(Waiting::Process(_)))
+            && (executes_another(&done) || self.goes_on_without(&done))
+        {
+            return self.finish_replaced(done, programs);
+        }
         if let Some(Waiting::Exec(held, _)) = &waiting {
             // Let go because we were late: it may have begun without its probes.
             done.after_exec |= !done.answered.unwrap_or_else(|| held.waits());
@@ -466,6 +484,10 @@ impl Keeper {
             return; // it has ended meanwhile
         };
         self.report(&done);
+        if matches!(waiting, Waiting::Exec(..)) && self.missed.remove(&done.pid) {
+            let why = "before this it executed another node binary, which nobody knew: that one is not recorded";
+            self.tell(b'l', done.pid, why.as_bytes());
+        }
         if let Waiting::Process(stop) = waiting {
             // By inode: what it executes now may be something else.
             let same = done.file.is_some_and(|f| f.1 == stop.execution.inode);
@@ -473,6 +495,33 @@ impl Keeper {
                 self.remember_other(&stop.execution);
             }
             self.let_go(&stop, &done);
+        }
+    }
+
+    /// Whether it has, or will have, the probes of another node binary that it executes: then the start goes on.
+    fn has_another(&self, pid: u32) -> bool {
+        self.missed.contains(&pid) || self.is_probed(pid)
+    }
+
+    fn goes_on_without(&self, done: &Done) -> bool {
+        matches!(done.outcome, Outcome::Failed(_)) && self.has_another(done.pid)
+    }
+
+    /// A process of a service has executed something else before its probes came: they are of no use, and must not take the place of those
+    /// that it may have by now.
+    fn finish_replaced(&mut self, mut done: Done, programs: &Programs) {
+        if let Outcome::Attached { link, .. } = &mut done.outcome
+            && let Some(link) = link.take()
+        {
+            drop_aside(link);
+        }
+        let is_node = !matches!(done.outcome, Outcome::NotNode);
+        if is_node && !self.has_another(done.pid) {
+            self.release(done.pid, programs);
+            done.outcome = Outcome::Failed(
+                "it executed another program, or ended, before its probes came".into(),
+            );
+            self.report(&done);
         }
     }
 
@@ -615,4 +664,10 @@ impl Keeper {
             );
         }
     }
+}
+
+/// Whether a process executes another program by now than the one that probes were made for. One that has ended does not.
+fn executes_another(done: &Done) -> bool {
+    let now = fs::metadata(format!("/proc/{}/exe", done.pid));
+    now.is_ok_and(|now| done.file.is_some_and(|file| file != file_id(&now)))
 }

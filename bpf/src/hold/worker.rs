@@ -321,6 +321,9 @@ impl Bench {
                         took: started.elapsed(),
                         link,
                     },
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Outcome::Failed(
+                        "it had ended before its probes were there, as a short first start of a binary does that nobody knew; the next start of it is held".into(),
+                    ),
                     Err(e) => Outcome::Failed(format!("attaching probes: {e}")),
                 }
             }

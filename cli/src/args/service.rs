@@ -35,7 +35,7 @@ pub enum ServiceCommand {
     /// Print the report of a run
     Show {
         /// Its number
-        #[arg(value_name = "NUMBER")]
+        #[arg(value_name = "NUMBER", value_parser = run_number)]
         run: u32,
     },
     /// Compare two groups of runs, as nodeprof diff does
@@ -70,11 +70,11 @@ pub struct Runs {
     /// Only those that started so long ago at most: 90s, 30min, 2h, 7d
     #[arg(long, value_name = "TIME", value_parser = ago)]
     pub since: Option<std::time::Duration>,
-    /// Only those of the user with this number
-    #[arg(long, value_name = "UID")]
+    /// Only those of this user
+    #[arg(long, value_name = "NAME|UID", value_parser = user)]
     pub user: Option<u32>,
     /// At most so many, up to 1000
-    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = how_many)]
     pub number: usize,
 }
 
@@ -94,6 +94,27 @@ pub struct Metrics {
     /// Answer only who sends what this file holds as bearer token; needed where others than this machine can connect
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub token_file: Option<PathBuf>,
+}
+
+fn user(text: &str) -> Result<u32, String> {
+    nodeprofd::control::user_id(text)
+        .ok_or_else(|| format!("found {text:?}; needed: the name or the number of a user"))
+}
+
+fn how_many(text: &str) -> Result<usize, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number| (1..=1000).contains(number));
+    number.ok_or_else(|| format!("found {text:?}; needed: a number from 1 to 1000"))
+}
+
+fn run_number(text: &str) -> Result<u32, String> {
+    (text.parse().ok()).ok_or_else(|| {
+        format!(
+            "found {text:?}; needed: the number of a run; they are listed by: nodeprof service runs"
+        )
+    })
 }
 
 fn ago(text: &str) -> Result<std::time::Duration, String> {

@@ -125,7 +125,7 @@ pub fn budget(args: &args::Budget) -> anyhow::Result<ExitCode> {
     Budgets::parse(&text).context("the recording has no figures to write budgets for")?;
     super::print_or_write(Some(&args.output), args.force, &text, "nodeprof.toml")?;
     if !super::is_standard_output(&args.output) {
-        eprintln!("wrote {}", args.output.display());
+        say!("wrote {}", args.output.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,15 @@ pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(&args.base, args.head.as_ref(), &args.store)?;
     let diff = diff::Diff::new(&loaded.base_side(), &loaded.head_side());
     let (base, head) = (quoted(&loaded.base_text), quoted(&loaded.head_text));
+    // What to type next is about the same runs.
+    let head = match (args.store.store, &args.store.store_path) {
+        (false, _) => head,
+        (true, None) => format!("{head} --store"),
+        (true, Some(path)) => {
+            let path = quoted(&path.to_string_lossy());
+            format!("{head} --store --store-path {path}")
+        }
+    };
     let text = match args.format {
         DiffFormat::Json => serde_json::to_string_pretty(&diff)? + "\n",
         DiffFormat::Markdown => text::diff_markdown(&diff, &base, &head),

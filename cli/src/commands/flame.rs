@@ -33,7 +33,7 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
     }
     let mut content = Vec::new();
     for note in draw(args, &recording, &request, &mut content)? {
-        eprintln!("{note}");
+        say!("{note}");
     }
     output(args, &content)?;
     Ok(ExitCode::SUCCESS)
@@ -98,7 +98,7 @@ fn difference(
     let (base, head) = loaded.comparable();
     let differential = Differential::new(&base, &head, request)?;
     for note in differential.notes() {
-        eprintln!("{note}");
+        say!("{note}");
     }
     let direction = match args.direction.unwrap_or_default() {
         FlameDirection::Head => Direction::Head,

@@ -34,7 +34,7 @@ pub fn run(args: &Import) -> anyhow::Result<ExitCode> {
         1 => format!("1 {one}"),
         _ => format!("{count} {many}"),
     };
-    eprintln!(
+    say!(
         "imported {} of {}; recording: {}",
         plural(recording.samples.len(), "sample", "samples"),
         plural(recording.processes.len(), "process", "processes"),

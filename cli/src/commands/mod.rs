@@ -1,8 +1,8 @@
 //! One module a command.
 
 use std::{
-    fs::OpenOptions,
-    io::{self, IsTerminal as _, Write as _},
+    fs::{File, OpenOptions},
+    io::{self, IsTerminal as _, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -90,6 +90,16 @@ fn print_or_write(
     }
 }
 
+/// Whether a file is a recording, or a store of them: no other file of nodeprof's is a database.
+fn is_recording(path: &Path) -> bool {
+    const DATABASE: &[u8; 16] = b"SQLite format 3\0";
+    let mut head = [0; DATABASE.len()];
+    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
+    is_file
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut head).is_ok())
+        && head == *DATABASE
+}
+
 /// Writes a file; `example`: a name for one, where the path is a folder.
 fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow::Result<()> {
     if path.is_dir() {
@@ -97,6 +107,12 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow
             "{} is a folder; needed: the name of a file; type: -o {}",
             path.display(),
             path.join(example).display()
+        );
+    }
+    if force && is_recording(path) {
+        anyhow::bail!(
+            "{} holds a recording; needed: another name, for this would end it; type: -o {example}",
+            path.display()
         );
     }
     let mut options = OpenOptions::new();

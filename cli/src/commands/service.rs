@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    io,
+    io::{self, IsTerminal as _},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -49,7 +49,8 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
                     let document = serde_json::json!({ "schema": 1, "runs": runs });
                     serde_json::to_string_pretty(&document)? + "\n"
                 }
-                false => runs_text(&runs, style.width),
+                // A pipe has no columns.
+                false => runs_text(&runs, out.is_terminal().then_some(style.width)),
             }
         }
         ServiceCommand::Show { run } => {
@@ -65,7 +66,10 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
             let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
             match json {
                 true => serde_json::to_string_pretty(&diff)? + "\n",
-                false => text::diff(&diff, &quoted(base), &quoted(head), &style),
+                false => {
+                    let head = format!("{} --store", quoted(head));
+                    text::diff(&diff, &quoted(base), &head, &style)
+                }
             }
         }
         ServiceCommand::Metrics(metrics) => match metrics.listen {
@@ -204,7 +208,28 @@ fn status_text(status: &Status) -> String {
 /// Labels that a list has room for.
 const SHOWN: [&str; 4] = ["commit", "branch", "job", "pipeline"];
 
-fn runs_text(runs: &[Summary], width: usize) -> String {
+/// A command and notes on it in so many columns: the command gives way first. All of both where nobody has columns.
+fn beside(command: &str, notes: &str, width: Option<usize>) -> String {
+    const LEAST_COMMAND: usize = 16;
+    let cut = |text: &str, most: usize| match text.chars().count() > most {
+        true => {
+            text.chars()
+                .take(most.saturating_sub(1))
+                .collect::<String>()
+                + "…"
+        }
+        false => text.to_owned(),
+    };
+    let gap = if notes.is_empty() { "" } else { "  " };
+    let Some(width) = width else {
+        return format!("{command}{gap}{notes}");
+    };
+    let beside_it = notes.chars().count() + gap.len();
+    let command = cut(command, width.saturating_sub(beside_it).max(LEAST_COMMAND));
+    cut(&format!("{command}{gap}{notes}"), width)
+}
+
+fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
     if runs.is_empty() {
         return "No run that you may read fits.\n".to_owned();
     }
@@ -223,27 +248,24 @@ fn runs_text(runs: &[Summary], width: usize) -> String {
         notes.extend(run.incomplete.as_ref().map(|_| "incomplete".to_owned()));
         notes.extend(run.thinned.then(|| "thinned".to_owned()));
         let command: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
-        let mut line = format!(
-            "{:>8}  {:>8}  {:>5.0} ms  {:>9}  {:>7}  {:<9}  {}{}{}",
+        // A command may hold anything: nothing of it reaches the terminal as a command to it.
+        let clean = |text: String| text.replace(char::is_control, "·");
+        let (command, notes) = (clean(command.join(" ")), clean(notes.join(" ")));
+        let head = format!(
+            "{:>8}  {:>8}  {:>5.0} ms  {:>9}  {:>7}  {:<9}  ",
             run.id,
             ago(run.started_unix_ns),
             run.duration_ns as f64 / 1e6,
             run.crossings,
             run.lookups,
             run.node_version.as_deref().unwrap_or("–"),
-            // A command may hold anything: nothing of it reaches the terminal as a command to it.
-            command.join(" ").replace(char::is_control, "·"),
-            if notes.is_empty() { "" } else { "  " },
-            notes.join(" ").replace(char::is_control, "·"),
         );
-        if line.chars().count() > width {
-            line = line
-                .chars()
-                .take(width.saturating_sub(1))
-                .collect::<String>()
-                + "…";
-        }
-        text.push_str(&line);
+        text.push_str(&head);
+        text.push_str(&beside(
+            &command,
+            &notes,
+            width.map(|width| width.saturating_sub(head.chars().count())),
+        ));
         text.push('\n');
     }
     text

@@ -70,7 +70,7 @@ pub fn of(reader: &Runs, texts: &[&str]) -> anyhow::Result<(Vec<Group>, Recordin
         }
         if found.len() > MOST_RUNS {
             found.truncate(MOST_RUNS);
-            eprintln!("nodeprof: {text}: the newest {MOST_RUNS} runs of more");
+            say!("nodeprof: {text}: the newest {MOST_RUNS} runs of more");
         }
         // Oldest first, as they ran.
         found.reverse();
@@ -210,7 +210,12 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
         .iter()
         .filter(|(key, _, _)| keys.contains(&key.as_str()))
         .take(NAMED)
-        .map(|(key, value, runs)| format!("{key}={value} ({runs} runs)"))
+        .map(|(key, value, runs)| {
+            format!(
+                "{key}={value} ({runs} {})",
+                if *runs == 1 { "run" } else { "runs" }
+            )
+        })
         .collect();
     Ok(match named.is_empty() {
         true => format!(

@@ -95,7 +95,7 @@ impl Target {
                     path = self.path.with_extension(format!("{attempt}.nodeprof"));
                 }
                 Err(error) if !self.given => {
-                    eprintln!("nodeprof: no recording was written: {error}");
+                    say!("nodeprof: no recording was written: {error}");
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),

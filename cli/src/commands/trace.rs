@@ -71,11 +71,11 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         )
     });
     match &saved {
-        Ok(Some(path)) if !args.quiet => eprintln!("recording: {}", path.display()),
+        Ok(Some(path)) if !args.quiet => say!("recording: {}", path.display()),
         _ => {}
     }
     if let Some(v) = verification {
-        eprintln!(
+        say!(
             "verified: {} entries of binding callbacks, {} crossings by call and construction: {}",
             v.entries,
             v.crossings,
@@ -86,12 +86,16 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             }
         );
         for (binding, function, entries, crossings) in v.differences {
-            eprintln!("  {binding}.{function}: {entries} entries, {crossings} crossings");
+            say!("  {binding}.{function}: {entries} entries, {crossings} crossings");
         }
     }
-    printed?;
     let status = child.wait().context("waiting for the program")?;
     saved?;
+    match printed {
+        // Who read it has enough.
+        Err(error) if terminal::is_closed_pipe(&error) => {}
+        other => other?,
+    }
     leave(status)
 }
 
@@ -108,7 +112,8 @@ fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()
                 width: terminal::width(&err),
                 color: terminal::colored(color, &err),
             };
-            err.lock().write_all(render(&profile, &style).as_bytes())?;
+            // If nobody can read it, there is the recording still.
+            let _ = err.lock().write_all(render(&profile, &style).as_bytes());
             Ok(())
         }
     }
@@ -116,7 +121,7 @@ fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()
 
 /// Ends with the program's status. The kernel frees nodeprof's memory and maps; nobody waits for that.
 fn leave(status: ExitStatus) -> anyhow::Result<ExitCode> {
-    io::stdout().flush()?;
+    let _ = io::stdout().flush();
     let code = status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

@@ -64,7 +64,7 @@ pub fn run(args: &View) -> anyhow::Result<ExitCode> {
             // It may be logged: without the secret.
             let url = url.split("token=").next().unwrap_or_default();
             terminal::print(&format!("{url}token=…\n"))?;
-            eprintln!("the token is in {}", file.display());
+            say!("the token is in {}", file.display());
             return Ok(());
         }
         let url = match &page {
@@ -72,7 +72,7 @@ pub fn run(args: &View) -> anyhow::Result<ExitCode> {
             None => url.to_owned(),
         };
         terminal::print(&format!("{url}\n"))?;
-        eprintln!("on this machine only, for who has this address; Ctrl-C ends it");
+        say!("on this machine only, for who has this address; Ctrl-C ends it");
         if !args.no_open && has_display() {
             open(&url);
         }
@@ -152,7 +152,7 @@ fn open(url: &str) {
             Err(error) => last = error,
         }
     }
-    eprintln!("no browser could be opened ({last}); open the address above in one");
+    say!("no browser could be opened ({last}); open the address above in one");
 }
 
 fn started(command: &mut Command) -> io::Result<()> {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::support::{
-    Node, Trace, copy_program, has_packages, number, plain, project, report, write,
+    NODEPROF, Node, Trace, copy_program, has_packages, number, plain, project, report, write,
 };
 
 fn node() -> Option<Node> {
@@ -87,6 +87,47 @@ fn the_exit_status_is_the_programs_own() {
         let own = signal.is_none().then_some(i64::from(status));
         assert_eq!(traced.run["exit_status"].as_i64(), own, "{script}");
         assert!(number(&traced.run["crossings"]["total"]) > 10, "{script}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_exit_status_is_the_programs_own_whoever_reads_what_is_told() {
+    let Some(node) = node() else { return };
+    let folder = crate::support::folder();
+    let slow = "setTimeout(() => process.exit(4), 1500)";
+    for (format, until, script, status) in [
+        ("text", "10s", "process.exit(3)", 3),
+        ("json", "10s", "process.exit(3)", 3),
+        ("text", "loop-start", slow, 4),
+        ("json", "loop-start", slow, 4),
+    ] {
+        for to in ["/dev/full", "|"] {
+            let mut command = Command::new(NODEPROF);
+            plain(&mut command)
+                .args(["trace", "--force", "-o", "t.nodeprof", "--format", format])
+                .args(["--until", until, "--"])
+                .args(node.command(["-e", script]));
+            let closed = || -> std::process::Stdio {
+                if to == "/dev/full" {
+                    return std::fs::File::options()
+                        .write(true)
+                        .open(to)
+                        .unwrap()
+                        .into();
+                }
+                // A pipe that nobody reads.
+                let (reader, writer) = std::io::pipe().unwrap();
+                drop(reader);
+                writer.into()
+            };
+            command.current_dir(folder.path()).stderr(closed());
+            if format == "json" && to == "|" {
+                command.stdout(closed());
+            }
+            let ended = command.status().unwrap();
+            assert_eq!(ended.code(), Some(status), "{format} {until} {to}");
+        }
     }
 }
 

@@ -29,6 +29,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::recorder::{Counted, Wanted};
 
+/// Number of a user, by its name or its number.
+pub fn user_id(text: &str) -> Option<u32> {
+    crate::machine::user_id(text)
+}
+
 /// Version of what is said. A request with another one is answered by an error that names both.
 pub const VERSION: u32 = 1;
 /// Bytes of a request.

@@ -1,6 +1,6 @@
 //! The innermost frames of samples and waits: those of the kernel, and the program's where its stack is not known.
 
-use nodeprof_profile::recording::{Nanoseconds, ProcessId, Recording, StackId};
+use nodeprof_profile::recording::{Nanoseconds, ProcessId, Recording, StackId, WaitReason};
 
 use super::stacks::Builder;
 
@@ -36,13 +36,17 @@ impl Leaves {
     pub fn finish(self, recording: &mut Recording, builder: &mut Builder<'_>) {
         for leaf in self.samples {
             if let Some(sample) = recording.samples.get(leaf.of).copied() {
-                let stack = leaf.on(recording, builder, sample.process, sample.at, sample.stack);
+                let (process, at) = (sample.process, sample.at);
+                let stack = leaf.on(recording, builder, process, at, sample.stack, true);
                 recording.samples[leaf.of].stack = stack;
             }
         }
         for leaf in self.waits {
             if let Some(wait) = recording.waits.get(leaf.of).copied() {
-                let stack = leaf.on(recording, builder, wait.process, wait.start, wait.stack);
+                // Who waits for events between two calls is the event loop, whatever lies below it: no frame of interest is missing.
+                let is_cut = wait.reason != WaitReason::Idle;
+                let (process, at) = (wait.process, wait.start);
+                let stack = leaf.on(recording, builder, process, at, wait.stack, is_cut);
                 recording.waits[leaf.of].stack = stack;
             }
         }
@@ -57,11 +61,12 @@ impl Leaf {
         process: ProcessId,
         at: Nanoseconds,
         mut stack: Option<StackId>,
+        is_cut: bool,
     ) -> Option<StackId> {
         let pid = recording.processes.get(process.0 as usize)?.pid;
         if stack.is_none() && self.ip != 0 {
             let frame = builder.machine(recording, pid, self.ip, at.0);
-            stack = Some(builder.push(recording, None, frame, true));
+            stack = Some(builder.push(recording, None, frame, is_cut));
         }
         for (depth, &address) in self.kernel.iter().enumerate().rev() {
             // Outer frames hold return addresses.

@@ -210,9 +210,13 @@ impl AccessFile {
                 self.socket.display()
             ));
         }
+        let is_default = self.group == AccessFile::default().group;
         Ok(Access {
             // Made with the package; without it only root connects.
-            group: group(&self.group),
+            group: match is_default {
+                true => group(&self.group),
+                false => named("group", Some(self.group))?,
+            },
             read: self.read,
             readers: named("readers", self.readers)?,
             administrators: named("administrators", self.administrators)?,
@@ -283,10 +287,18 @@ struct RuleFile {
     #[serde(default = "one")]
     one_in: u32,
     executable: Option<String>,
-    user: Option<u32>,
+    user: Option<UserText>,
     cgroup: Option<String>,
     directory: Option<String>,
     command: Option<String>,
+}
+
+/// A user, as one writes it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "needed: the name or the number of a user")]
+enum UserText {
+    Number(u32),
+    Name(String),
 }
 
 fn one() -> u32 {
@@ -381,15 +393,24 @@ impl Config {
             !file.redact.keep_home_folders,
         )
         .map_err(|BadRule { pattern, why }| format!("redact.patterns: {pattern:?}: {why}"))?;
-        for path in file
-            .nodes
-            .iter()
-            .chain([&file.cache, &file.store.directory])
-        {
-            if !path.is_absolute() {
+        let nodes = file.nodes.iter().map(|node| ("nodes", node));
+        let folders = [
+            ("cache", &file.cache),
+            ("store.directory", &file.store.directory),
+        ];
+        if let Some((setting, path)) = nodes.chain(folders).find(|(_, path)| !path.is_absolute()) {
+            return Err(format!(
+                "{setting}: found {:?}; needed: an absolute path",
+                path.display().to_string()
+            ));
+        }
+        for (setting, number) in [
+            ("store.count", file.store.count as u64),
+            ("store.megabytes", file.store.megabytes),
+        ] {
+            if number == 0 {
                 return Err(format!(
-                    "found {}; needed: an absolute path",
-                    path.display()
+                    "{setting}: found 0, which keeps nothing; needed: 1 or more; to record nothing, write: mode = \"off\""
                 ));
             }
         }
@@ -401,7 +422,12 @@ impl Config {
             files: file.files,
             hold: file.hold,
             settle: duration("settle", &file.settle)?,
-            limit: duration("limit", &file.limit)?,
+            limit: match duration("limit", &file.limit)? {
+                Duration::ZERO => {
+                    return Err("limit: found 0, which records nothing of a start; needed: more; to record none, write: mode = \"off\"".into());
+                }
+                limit => limit,
+            },
             nodes: file.nodes,
             cache: file.cache,
             buffer_bytes: (file.buffer_kilobytes)
@@ -432,6 +458,24 @@ impl Config {
             access: file.access.check()?,
             text: String::new(),
         })
+    }
+}
+
+impl Config {
+    /// A setting that is read at the start only, and is not what it was then.
+    pub(super) fn differs_for_good(&self, then: &Config) -> Option<&'static str> {
+        [
+            ("files", self.files != then.files),
+            ("buffer-kilobytes", self.buffer_bytes != then.buffer_bytes),
+            (
+                "store.directory",
+                self.store.directory != then.store.directory,
+            ),
+            ("access.socket", self.access.socket != then.access.socket),
+            ("access.group", self.access.group != then.access.group),
+        ]
+        .into_iter()
+        .find_map(|(setting, differs)| differs.then_some(setting))
     }
 }
 
@@ -517,10 +561,33 @@ impl Rule {
             })
             .transpose()
         };
+        for (name, text) in [
+            ("executable", &rule.executable),
+            ("directory", &rule.directory),
+        ] {
+            if let Some(text) = text
+                && !text.starts_with(['/', '*', '{', '[', '?'])
+            {
+                return Err(format!(
+                    "{name}: found {text:?}, which fits no path, for all begin with a slash; needed: a pattern such as \"/srv/**\" or \"**/{text}\""
+                ));
+            }
+        }
+        let user = match rule.user {
+            None => None,
+            Some(UserText::Number(number)) => Some(number),
+            Some(UserText::Name(name)) => {
+                Some(crate::machine::user_id(&name).ok_or_else(|| {
+                    format!(
+                        "user: there is no user {name:?}; needed: the name or the number of a user"
+                    )
+                })?)
+            }
+        };
         let checked = Rule {
             share: share(rule.mode, rule.one_in)?,
             executable: glob("executable", rule.executable, true)?,
-            user: rule.user,
+            user,
             cgroup: glob("cgroup", rule.cgroup, false)?,
             directory: glob("directory", rule.directory, true)?,
             command: glob("command", rule.command, false)?,
@@ -752,6 +819,41 @@ mod tests {
     }
 
     #[test]
+    fn a_user_has_a_name_or_a_number() {
+        for user in ["0", "'0'", "'root'"] {
+            let config = parse(&format!(
+                "mode = 'off'\n[[rule]]\nmode = 'count'\nuser = {user}"
+            ));
+            let start = Start {
+                user: Some(0),
+                ..Start::default()
+            };
+            assert_eq!(
+                config.unwrap().rules.one_in(&start, Mode::Count),
+                1,
+                "{user}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_read_at_the_start_only_is_named() {
+        let then = parse("").unwrap();
+        for (text, setting) in [
+            ("files = false", "files"),
+            ("buffer-kilobytes = 512", "buffer-kilobytes"),
+            ("store = { directory = '/srv/starts' }", "store.directory"),
+            ("access = { socket = '/run/other.sock' }", "access.socket"),
+            ("access = { group = 'root' }", "access.group"),
+        ] {
+            let now = parse(text).unwrap();
+            assert_eq!(now.differs_for_good(&then), Some(setting));
+        }
+        let now = parse("mode = 'off'\nstore = { count = 5 }\naccess = { read = 'all' }").unwrap();
+        assert_eq!(now.differs_for_good(&then), None);
+    }
+
+    #[test]
     fn an_empty_file_has_the_defaults() {
         let config = parse("").unwrap();
         assert_eq!(config.store, Config::default().store);
@@ -824,6 +926,36 @@ mod tests {
             ("moed = 'off'", "unknown field `moed`"),
             ("settle = 'soon'", "settle: found \"soon\""),
             ("one-in = 0", "one-in = 0; needed: 1"),
+            ("limit = '0s'", "limit: found 0, which records nothing"),
+            (
+                "nodes = ['node']",
+                "nodes: found \"node\"; needed: an absolute path",
+            ),
+            (
+                "store = { count = 0 }",
+                "store.count: found 0, which keeps nothing",
+            ),
+            ("store = { megabytes = 0 }", "store.megabytes: found 0"),
+            (
+                "redact = { patterns = ['x*'] }",
+                "\"x*\": it fits the empty text",
+            ),
+            (
+                "access = { group = 'nobody-s' }",
+                "access.group: there is no group",
+            ),
+            (
+                "[[rule]]\nmode = 'off'\nexecutable = 'node'",
+                "rule 1: executable: found \"node\", which fits no path",
+            ),
+            (
+                "[[rule]]\nmode = 'off'\nuser = 'nobody-s'",
+                "rule 1: user: there is no user \"nobody-s\"",
+            ),
+            (
+                "[[rule]]\nmode = 'off'\nuser = true",
+                "needed: the name or the number of a user",
+            ),
             (
                 "buffer-kilobytes = 100",
                 "buffer-kilobytes = 100; needed: a power of two",

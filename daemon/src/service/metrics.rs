@@ -123,9 +123,10 @@ fn major(recording: &Recording, process: &Process) -> String {
     }
 }
 
-/// From the exec to the start of the loop, or to an exit before it; seconds.
+/// From the exec (where it was met too late: from when the process had its probes) to the start of the loop, or to an exit before it; seconds.
 fn startup(recording: &Recording, process: &Process) -> Option<f64> {
-    let begun = process.execs.last()?.at;
+    let exec = process.execs.last().map(|exec| exec.at);
+    let begun = exec.or(recording.runs.first().map(|run| run.started))?;
     let mut milestones = recording.milestones.iter();
     let loop_start = milestones
         .find(|m| m.process.0 == 0 && m.thread.0 == process.pid && m.name == "loop_start");

@@ -457,7 +457,7 @@ fn candidates(config: &Config) -> Vec<PathBuf> {
 fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
     for path in candidates(config) {
         if let Err(why) = load_plan(&path, Some(&config.cache), true)
-            && path.exists()
+            && (path.exists() || config.nodes.contains(&path))
         {
             tell(Happening::Unusable { path: &path, why });
         }
@@ -542,6 +542,7 @@ impl Service<'_> {
         // Indexes of binaries are the holder's.
         self.plans.clear();
         self.holding = self.await_holder();
+        self.count_from_here();
         Ok(())
     }
 
@@ -578,7 +579,12 @@ impl Service<'_> {
                         why: format!("{}: {reason}", path.display()),
                     });
                 }
-                Event::Stopped { .. } | Event::NotStopped { .. } | Event::Holding(_) => {}
+                Event::NotStopped { pid, reason } => {
+                    if let Some(run) = self.running.get_mut(&pid) {
+                        run.hole(reason);
+                    }
+                }
+                Event::Stopped { .. } | Event::Holding(_) => {}
             }
         }
         let patience = if self.is_late { SHORT_SILENCE } else { SILENCE };
@@ -622,6 +628,7 @@ impl Service<'_> {
     /// What it cost to begin is no reason to record less.
     fn count_from_here(&mut self) {
         let (cpu, events) = (ceiling::cpu_time(&self.pids()), self.events());
+        self.cpu.add(cpu);
         self.ceiling.begin_at(cpu, events);
     }
 
@@ -659,7 +666,10 @@ impl Service<'_> {
                     plan.binary.path = path.to_owned();
                     self.plans.insert(binary, Arc::new(plan));
                 }
-                Err(why) => return tell(Happening::Lost { pid, why }),
+                Err(why) => {
+                    self.lost += 1;
+                    return tell(Happening::Lost { pid, why });
+                }
             }
             remember_node(Some(&self.config.cache), path);
             if late.is_none() {
@@ -927,10 +937,16 @@ impl Service<'_> {
             Some(path) => Config::read(path).map_err(|e| e.to_string()),
             None => Err("the service was started without a configuration file".into()),
         };
+        let read = match read {
+            Ok(config) => match config.differs_for_good(&self.config) {
+                Some(setting) => Err(format!(
+                    "`{setting}` is read at the start only, and has changed; to have it, type: systemctl restart nodeprofd"
+                )),
+                None => Ok(config),
+            },
+            Err(why) => Err(why),
+        };
         let outcome = match read {
-            Ok(config) if config.files != self.config.files || config.store.directory != self.config.store.directory => {
-                Err("`files` and `store.directory` are read at the start only; type: systemctl restart nodeprofd".to_owned())
-            }
             Ok(config) => {
                 self.config = config;
                 if let Sink::Store(store) = &self.store {
@@ -949,6 +965,7 @@ impl Service<'_> {
                 self.replace_holder(false)?;
                 self.end_lane(tell);
                 self.start_lane();
+                self.count_from_here();
                 Ok(())
             }
             Err(why) => Err(why),

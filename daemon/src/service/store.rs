@@ -8,7 +8,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
-        unix::ffi::OsStrExt as _,
+        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
     sync::{
@@ -97,6 +97,11 @@ pub enum Outcome {
         /// What is wrong with it.
         why: String,
     },
+    /// The database was removed, or another file put in its place; a new one is there.
+    Removed {
+        /// Where.
+        at: PathBuf,
+    },
     /// There is no space: nothing is recorded until there is.
     Full,
     /// There is space again.
@@ -181,6 +186,7 @@ impl Store {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let metrics = Arc::new(Metrics::default());
         let mut writer = Writer {
+            file_id: None,
             database: None,
             limits: limits.clone(),
             tell,
@@ -322,6 +328,12 @@ fn old_recordings(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Device and inode.
+fn file_id(file: &Path) -> Option<(u64, u64)> {
+    let meta = fs::metadata(file).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
 /// `TIME-PID.nodeprof`.
 fn is_start(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
@@ -341,6 +353,8 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 
 /// The thread that writes.
 struct Writer {
+    /// Device and inode of the database that is open.
+    file_id: Option<(u64, u64)>,
     /// `None` only between a damaged database and the next one.
     database: Option<Database>,
     limits: StoreLimits,
@@ -363,6 +377,7 @@ impl Writer {
     /// Opens the database; one that is damaged is set aside.
     fn begin(&mut self) -> Result<Database, StoreError> {
         let file = self.file();
+        self.file_id = None;
         let opened = Database::open(&file).and_then(|database| {
             // Nobody else tells damage that lies where nothing is read for now.
             if database.bytes()? <= CHECKED_BYTES {
@@ -370,13 +385,30 @@ impl Writer {
             }
             Ok(database)
         });
-        match opened {
+        let database = match opened {
             Err(error) if error.is_damage() => {
                 self.set_aside(&error.to_string())?;
-                Ok(Database::open(&file)?)
+                Database::open(&file)?
             }
-            other => Ok(other?),
+            other => other?,
+        };
+        self.file_id = file_id(&file);
+        Ok(database)
+    }
+
+    /// Begins a new database if somebody has removed this one, or put another one in its place: what is written to a file without a name is lost.
+    fn begin_where_removed(&mut self) -> Result<(), String> {
+        let file = self.file();
+        if self.database.is_some() && file_id(&file) == self.file_id {
+            return Ok(());
         }
+        self.database = None;
+        let begun = fs::create_dir_all(&self.limits.directory)
+            .map_err(|error| error.to_string())
+            .and_then(|()| self.begin().map_err(|error| error.to_string()));
+        self.database = Some(begun?);
+        self.tell(Outcome::Removed { at: file });
+        Ok(())
     }
 
     /// Renames the database and the two files beside it: nothing is deleted.
@@ -514,6 +546,7 @@ impl Writer {
 
     /// Writes a run; where the database turns out damaged, into a new one.
     fn write(&mut self, owner: Option<u32>, recording: &Recording) -> Result<RunNumber, String> {
+        self.begin_where_removed()?;
         match self.on_database(|database| database.keep(recording.clone(), owner)) {
             Err(error) if error.is_damage() => {
                 self.renew(&error)?;
@@ -652,6 +685,29 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("nothing happens");
+    }
+
+    #[test]
+    fn a_store_that_is_removed_is_begun_anew_and_that_is_told() {
+        let top = tempfile::tempdir().unwrap();
+        let folder = top.path().join("starts");
+        let mut store = Store::open(&limits(&folder)).unwrap();
+        store.keep(1, None, start(1)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        for remove in [
+            |folder: &Path| fs::remove_dir_all(folder).unwrap(),
+            |folder: &Path| fs::remove_file(folder.join(FILE)).unwrap(),
+        ] {
+            remove(&folder);
+            store.keep(2, None, start(2)).unwrap();
+            let told = next(&store);
+            assert!(matches!(told, Outcome::Removed { .. }), "{told:?}");
+            let told = next(&store);
+            assert!(matches!(told, Outcome::Kept { pid: 2, .. }), "{told:?}");
+            assert_eq!(kept(&store), ["2"]);
+        }
+        assert!(store.end().is_empty());
+        assert_eq!(kept(&store), ["2"]);
     }
 
     #[test]

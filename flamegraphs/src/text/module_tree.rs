@@ -119,7 +119,10 @@ impl Report<'_> {
                 Some(package) => format!(
                     "No module of a package {package:?} was loaded; for the names of all packages type: nodeprof blame FILE"
                 ),
-                None => "No module is as slow as that; type a smaller --min".to_owned(),
+                None if options.least_ns > 0 => {
+                    "No module is as slow as that; type a smaller --min".to_owned()
+                }
+                None => "Node loaded no module of a program in this run.".to_owned(),
             };
             return self.page.phrases("", &[plain(sentence)], 0);
         }

@@ -18,6 +18,9 @@ impl<'a> Report<'a> {
             (None, true) if self.run.mode == "count" => {
                 "Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned()
             }
+            (None, true) if self.run.milestones.bootstrap_complete.is_none() && self.run.crossings.total == 0 => {
+                "No JavaScript ran in this run, so nothing can be blamed on anyone.".to_owned()
+            }
             (None, true) => {
                 "This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned()
             }
@@ -92,21 +95,27 @@ impl<'a> Report<'a> {
     /// How much is nobody's, if it is worth a word.
     pub(super) fn unattributed(&mut self) {
         let attribution = &self.run.attribution;
-        for (share, what) in [
-            (attribution.unattributed_crossings_percent, "crossings"),
-            (attribution.unattributed_samples_percent, "CPU samples"),
+        let lost = self.run.outside.iter();
+        let lost = lost.filter(|o| o.bucket == Bucket::NoStack);
+        let (crossings, samples) = lost.fold((0, 0), |(crossings, samples), o| {
+            (crossings + o.costs.crossings, samples + o.costs.samples)
+        });
+        for (share, what, lost) in [
+            (
+                attribution.unattributed_crossings_percent,
+                "crossings",
+                crossings,
+            ),
+            (
+                attribution.unattributed_samples_percent,
+                "CPU samples",
+                samples,
+            ),
         ] {
             if let Some(share) = share.filter(|share| *share > 2.0) {
-                let lost = self
-                    .run
-                    .outside
-                    .iter()
-                    .find(|o| o.bucket == Bucket::NoStack);
                 let why = match lost {
-                    Some(lost) if lost.costs.crossings + lost.costs.samples > 0 => {
-                        "their stacks are not known, or no function of the program is on them"
-                    }
-                    _ => "no function of the program is on their stacks",
+                    0 => "no function of the program is on their stacks",
+                    _ => "their stacks are not known, or no function of the program is on them",
                 };
                 self.page.sentence(
                     &format!("{share:.1}% of the {what} are nobody's: {why}."),

@@ -291,8 +291,13 @@ impl<'a> Finder<'a> {
         if script.is_builtin() || count(Seen::Compiled(CompilationUnit::Builtin)) > 0 {
             return (ModuleKind::Builtin, (all.len() as u32).max(1));
         }
+        // What cannot be compiled is compiled once more as a module, for a better message.
+        let is_common = matches!(
+            script.path.rsplit(|&byte| byte == b'.').next(),
+            Some(b"cjs" | b"cts")
+        );
         // A file that could be either is compiled as a function first: then it is one of the modules.
-        if modules > 0 {
+        if modules > 0 && !is_common {
             return (ModuleKind::EsModule, modules);
         }
         if functions + scripts > 0 {

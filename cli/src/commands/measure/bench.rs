@@ -43,7 +43,7 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
         terminal::print(&measurements(&session.all, &profile, &style(color)))?;
     }
     if !go_on {
-        eprintln!("interrupted: the runs that had ended are kept");
+        say!("interrupted: the runs that had ended are kept");
     }
     session.save()?;
     Ok(leave(go_on))

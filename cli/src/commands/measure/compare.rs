@@ -73,7 +73,7 @@ pub fn run(args: Compare, color: Color) -> anyhow::Result<ExitCode> {
         print(&session.all, session.target.path(), color)?;
     }
     if !go_on {
-        eprintln!("interrupted: the runs that had ended are kept");
+        say!("interrupted: the runs that had ended are kept");
     }
     session.save()?;
     Ok(leave(go_on))

@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
             export(path, &node_csv(&self.all)?)?;
         }
         if let Some(path) = saved.filter(|_| !self.measuring.quiet) {
-            eprintln!("recording: {} (seed {})", path.display(), self.seed);
+            say!("recording: {} (seed {})", path.display(), self.seed);
         }
         Ok(())
     }
