@@ -47,7 +47,7 @@ $(PAGE): $(PAGE_PACKAGES) flamegraphs/page/build.mjs flamegraphs/page/tsconfig.j
 trace: build $(EXPRESS) ## build, then trace the start of a real program
 	@echo "$(BIN) trace -- node examples/express/app.js"
 	@# By its path: sudo may know no node, or another one.
-	@scripts/as-root $(BIN) trace -- "$$(command -v node)" examples/express/app.js
+	@scripts/as-root "$(BIN)" trace -- "$$(command -v node)" examples/express/app.js
 
 test: ## run all tests, also the privileged ones
 	@scripts/setup build test
@@ -68,7 +68,7 @@ bench: build $(EXPRESS) $(BENCH_SUBJECTS) ## measure against bare and other tool
 	@bench/page --write docs/benchmarks.md
 
 articles: build $(EXPRESS) $(BENCH_SUBJECTS) $(ARTICLE_PLOTS) ## replay published articles, write docs/articles/ (one: ARTICLE=loader)
-	@scripts/fetch-node-builds $$(bench/articles/run --versions $(ARTICLE))
+	@versions=$$(bench/articles/run --versions $(ARTICLE)) && scripts/fetch-node-builds $$versions
 	@scripts/as-root bench/articles/run --node "$$(command -v node)" --builds "$$(scripts/fetch-node-builds --folder)" $(ARTICLE)
 
 soak: build node-builds ## nodeprofd under load: 10,000 starts, 200 kills, a storm of execs; half an hour, as root
@@ -83,8 +83,8 @@ fmt: ## format all Rust and C
 	cargo fmt --all
 	git ls-files -z --cached --others --exclude-standard -- 'bpf/programs/*.c' 'bpf/programs/*.h' | xargs -0 -r clang-format -i
 
-# The binary is not rebuilt if it is there: `make build`, then `sudo make install` builds nothing as root.
-install: | $(BINARIES)/nodeprof ## install into PREFIX (/usr/local), the service of nodeprofd too; an existing configuration stays
+# It builds nothing: `make build`, then `sudo make install`, and nothing in the tree comes to belong to root.
+install: ## install into PREFIX (/usr/local), the service of nodeprofd too; an existing configuration stays
 	@$(MAKE) --no-print-directory install-files
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemd-sysusers nodeprof.conf && systemctl daemon-reload; fi
 	@echo "to start the service, type: sudo systemctl enable --now nodeprofd"
@@ -93,34 +93,40 @@ SYSUSERSDIR ?= /usr/lib/sysusers.d
 DOCDIR = $(PREFIX)/share/doc/nodeprof
 # `replace`: also where there is one already (packages, whose managers ask).
 CONFIGURATION ?= keep
+PROGRAMS := nodeprof nodeprofd nodeprof-holder
+# What is written for the default folders names these.
+ADAPT = sed -E -e 's,/usr/local,$(PREFIX),g' -e 's,([ =-])/etc/(nodeprof|default)/,\1$(SYSCONFDIR)/\2/,g'
 
 install-files:
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSUSERSDIR) $(DESTDIR)$(DOCDIR) $(DESTDIR)$(SYSCONFDIR)/nodeprof $(DESTDIR)$(SYSCONFDIR)/default
-	install -m 755 $(BINARIES)/nodeprof $(BINARIES)/nodeprofd $(BINARIES)/nodeprof-holder $(DESTDIR)$(PREFIX)/bin
-	for unit in systemd/*.service systemd/*.socket; do sed 's|/usr/local|$(PREFIX)|g' $$unit >$(DESTDIR)$(UNITDIR)/$${unit##*/}; done
-	install -m 644 systemd/sysusers.conf $(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf
-	install -m 644 docs/*.md README.md $(DESTDIR)$(DOCDIR)
+	@for program in $(PROGRAMS); do [ -x "$(BINARIES)/$$program" ] || { \
+	  echo "make: $(BINARIES)/$$program is not there; type make build first, or make install BINARIES=FOLDER" >&2; exit 1; }; done
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(SYSUSERSDIR)" "$(DESTDIR)$(SYSCONFDIR)/nodeprof" "$(DESTDIR)$(SYSCONFDIR)/default"
+	for program in $(PROGRAMS); do install -m 755 "$(BINARIES)/$$program" "$(DESTDIR)$(PREFIX)/bin" || exit 1; done
+	for unit in systemd/*.service systemd/*.socket; do $(ADAPT) $$unit | install -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; done
+	install -m 644 systemd/sysusers.conf "$(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf"
+	@# In the tree's own folders: they link to each other.
+	for file in README.md LICENSE LICENSE-MIT LICENSE-APACHE systemd/nodeprofd.toml $$(find docs -name '*.md' -o -name '*.webp' -o -name '*.svg' -o -name '*.vl.json'); do \
+	  install -D -m 644 $$file "$(DESTDIR)$(DOCDIR)/$$file" || exit 1; done
 	@for file in nodeprof/nodeprofd.toml default/nodeprofd; do \
 	  source=systemd/nodeprofd.toml; case $$file in default/*) source=systemd/nodeprofd.default ;; esac; \
-	  [ "$(CONFIGURATION)" = keep ] && [ -e $(DESTDIR)$(SYSCONFDIR)/$$file ] || install -m 644 $$source $(DESTDIR)$(SYSCONFDIR)/$$file; done
+	  [ "$(CONFIGURATION)" = keep ] && [ -e "$(DESTDIR)$(SYSCONFDIR)/$$file" ] || \
+	    $(ADAPT) $$source | install -m 644 /dev/stdin "$(DESTDIR)$(SYSCONFDIR)/$$file" || exit 1; done
 
 deb: build ## build a Debian package of what `make build` has built
 	@scripts/deb
 
 uninstall: ## remove what install installed, and end the service; configuration and recordings stay
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl disable --now --quiet nodeprof-expedite.service nodeprof-metrics.service nodeprof-view.service nodeprofd.service nodeprofd.socket nodeprof-holder.socket nodeprof-holder.service || true; fi
-	for unit in systemd/*.service systemd/*.socket; do rm -f $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
-	rm -f $(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf
-	rm -f $(DESTDIR)$(PREFIX)/bin/nodeprof $(DESTDIR)$(PREFIX)/bin/nodeprofd $(DESTDIR)$(PREFIX)/bin/nodeprof-holder
-	rm -rf $(DESTDIR)$(DOCDIR)
+	for unit in systemd/*.service systemd/*.socket; do rm -f "$(DESTDIR)$(UNITDIR)/$${unit##*/}"; done
+	rm -f "$(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf"
+	for program in $(PROGRAMS); do rm -f "$(DESTDIR)$(PREFIX)/bin/$$program"; done
+	rm -rf "$(DESTDIR)$(DOCDIR)"
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 
-$(BIN):
-	@$(MAKE) --no-print-directory build
-
 clean: ## remove what was built; fetched Node.js builds stay
-	cargo clean
 	rm -rf examples/*/node_modules bench/subjects/node_modules bench/articles/node_modules flamegraphs/tests/consumers/node_modules flamegraphs/page/node_modules flamegraphs/page/dist/page.html
+	rm -f target/nodeprof_*.deb
+	@if command -v cargo >/dev/null 2>&1; then cargo clean; else echo "make: cargo not found: what it built stays in $(TARGET)" >&2; fi
 
 %/node_modules/.package-lock.json: %/package-lock.json %/package.json
 	@echo "npm ci in $*"

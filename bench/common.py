@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -79,6 +80,25 @@ def machine():
     except OSError:
         pass
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
+
+
+def needs_root(tool):
+    if os.geteuid() != 0:
+        sys.exit(f"{tool}: needs root; type: scripts/as-root {tool}")
+
+
+def needs_built(tool, *programs):
+    for program in programs:
+        if not os.access(program, os.X_OK):
+            sys.exit(f"{tool}: {shown(program)} is not there; type: make build")
+
+
+def runs(tool, node):
+    """Absolute path of a node that is given by its path or its name."""
+    path = shutil.which(str(node)) if node else None
+    if not path or not first_line([path, "--version"]):
+        sys.exit(f"{tool}: {node or 'node'} is not there or does not run; give another one: --node PATH")
+    return os.path.abspath(path)
 
 
 def note(text):

@@ -106,7 +106,7 @@ def callbacks_table(versions, runs, rows):
 
 
 def callers(lab, versions, program):
-    """Who calls fs.internalModuleStat: the two innermost functions."""
+    """Who calls fs.InternalModuleStat: the two innermost functions."""
     _, argv, folder = program
     found = {}
     for version in versions:
@@ -119,7 +119,7 @@ def callers(lab, versions, program):
             name = named[-1] if named else "(unknown)"
             found.setdefault(name, dict.fromkeys(versions, 0))[version] += calls
     ordered = sorted(found.items(), key=lambda item: -max(item[1].values()))
-    return grid(["`fs.internalModuleStat` called by", *versions], [[f"`{name}`", *(f"{of[version]:,}" for version in versions)] for name, of in ordered])
+    return grid(["`fs.InternalModuleStat` called by", *versions], [[f"`{name}`", *(f"{of[version]:,}" for version in versions)] for name, of in ordered])
 
 
 # ---- node -e 0 ---------------------------------------------------------------------------------------------------------

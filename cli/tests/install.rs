@@ -17,7 +17,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use support::{NODEPROF, folder, project, write};
@@ -38,27 +38,78 @@ fn files(top: &Path) -> Vec<PathBuf> {
     found
 }
 
-#[test]
-fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
-    if Command::new("make").arg("--version").output().is_err() {
+/// `make TARGET` of the tree, into a folder, of the programs in another.
+fn make(target: &str, root: &Path, built: &Path) -> Output {
+    let mut command = Command::new("make");
+    command
+        .args(["--directory", &project("."), target])
+        .arg(format!("DESTDIR={}", root.display()))
+        .env("CARGO_TARGET_DIR", built);
+    // This test may be run by make.
+    for inherited in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"] {
+        command.env_remove(inherited);
+    }
+    command.output().unwrap()
+}
+
+fn has_make() -> bool {
+    let is = Command::new("make").arg("--version").output().is_ok();
+    if !is {
         println!("skipped: make is not installed");
+    }
+    is
+}
+
+/// Files that Markdown files link to, outside of code, and that are not there.
+fn dangling(top: &Path) -> Vec<String> {
+    let mut dangling = Vec::new();
+    for file in files(top) {
+        if file.extension().is_none_or(|e| e != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(top.join(&file)).unwrap();
+        for prose in text.split("```").step_by(2) {
+            for link in prose.split("](").skip(1) {
+                let link = link.split([')', '#']).next().unwrap();
+                let linked = top.join(&file).with_file_name(link);
+                if !link.is_empty() && !link.contains(':') && !linked.exists() {
+                    dangling.push(format!("{}: {link}", file.display()));
+                }
+            }
+        }
+    }
+    dangling
+}
+
+#[test]
+fn what_is_not_built_is_not_built_by_an_installation() {
+    if !has_make() {
         return;
     }
     let here = folder();
-    let (built, root) = (here.path().join("built"), here.path().join("root"));
+    let (root, built) = (here.path().join("root"), here.path().join("not built"));
+    let output = make("install", &root, &built);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("type make build first"), "{said}");
+    assert!(!root.exists() && !built.exists());
+}
+
+#[test]
+fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
+    if !has_make() {
+        return;
+    }
+    let here = folder();
+    // With spaces: everything is quoted.
+    let (built, root) = (
+        here.path().join("what is built"),
+        here.path().join("a root"),
+    );
     fs::create_dir(&built).unwrap();
     symlink(Path::new(NODEPROF).parent().unwrap(), built.join("release")).unwrap();
     let make = |target: &str| {
-        let mut command = Command::new("make");
-        command
-            .args(["--directory", &project("."), target])
-            .arg(format!("DESTDIR={}", root.display()))
-            .env("CARGO_TARGET_DIR", &built);
-        // This test may be run by make.
-        for inherited in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"] {
-            command.env_remove(inherited);
-        }
-        let output = command.output().unwrap();
+        let output = make(target, &root, &built);
         assert!(output.status.success(), "{output:?}");
     };
     make("install");
@@ -81,6 +132,8 @@ fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
     for unit in units {
         let installed = root.join("etc/systemd/system");
         let installed = installed.join(unit.file_name().unwrap());
+        let mode = fs::metadata(&installed).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644, "{unit:?}");
         assert_eq!(
             fs::read_to_string(installed).unwrap(),
             fs::read_to_string(unit).unwrap()
@@ -93,7 +146,11 @@ fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
     let first = files(&root);
     assert!(configuration.iter().all(|file| first.contains(file)));
     assert!(first.contains(&"usr/lib/sysusers.d/nodeprof.conf".into()));
-    assert!(first.contains(&"usr/local/share/doc/nodeprof/README.md".into()));
+    let documents = root.join("usr/local/share/doc/nodeprof");
+    for file in ["README.md", "LICENSE", "LICENSE-MIT", "LICENSE-APACHE"] {
+        assert!(documents.join(file).exists(), "{file}");
+    }
+    assert_eq!(dangling(&documents), Vec::<String>::new());
 
     write(&root, "etc/nodeprof/nodeprofd.toml", "mode = 'off'\n");
     make("install");

@@ -756,9 +756,29 @@ fn an_upgrade_and_a_removal_keep_what_was_recorded_and_a_purge_removes_it() {
         for pid in [first, second] {
             machine.recording(pid);
         }
+        // Installed again it runs as before; what the administrator turns off stays off over an upgrade.
+        let enabled = || {
+            let state = machine.run(&["systemctl", "is-enabled", "nodeprofd"]);
+            String::from_utf8_lossy(&state.stdout).trim().to_owned()
+        };
+        machine.install(VERSION);
+        assert!(machine.is_running());
+        assert_eq!(enabled(), "enabled");
+        machine.start_node(&node, "0");
+        machine.does(&["systemctl", "disable", "--now", "nodeprofd"]);
+        machine.install(NEXT);
+        assert!(!machine.is_running());
+        assert_eq!(enabled(), "disabled");
+        // Has a token of its own.
+        machine.does(&["systemctl", "start", "nodeprof-view"]);
+        machine.until("started", || {
+            let token = machine.run(&["test", "-e", "/var/lib/nodeprof-view"]);
+            token.status.success()
+        });
         machine.does(&["dpkg", "--purge", "nodeprof"]);
         for folder in [
             "/var/lib/nodeprof",
+            "/var/lib/nodeprof-view",
             "/var/cache/nodeprof",
             "/etc/nodeprof",
             "/run/nodeprof",
