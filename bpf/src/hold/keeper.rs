@@ -52,9 +52,12 @@ enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it is this process, which has begun without probes.
-    fn is_late(&self, process: u32) -> bool {
-        matches!(self, Waiting::Process(stop) if stop.pid == process)
+    /// If it is this process: what is known of it since its exec.
+    fn late(&mut self, process: u32) -> Option<&mut Stop> {
+        match self {
+            Waiting::Process(stop) if stop.pid == process => Some(stop),
+            _ => None,
+        }
     }
 
     /// Whether it is this process, and it is stopped or asked to.
@@ -71,6 +74,8 @@ struct Stop {
     state: StopState,
     /// The job's outcome, if it came before the stop.
     done: Option<Done>,
+    /// It executes another node binary by now, or is about to, which has a job of its own.
+    is_replaced: bool,
 }
 
 enum StopState {
@@ -322,8 +327,11 @@ impl Keeper {
             return;
         }
         let pid = held.pid;
-        if self.host.is_some() && self.waiting.values().any(|w| w.is_late(pid)) {
-            self.missed.insert(pid);
+        if self.host.is_some() {
+            for stop in self.waiting.values_mut().filter_map(|w| w.late(pid)) {
+                stop.is_replaced = true;
+                self.missed.insert(pid);
+            }
         }
         let file = Source::File(Arc::clone(&held.file), path);
         self.give(pid, file, false, Waiting::Exec(held, Instant::now()));
@@ -361,6 +369,7 @@ impl Keeper {
                     since: Instant::now(),
                     state: StopState::Refused,
                     done: None,
+                    is_replaced: false,
                 };
                 self.give(pid, Source::Executable, true, Waiting::Process(stop));
             }
@@ -388,6 +397,7 @@ impl Keeper {
             since: Instant::now(),
             state,
             done: None,
+            is_replaced: false,
         };
         self.give(pid, Source::Executable, true, Waiting::Process(stop));
     }
@@ -420,11 +430,11 @@ impl Keeper {
             return;
         }
         let waiting = self.waiting.remove(&number);
-        if self.host.is_some()
-            && matches!(waiting, Some(Waiting::Process(_)))
-            && (executes_another(&done) || self.goes_on_without(&done))
+        if let (Some(_), Some(Waiting::Process(stop))) = (&self.host, &waiting)
+            && executes_another(&done).unwrap_or(stop.is_replaced)
         {
-            return self.finish_replaced(done, programs);
+            let goes_on = stop.is_replaced || self.is_probed(done.pid);
+            return self.finish_replaced(done, goes_on, programs);
         }
         if let Some(Waiting::Exec(held, _)) = &waiting {
             // Let go because we were late: it may have begun without its probes.
@@ -498,25 +508,16 @@ impl Keeper {
         }
     }
 
-    /// Whether it has, or will have, the probes of another node binary that it executes: then the start goes on.
-    fn has_another(&self, pid: u32) -> bool {
-        self.missed.contains(&pid) || self.is_probed(pid)
-    }
-
-    fn goes_on_without(&self, done: &Done) -> bool {
-        matches!(done.outcome, Outcome::Failed(_)) && self.has_another(done.pid)
-    }
-
     /// A process of a service has executed something else before its probes came: they are of no use, and must not take the place of those
     /// that it may have by now.
-    fn finish_replaced(&mut self, mut done: Done, programs: &Programs) {
+    /// If that is node, too, the start goes on.
+    fn finish_replaced(&mut self, mut done: Done, goes_on: bool, programs: &Programs) {
         if let Outcome::Attached { link, .. } = &mut done.outcome
             && let Some(link) = link.take()
         {
             drop_aside(link);
         }
-        let is_node = !matches!(done.outcome, Outcome::NotNode);
-        if is_node && !self.has_another(done.pid) {
+        if !goes_on && !matches!(done.outcome, Outcome::NotNode) {
             self.release(done.pid, programs);
             done.outcome = Outcome::Failed(
                 "it executed another program, or ended, before its probes came".into(),
@@ -666,8 +667,8 @@ impl Keeper {
     }
 }
 
-/// Whether a process executes another program by now than the one that probes were made for. One that has ended does not.
-fn executes_another(done: &Done) -> bool {
-    let now = fs::metadata(format!("/proc/{}/exe", done.pid));
-    now.is_ok_and(|now| done.file.is_some_and(|file| file != file_id(&now)))
+/// Whether a process executes another program by now than the one that probes were made for; `None` if it has ended.
+fn executes_another(done: &Done) -> Option<bool> {
+    let now = fs::metadata(format!("/proc/{}/exe", done.pid)).ok()?;
+    Some(done.file.is_some_and(|file| file != file_id(&now)))
 }

@@ -263,8 +263,8 @@ struct Bench {
     families: Vec<Family>,
     plans: PlanSource,
     known: Mutex<HashMap<Version, Known>>,
-    /// Held while a plan is made: twenty processes that execute the same new binary wait for one plan.
-    planning: Mutex<()>,
+    /// One for each binary, held while its plan is made: twenty processes that execute the same new one wait for one plan, and nobody else does.
+    planning: Mutex<HashMap<Version, Arc<Mutex<()>>>>,
 }
 
 impl Bench {
@@ -350,7 +350,8 @@ impl Bench {
         if let Some(known) = known() {
             return Ok(known);
         }
-        let _one_at_a_time = lock(&self.planning);
+        let of_binary = Arc::clone(lock(&self.planning).entry(id).or_default());
+        let _one_at_a_time = lock(&of_binary);
         if let Some(known) = known() {
             return Ok(known);
         }
@@ -376,6 +377,8 @@ impl Bench {
             points: Arc::new(points),
         };
         all.insert(id, known.clone());
+        drop(all);
+        lock(&self.planning).remove(&id);
         Ok(known)
     }
 
