@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{
     Node, Trace, Traced, folder, has_packages, list, number, on_each_node, plain, project, text,
-    write,
+    trace, write,
 };
 
 on_each_node!(
@@ -22,6 +22,24 @@ on_each_node!(
     who_waits_for_a_cpu_waits_as_itself,
     workers_have_modules_of_their_own,
 );
+on_each_node!(a_module_that_cannot_be_compiled_is_what_its_name_says);
+
+fn a_module_that_cannot_be_compiled_is_what_its_name_says(node: &Node) {
+    let folder = folder();
+    write(folder.path(), "broken.cjs", "let x = ;");
+    let main = write(
+        folder.path(),
+        "main.cjs",
+        "try { require('./broken.cjs') } catch {}",
+    );
+    let traced = trace(&[], node.command([&main]));
+    let broken = list(&traced.run["modules"])
+        .iter()
+        .find(|module| text(&module["path"]).ends_with("broken.cjs"))
+        .unwrap_or_else(|| panic!("{}", traced.run["modules"]));
+    assert_eq!(broken["kind"], "cjs");
+}
+
 on_each_node!(undisturbed:
     own_times_are_the_time_from_first_to_last,
     times_of_packages_are_those_of_their_own_clocks,

@@ -1,7 +1,8 @@
 //! Times off the CPU, against programs that wait for a known time and reason.
 
 use nodeprof_profile::{
-    Recording,
+    Profile, Recording,
+    modules::Bucket,
     recording::{Wait, WaitReason},
 };
 
@@ -59,7 +60,16 @@ fn longest_wait(
 
 fn a_timer_is_waited_for_idly(node: &Node) {
     let script = "setTimeout(() => {}, 200);";
-    let (_, wait) = longest_wait(node, script, WaitReason::Idle, 200.0);
+    let (recording, wait) = longest_wait(node, script, WaitReason::Idle, 200.0);
+    // And it is the event loop that waits, whatever of its stack is known.
+    let profile = Profile::from_recording(&recording);
+    let spent = |wanted: Bucket| {
+        let outside = profile.runs[0].outside.iter();
+        let of_it = outside.filter(|o| o.bucket == wanted);
+        ms(of_it.map(|o| o.time_ns).sum())
+    };
+    let (idle, unknown) = (spent(Bucket::EventLoop), spent(Bucket::NoStack));
+    assert!(idle > 160.0 && unknown < 20.0, "{idle} ms, {unknown} ms");
     let epoll = [232, 281, 441]; // epoll_wait, epoll_pwait, epoll_pwait2
     assert!(wait.syscall.is_some_and(|s| epoll.contains(&s)));
 }
