@@ -203,10 +203,22 @@ static __always_inline struct frame *frame_at(struct thread *t, __u32 index)
  */
 #define WAKE_AT (512 << 10)
 
+/* Where the buffer's writers were when one of them woke the reader. */
+static __u64 woken_at;
+
+/*
+ * Once for each WAKE_AT that is written: until the reader runs, which on a busy machine can be milliseconds
+ * later, every further wake-up would only be an interrupt of the program.
+ */
 static __always_inline __u64 wake_flag(void)
 {
-	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) >= WAKE_AT ? BPF_RB_FORCE_WAKEUP
-									 : BPF_RB_NO_WAKEUP;
+	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) < WAKE_AT)
+		return BPF_RB_NO_WAKEUP;
+	__u64 written = bpf_ringbuf_query(&records, BPF_RB_PROD_POS);
+	if (written - woken_at < WAKE_AT)
+		return BPF_RB_NO_WAKEUP;
+	woken_at = written;
+	return BPF_RB_FORCE_WAKEUP;
 }
 
 #define RESERVE(type_, variable)                                                                   \
