@@ -112,6 +112,47 @@ fn standard_input_is_read_and_no_file_is_overwritten_unasked() {
 }
 
 #[test]
+fn no_picture_takes_the_place_of_a_recording() {
+    let folder = folder();
+    let imported = nodeprof(
+        &["import", &project(TEXT), "-o", "a.nodeprof"],
+        folder.path(),
+    );
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    for arguments in [
+        &[
+            "flame",
+            "a.nodeprof",
+            "--of",
+            "cpu",
+            "-f",
+            "-o",
+            "a.nodeprof",
+        ][..],
+        &[
+            "report",
+            "a.nodeprof",
+            "--format",
+            "html",
+            "-f",
+            "-o",
+            "a.nodeprof",
+        ],
+    ] {
+        let refused = nodeprof(arguments, folder.path());
+        assert_eq!(refused.status.code(), Some(125), "{arguments:?}");
+        let said = stderr(&refused);
+        assert!(said.contains("a.nodeprof holds a recording"), "{said}");
+        Recording::load(folder.path().join("a.nodeprof")).expect("the recording still");
+    }
+    // What else is there is replaced if that is wanted.
+    std::fs::write(folder.path().join("a.svg"), "old").expect("a file");
+    let flame = ["flame", "a.nodeprof", "--of", "cpu", "-f", "-o", "a.svg"];
+    let flame = nodeprof(&flame, folder.path());
+    assert!(flame.status.success(), "{}", stderr(&flame));
+}
+
+#[test]
 fn what_cannot_be_imported_is_named_with_its_line() {
     let folder = folder();
     let file = write(

@@ -867,6 +867,13 @@ fn users_ask_the_service_and_read_their_own_runs_only() {
         assert!(!ok && text.contains("no run 1"), "{text}");
         let (ok, text) = asked(None, &["diff", "1", "2"]);
         assert!(ok && text.contains("not run in turn"), "{text}");
+        let (ok, same) = asked(None, &["diff", "2", "2"]);
+        assert!(ok && !same.contains("no run"), "{same}");
+        // What it proposes to type is about the same runs.
+        let proposed =
+            (text.lines().map(str::trim)).find(|line| line.starts_with("nodeprof diff "));
+        let proposed = proposed.unwrap_or_else(|| panic!("no command in: {text}"));
+        assert!(proposed.contains("1 2 --store"), "{proposed}");
         for order in ["reload", "pause", "resume"] {
             let (ok, text) = asked(user, &[order]);
             assert!(!ok && text.contains("needed: root"), "{text}");

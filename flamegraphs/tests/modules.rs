@@ -8,6 +8,7 @@ use nodeprof_flamegraphs::text::{
     BlameOptions, Blamed, By, ChainOptions, Figure, Role, Style, TreeOptions, blame,
     critical_chain, render, tree,
 };
+use nodeprof_profile::modules::ModuleKind;
 use nodeprof_profile::recording::FileOperation;
 use nodeprof_profile::report::RunProfile;
 use nodeprof_profile::synthetic::program::Program;
@@ -316,4 +317,45 @@ fn a_package_that_was_not_loaded_is_told() {
         text.contains("No module of a package \"express\" was loaded"),
         "{text}"
     );
+}
+
+#[test]
+fn a_tree_without_modules_blames_no_option_that_nobody_typed() {
+    let mut without = run(&program());
+    without
+        .modules
+        .retain(|module| module.kind == ModuleKind::Builtin);
+    assert!(!without.modules.is_empty());
+    let text = |least_ns| {
+        let options = TreeOptions {
+            least_ns,
+            ..TreeOptions::default()
+        };
+        tree(&without, &options, &plain(100)).replace('\n', " ")
+    };
+    assert!(text(0).contains("Node loaded no module"), "{}", text(0));
+    let slow = tree(
+        &run(&program()),
+        &TreeOptions {
+            least_ns: u64::MAX,
+            ..TreeOptions::default()
+        },
+        &plain(100),
+    );
+    assert!(slow.contains("type a smaller --min"), "{slow}");
+}
+
+#[test]
+fn where_no_javascript_ran_nobody_is_blamed_and_nothing_asked_for() {
+    let mut recording = program();
+    recording.stacks.clear();
+    recording.crossings.clear();
+    recording.crossing_sums.clear();
+    recording.files.clear();
+    recording.compilations.clear();
+    recording.samples.clear();
+    recording.lookups.clear();
+    recording.milestones.clear();
+    let text = blame(&run(&recording), &BlameOptions::default(), &plain(100));
+    assert!(text.contains("No JavaScript ran in this run"), "{text}");
 }

@@ -56,6 +56,39 @@ fn another_path_to_the_same_build_shares_its_plan() {
     assert_eq!(plan.binary.path, link);
 }
 
+/// As a single executable application has the build-id of the node that it was made from.
+#[test]
+fn binaries_of_one_build_id_and_other_segments_have_a_plan_each() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("application");
+    let mut data = fs::read(&node).unwrap();
+    // The size in memory of a segment without a meaning for plans: PT_GNU_STACK.
+    let header = u64::from_le_bytes(data[32..40].try_into().unwrap()) as usize;
+    let entries = u16::from_le_bytes(data[56..58].try_into().unwrap()) as usize;
+    let stack = (0..entries)
+        .map(|entry| header + entry * 56)
+        .find(|at| data[*at..at + 4] == 0x6474_e551_u32.to_le_bytes())
+        .unwrap();
+    data[stack + 40] ^= 1;
+    fs::write(&other, data).unwrap();
+    let cache = folder.path().join("plans");
+    for round in 0..3 {
+        for binary in [&node, &other] {
+            let (plan, outcome) = load(binary, &cache);
+            let expected = match round {
+                0 => CacheOutcome::Built,
+                _ => CacheOutcome::Hit,
+            };
+            assert_eq!(outcome, expected, "{}, {round}", binary.display());
+            assert_eq!(plan.binary.path, *binary);
+        }
+    }
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
+}
+
 #[test]
 fn a_damaged_file_is_replaced() {
     let Some(node) = node_build(VERSION) else {

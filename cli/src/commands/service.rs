@@ -270,3 +270,26 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_gets_the_whole_command_and_a_terminal_its_columns() {
+        let command = "node ".to_owned() + &"x".repeat(200);
+        assert_eq!(
+            beside(&command, "commit=a", None),
+            format!("{command}  commit=a")
+        );
+        assert_eq!(beside("node", "", None), "node");
+        let narrow = beside(&command, "commit=a", Some(40));
+        assert_eq!(narrow.chars().count(), 40);
+        assert!(narrow.ends_with("…  commit=a"), "{narrow}");
+        // So little room that the notes give way as well.
+        let least = beside(&command, "commit=a", Some(20));
+        assert_eq!(least.chars().count(), 20);
+        assert!(least.starts_with("node xxxxxxxxxx…"), "{least}");
+        assert_eq!(beside("node a", "b", Some(40)), "node a  b");
+    }
+}

@@ -316,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn a_start_that_was_met_after_its_exec_has_a_time_as_well() {
+        let mut recording = Recording::synthetic(100);
+        let process = &mut recording.processes[0];
+        process.execs.clear();
+        process.exited = Some(nodeprof_profile::recording::Nanoseconds(5_000_000_000));
+        recording.runs[0].started = nodeprof_profile::recording::Nanoseconds(2_000_000_000);
+        recording.milestones.clear();
+        assert_eq!(startup(&recording, &recording.processes[0]), Some(3.0));
+        recording.processes[0].exited = None;
+        assert_eq!(startup(&recording, &recording.processes[0]), None);
+    }
+
+    #[test]
     fn versions_are_few_whatever_a_binary_says() {
         let mut recording = Recording::synthetic(100);
         let mut majors = std::collections::BTreeSet::new();
