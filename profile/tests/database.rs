@@ -591,3 +591,58 @@ fn a_writer_killed_at_any_moment_leaves_whole_runs() {
     }
     assert!(last > 25, "{last} runs in all");
 }
+
+/// Locks of this process on a file, by what the kernel says of its descriptors.
+fn locks_on(path: &Path) -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    let of_it = descriptors
+        .map(|entry| entry.unwrap().path())
+        .filter(|fd| std::fs::read_link(fd).is_ok_and(|to| to == *path));
+    of_it
+        .map(|fd| {
+            let number = fd.file_name().unwrap().to_str().unwrap();
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
+            info.lines().filter(|line| line.contains("POSIX")).count()
+        })
+        .sum()
+}
+
+/// The service writes and answers in one process. Without its locks, the next `sqlite3` that ends removes the log it writes to.
+#[test]
+fn who_reads_in_the_writers_process_leaves_it_its_locks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("starts.db");
+    let mut database = Database::open(&path).unwrap();
+    database.keep(small(), None).unwrap();
+    let before = locks_on(&path);
+    assert!(before > 0);
+    let reader = Reader::open(&path).unwrap();
+    assert!(locks_on(&path) >= before);
+    drop(reader);
+    assert!(locks_on(&path) >= before);
+    assert!(matches!(
+        Database::open(&path),
+        Err(DatabaseError::InUse { .. })
+    ));
+    assert!(locks_on(&path) >= before);
+    // Another program looks in and goes.
+    let wal = path.with_extension("db-wal");
+    let look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(c.execute('select count(*) from run').fetchone()[0]); c.close()";
+    let other = Command::new("python3")
+        .args(["-c", look])
+        .arg(&path)
+        .output();
+    if let Ok(other) = other {
+        assert_eq!(String::from_utf8_lossy(&other.stdout).trim(), "1");
+    }
+    assert!(wal.exists());
+    database.keep(small(), None).unwrap();
+    assert_eq!(
+        Reader::open(&path)
+            .unwrap()
+            .find(&Filter::default())
+            .unwrap()
+            .len(),
+        2
+    );
+}

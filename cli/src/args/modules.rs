@@ -75,7 +75,8 @@ pub struct Blame {
 #[derive(Args)]
 #[command(after_long_help = "\
 From the main script on, at each step the module that its requirer waited longest for. Modules are loaded one after the
-other, so the main script's time is that of all of them; the chain is where to look first.")]
+other, so the main script's time is that of all of them; the chain is where to look first. What a top-level await
+waited for is not in it.")]
 pub struct CriticalChain {
     /// Which modules
     #[command(flatten)]

@@ -414,6 +414,12 @@ impl Config {
                 ));
             }
         }
+        if duration("store.age", &file.store.age)?.is_zero() {
+            return Err(format!(
+                "store.age: found {:?}, which keeps nothing; needed: a longer time, such as \"30d\"; to record nothing, write: mode = \"off\"",
+                file.store.age
+            ));
+        }
         Ok(Config {
             rules: Rules {
                 rules: rules?,

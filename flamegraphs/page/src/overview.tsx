@@ -155,7 +155,8 @@ type Tile = [key: string, name: string, value: number | null, unit: string, view
 function tilesOf(run: Run): Tile[] {
   const { ns, reached } = startup(run);
   const cpu = run.time.user_ns !== null && run.time.system_ns !== null ? run.time.user_ns + run.time.system_ns : null;
-  const modules = run.modules.filter((module) => module.kind !== "builtin").length;
+  // Count mode does not know.
+  const modules = run.mode === "count" ? null : run.modules.filter((module) => module.kind !== "builtin").length;
   return [
     ["startup", reached ? "to the event loop" : "to the end", ns, "ns", "timeline"],
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
@@ -325,7 +326,7 @@ function About({ shown }: { shown: Shown }) {
     ["Node.js", run.node ? `${run.node.version ?? "unknown version"}, V8 ${run.node.v8 ?? "?"}, ${run.node.path}` : "none"],
     ["Recorded", `${started} UTC, mode ${run.mode}, ended by ${run.ended_by || "exit"}`],
     ["Run", `${side.number} of ${side.runs} in ${side.file}`],
-    ["Tracing itself", `${count(run.overhead.probe_hits)} probe hits of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads`],
+    ["Tracing itself", `${count(run.overhead.probe_hits)} probe hits${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
     ["CPU samples", run.samples.count > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
     ["Memory", run.time.max_rss_bytes !== null ? `peak ${bytes(run.time.max_rss_bytes)}` : ""],
     ...Object.entries(run.labels).map(([key, value]): [string, string] => [`Label ${key}`, value]),

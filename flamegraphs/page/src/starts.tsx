@@ -100,12 +100,12 @@ export function Starts({ data }: { data: Data }) {
           },
           { key: "command", title: "Command", unit: "text", value: (run) => run.command.join(" ") },
           { key: "node_version", title: "Node.js", unit: "text", value: (run) => run.node_version },
-          { key: "labels", title: "Labels", unit: "text", value: (run) => Object.entries(run.labels).map(([key, value]) => `${key}=${value}`).join(" ") },
           { key: "started", title: "Started (UTC)", unit: "text", value: (run) => when(run.started_unix_ns) },
           { key: "duration_ns", title: "Recorded", unit: "ns", value: (run) => run.duration_ns, show: (run) => time(run.duration_ns) },
           { key: "crossings", title: "Crossings", unit: "count", value: (run) => run.crossings },
           { key: "lookups", title: "Lookups", unit: "count", value: (run) => run.lookups },
           { key: "mode", title: "Mode", unit: "text", value: (run) => (run.thinned ? `${run.mode}, thinned` : run.mode) },
+          { key: "labels", title: "Labels", unit: "text", value: (run) => Object.entries(run.labels).map(([key, value]) => `${key}=${value}`).join(" ") },
         ]}
       />
     </>

@@ -183,8 +183,10 @@ impl View<'_> {
         if exact.is_empty() && varying.is_empty() && open.is_empty() && tests.figures > 0 {
             let many = words::count(tests.constant_counts as f64);
             self.page.section("Counts", &[]);
-            self.page.note(&match tests.constant_counts {
-                0 => "No count differs.".to_owned(),
+            let vary = words::count(tests.varying_counts as f64);
+            self.page.note(&match (tests.constant_counts, tests.varying_counts) {
+                (0, 0) => "No count differs.".to_owned(),
+                (_, 1..) => format!("No difference of a count is certain: {many} are the same in all runs, {vary} vary from run to run."),
                 _ => format!("No count differs; {many} are the same in all runs."),
             });
         }
@@ -300,7 +302,13 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
         let metric = match diff.causes.first().map(|cause| cause.kind) {
             Some(nodeprof_profile::diff::causes::CauseKind::Compilation) => "compile",
             Some(_) => "wall",
-            None if diff.durations.is_empty() && !diff.counts.is_empty() => "crossings",
+            None if diff.durations.is_empty() && !diff.counts.is_empty() => {
+                // Of perf's recordings nothing else is known.
+                match diff.counts.iter().all(|c| c.figure.starts_with("samples")) {
+                    true => "cpu",
+                    false => "crossings",
+                }
+            }
             None => "wall",
         };
         lines.push(format!(

@@ -242,6 +242,17 @@ impl Report<'_> {
             plain(format!("{} until the main module had run", time(whole))),
             faint("at each step the module that its requirer waited longest for"),
             faint("@ when its loading began, + time until it and all that it required had run"),
+            faint(
+                match self
+                    .run
+                    .modules
+                    .iter()
+                    .any(|m| m.kind == ModuleKind::EsModule)
+                {
+                    true => "without what a top-level await waited for",
+                    false => "",
+                },
+            ),
         ];
         self.page.phrases("", &phrases, 0);
         let mut table = Table::new([

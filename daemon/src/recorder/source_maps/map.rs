@@ -63,6 +63,23 @@ struct Offset {
     column: u32,
 }
 
+/// A map as the decoder wants it: the standard allows `null` among the sources, for code that has none to name, and node takes a version in
+/// quotes. `unnamed`: which are `null`.
+fn with_names(json: &str, unnamed: &mut Vec<u32>) -> Option<String> {
+    let mut map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
+    for (source, index) in map.get_mut("sources")?.as_array_mut()?.iter_mut().zip(0..) {
+        if source.is_null() {
+            *source = "".into();
+            unnamed.push(index);
+        }
+    }
+    let version = map.get("version").and_then(|version| version.as_str());
+    if let Some(version) = version.and_then(|version| version.parse::<u32>().ok()) {
+        map.insert("version".into(), version.into());
+    }
+    serde_json::to_string(&map).ok()
+}
+
 impl Map {
     /// Reads the JSON of a map; `None` if it is none, or too large.
     pub fn parse(json: &[u8]) -> Option<Map> {
@@ -89,7 +106,15 @@ impl Map {
 
     /// A plain map whose generated text begins at `offset`.
     fn add(&mut self, json: &str, offset: Offset) -> Option<()> {
-        let map = SourceMap::from_json_string(json).ok()?;
+        let mut unnamed = Vec::new();
+        let mended;
+        let map = match SourceMap::from_json_string(json) {
+            Ok(map) => map,
+            Err(_) => {
+                mended = with_names(json, &mut unnamed)?;
+                SourceMap::from_json_string(&mended).ok()?
+            }
+        };
         let root = map.get_source_root().unwrap_or_default();
         let first = u32::try_from(self.sources.len()).ok()?;
         let sources = map.get_sources();
@@ -100,6 +125,9 @@ impl Map {
             let line = token.get_dst_line();
             let column = token.get_dst_col();
             let original = token.get_source_id().and_then(|source| {
+                if unnamed.contains(&source) {
+                    return None;
+                }
                 let source = first.checked_add(source)?;
                 Some([source, token.get_src_line(), token.get_src_col()])
             });

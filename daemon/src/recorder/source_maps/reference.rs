@@ -51,7 +51,11 @@ fn last_url(text: &[u8]) -> Option<&[u8]> {
         let url = text.get(at + NAME.len()..)?;
         let end = url
             .iter()
-            .position(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'`'));
+            .position(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'`' | b'\\'));
+        if end.is_some_and(|end| !url[end].is_ascii_whitespace()) {
+            // It stands in a string: of code that is evaluated later, if it is a comment at all.
+            return None;
+        }
         let url = url.get(..end.unwrap_or(url.len()))?;
         let url = match block {
             true => url.strip_suffix(b"*/").unwrap_or(url),
@@ -120,7 +124,11 @@ mod tests {
         );
         let two = "//# sourceMappingURL=one.map\nb()\n//# sourceMappingURL=two.map\n";
         assert_eq!(found(two), file("two.map"));
-        // A string of a bundler's own code is no comment.
+        // A string of a bundler's own code is no comment, nor what is in one.
+        let evaluated = r#"eval("a()\n//# sourceMappingURL=data:application/json;base64,e30=\n//# sourceURL=x\n")"#;
+        assert_eq!(found(evaluated), None);
+        let after = "//# sourceMappingURL=one.map\n; \"//# sourceMappingURL=two.map\";\n";
+        assert_eq!(found(after), file("one.map"));
         assert_eq!(found("x = 'sourceMappingURL=' + y"), None);
         assert_eq!(found("//# sourceMappingURL=\n"), None);
         assert_eq!(found(""), None);

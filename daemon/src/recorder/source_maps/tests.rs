@@ -236,6 +236,22 @@ fn a_frame_without_a_call_is_placed_where_its_function_begins() {
 }
 
 #[test]
+fn a_source_without_a_name_takes_nothing_from_the_others() {
+    let mut map: serde_json::Value = serde_json::from_str(MAP).unwrap();
+    map["sources"]
+        .as_array_mut()
+        .unwrap()
+        .push(serde_json::Value::Null);
+    map["version"] = "3".into();
+    let frames = [("/a/a.js", 1, 5)];
+    let recording = annotated(&frames, &with_map(map.to_string().as_bytes()));
+    assert_eq!(originals(&recording), [Some("/a/a.ts:10:6".into())]);
+    map["sources"] = serde_json::json!([null]);
+    let recording = annotated(&frames, &with_map(map.to_string().as_bytes()));
+    assert_eq!(originals(&recording), [None]);
+}
+
+#[test]
 fn an_indexed_map_is_that_of_its_sections() {
     let section = |line: u32, column: u32, source: &str| {
         let map = MAP.replace("a.ts", source);

@@ -29,6 +29,19 @@ use std::path::PathBuf;
 
 use super::Malformed;
 
+/// Asks whether this process may read or write a file, without opening it: who closes a descriptor of a database that the process has
+/// open elsewhere drops the locks of all its connections (fcntl(2)), and the next program that closes the database removes the log
+/// that these write to.
+fn may(path: &std::path::Path, what: rustix::fs::Access) -> io::Result<()> {
+    let effective = rustix::fs::AtFlags::EACCESS;
+    Ok(rustix::fs::accessat(
+        rustix::fs::CWD,
+        path,
+        what,
+        effective,
+    )?)
+}
+
 pub use read::{Filter, Reader, Summary};
 pub use schema::APPLICATION_ID;
 pub use write::{Database, Limits, Retained};

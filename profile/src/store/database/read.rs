@@ -84,7 +84,7 @@ pub struct Summary {
 }
 
 impl Reader {
-    /// Whether a file begins as a database of runs does.
+    /// Whether a file begins as a database of runs does. Not for one that this process has open: see [`super::may`].
     pub fn recognises(path: &Path) -> bool {
         use std::io::Read as _;
         let mut head = [0; HEADER_BYTES];
@@ -99,8 +99,8 @@ impl Reader {
     /// # Errors
     /// [`DatabaseError`].
     pub fn open(path: &Path) -> Result<Reader, DatabaseError> {
-        // Opened here first, for an error that tells what SQLite does not.
-        if let Err(error) = std::fs::File::open(path) {
+        // Asked here first, for an error that tells what SQLite does not.
+        if let Err(error) = super::may(path, rustix::fs::Access::READ_OK) {
             let path = path.to_owned();
             return Err(match error.kind() {
                 std::io::ErrorKind::NotFound => DatabaseError::NotFound { path },

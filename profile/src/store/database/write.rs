@@ -119,9 +119,15 @@ impl Database {
         let lock = lock(path)?;
         // SQLite makes its other two files with the rights of this one.
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
+        options.write(true).create_new(true);
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
-        options.open(path).map_err(unusable)?;
+        match options.open(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                super::may(path, rustix::fs::Access::WRITE_OK).map_err(unusable)?;
+            }
+            Err(error) => return Err(unusable(error)),
+        }
         let failed = |error| DatabaseError::of(path, error);
         let mut connection = Connection::open_with_flags(
             path,
