@@ -552,8 +552,6 @@ fn the_one_process_with_administrative_rights_can_be_turned_off() {
     undisturbed(|| {
         /// Bits of linux/capability.h.
         const SYS_ADMIN: u64 = 1 << 21;
-        // Longer than a busy machine may take to see that it began: nothing holds it.
-        const LASTS: &str = "setTimeout(() => {}, 500)";
         let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
             return;
         };
@@ -572,14 +570,14 @@ fn the_one_process_with_administrative_rights_can_be_turned_off() {
         machine.until("without it", || {
             machine.property("nodeprof-holder.service", "ActiveState") == "inactive"
         });
-        machine.start_node(&node, LASTS);
-        machine.start_node(&node, LASTS);
+        machine.start_node(&node, "0");
+        machine.start_node(&node, "0");
         // And without it from the beginning.
         machine.does(&["systemctl", "restart", "nodeprofd"]);
         machine.until("told", || {
             said("starts cannot be held (turned off in the configuration")
         });
-        machine.start_node(&node, LASTS);
+        machine.start_node(&node, "0");
         assert_eq!(
             machine.property("nodeprof-holder.service", "ActiveState"),
             "inactive"
