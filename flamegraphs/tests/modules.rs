@@ -279,8 +279,8 @@ fn the_chain_follows_the_slowest() {
     );
 }
 
-#[test]
-fn without_stacks_the_views_say_what_to_type() {
+/// The program, of which no event was recorded.
+fn without_events() -> Recording {
     let mut recording = program();
     recording.stacks.clear();
     recording.crossings.clear();
@@ -288,6 +288,12 @@ fn without_stacks_the_views_say_what_to_type() {
     recording.compilations.clear();
     recording.samples.clear();
     recording.lookups.clear();
+    recording
+}
+
+#[test]
+fn without_stacks_the_views_say_what_to_type() {
+    let mut recording = without_events();
     let run_without = run(&recording);
     for text in views(&run_without, &plain(100)) {
         let text = text.replace('\n', " ");
@@ -347,14 +353,7 @@ fn a_tree_without_modules_blames_no_option_that_nobody_typed() {
 
 #[test]
 fn where_no_javascript_ran_nobody_is_blamed_and_nothing_asked_for() {
-    let mut recording = program();
-    recording.stacks.clear();
-    recording.crossings.clear();
-    recording.crossing_sums.clear();
-    recording.files.clear();
-    recording.compilations.clear();
-    recording.samples.clear();
-    recording.lookups.clear();
+    let mut recording = without_events();
     recording.milestones.clear();
     let text = blame(&run(&recording), &BlameOptions::default(), &plain(100));
     assert!(text.contains("No JavaScript ran in this run"), "{text}");

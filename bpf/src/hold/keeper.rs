@@ -490,13 +490,13 @@ impl Keeper {
                 // It was held as long as it may be, and has begun without its probes.
                 done.after_exec = true;
                 self.report(&done);
-                self.tell_missed_binary(done.pid);
+                self.tell_of_first_binary(done.pid);
             }
             return; // it has ended meanwhile
         };
         self.report(&done);
         if matches!(waiting, Waiting::Exec(..)) {
-            self.tell_missed_binary(done.pid);
+            self.tell_of_first_binary(done.pid);
         }
         if let Waiting::Process(stop) = waiting {
             // By inode: what it executes now may be something else.
@@ -527,7 +527,7 @@ impl Keeper {
     }
 
     /// Tells the tracer, once, that a start began with a binary of which nothing was recorded.
-    fn tell_missed_binary(&mut self, pid: u32) {
+    fn tell_of_first_binary(&mut self, pid: u32) {
         if self.missed.remove(&pid) {
             let why = "before this it executed another node binary, which nobody knew: that one is not recorded";
             self.tell(b'l', pid, why.as_bytes());

@@ -238,21 +238,16 @@ impl Report<'_> {
             return self.page.phrases("", &[plain(sentence)], 0);
         };
         let whole = waited[root];
+        let may_await = (self.run.modules.iter()).any(|module| module.kind == ModuleKind::EsModule);
         let phrases = [
             plain(format!("{} until the main module had run", time(whole))),
             faint("at each step the module that its requirer waited longest for"),
             faint("@ when its loading began, + time until it and all that it required had run"),
-            faint(
-                match self
-                    .run
-                    .modules
-                    .iter()
-                    .any(|m| m.kind == ModuleKind::EsModule)
-                {
-                    true => "without what a top-level await waited for",
-                    false => "",
-                },
-            ),
+            faint(if may_await {
+                "without what a top-level await waited for"
+            } else {
+                ""
+            }),
         ];
         self.page.phrases("", &phrases, 0);
         let mut table = Table::new([
