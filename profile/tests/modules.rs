@@ -641,6 +641,31 @@ fn what_the_kernel_does_after_the_exit_is_teardown() {
         let costs = &found.modules.outside[0].costs;
         costs.get(&bucket).map_or(0, |costs| costs.samples)
     };
+    let spent = |recording: &Recording, bucket| {
+        let found = Found::new(recording);
+        let time = &found.modules.outside[0].time_ns;
+        time.get(&bucket).copied().unwrap_or_default()
+    };
+    // What is left of its life after its last event; and, before the first, what was before `node::Start`.
+    let (first, last_event) = points(&recording);
+    let process = recording.processes[0].clone();
+    let left = process.exited.unwrap().0 - last_event;
+    assert!(left > 0);
+    assert_eq!(spent(&recording, Bucket::Teardown), left);
+    recording.processes[0].exit_status = None;
+    recording.processes[0].signal = Some(9);
+    assert_eq!(spent(&recording, Bucket::Teardown), 0);
+    recording.processes[0] = process;
+    let mut late = recording.clone();
+    late.milestones.retain(|m| m.name != "node_start");
+    let unknown = spent(&late, Bucket::BeforeMain);
+    late.milestones.push(nodeprof_profile::recording::Milestone {
+        name: "node_start".into(),
+        at: Nanoseconds(first),
+        ..recording.milestones[0].clone()
+    });
+    late.processes[0].forked = Nanoseconds(first - 3_000_000);
+    assert_eq!(spent(&late, Bucket::BeforeMain), unknown + 3_000_000);
     let (cut, lost) = (Bucket::Teardown, Bucket::NoStack);
     let before = (of_nobody(&recording, cut), of_nobody(&recording, lost));
     let exited = recording.processes[0].exited.unwrap();

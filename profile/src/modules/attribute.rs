@@ -19,7 +19,7 @@ use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed};
 use crate::breakdown::count;
 use crate::fast::Map;
 use crate::recording::{
-    CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Recording, StackId,
+    CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process, Recording, StackId,
 };
 
 /// What a thread does at some moment.
@@ -77,6 +77,8 @@ pub(super) struct Pass<'a> {
     outside: &'a mut Unattributed,
     phases: Phases,
     continuations: Continuations,
+    /// Start of the process, until its main thread is first seen.
+    begun: Option<u64>,
     calls: Vec<Call>,
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
@@ -121,6 +123,7 @@ impl<'a> Pass<'a> {
             outside,
             phases,
             continuations,
+            begun: None,
             calls: Vec::new(),
             busy: Vec::new(),
             last: None,
@@ -133,6 +136,9 @@ impl<'a> Pass<'a> {
 
     /// Takes all events of the thread.
     pub(super) fn run(mut self, thread: &Thread) {
+        let process = self.recording.processes.get(thread.process.0 as usize);
+        let main = process.filter(|_| thread.is_main(self.recording));
+        self.begun = main.map(|process| process.forked.0);
         for point in &thread.points {
             match point.what {
                 What::Crossing => self.crossing(point),
@@ -166,14 +172,8 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        // The last that a process does makes no events.
-        if let (Some((last, _)), Some(left), Some(exited)) =
-            (self.last, self.phases.loop_exit, self.phases.exited)
-            && thread.is_main(self.recording)
-        {
-            let since = last.max(left);
-            self.outside
-                .time(Bucket::Teardown, exited.saturating_sub(since));
+        if let Some(process) = main {
+            self.take_end(process);
         }
         for call in std::mem::take(&mut self.calls) {
             self.retire(call);
@@ -204,6 +204,21 @@ impl<'a> Pass<'a> {
             None => {
                 self.event(point.at, wait.stack, &costs);
             }
+        }
+    }
+
+    /// The last that a process does makes no events.
+    fn take_end(&mut self, process: &Process) {
+        let (Some((last, _)), Some(exited)) = (self.last, self.phases.exited) else {
+            return;
+        };
+        // Without the end of the event loop: by `process.exit()`, or an error. What a signal killed was still at what it did last.
+        let by_itself = process.exit_status.is_some() && process.signal.is_none();
+        let left = self.phases.loop_exit.or(by_itself.then_some(last));
+        if let Some(left) = left {
+            let since = last.max(left);
+            self.outside
+                .time(Bucket::Teardown, exited.saturating_sub(since));
         }
     }
 
@@ -576,6 +591,13 @@ impl<'a> Pass<'a> {
         let state = self.state(stack, at)?;
         // The kernel may go on taking the process apart: its CPU time counts, but no time of a life that is over.
         let at = self.phases.exited.map_or(at, |exited| at.min(exited));
+        // From the fork to the first event whose stack could be read.
+        if let Some(begun) = self.begun.take()
+            && self.phases.start.is_some_and(|start| at <= start)
+        {
+            self.outside
+                .time(Bucket::BeforeMain, at.saturating_sub(begun));
+        }
         self.spend_until(at, state);
         self.last = Some((at, state));
         self.see_bodies(at, stack);
