@@ -249,6 +249,20 @@ fn other_hosts_other_sites_and_those_without_the_token_are_refused() {
     let target = format!("/?token={}", server.token);
     let (status, _) = server.ask(&target, &[("Host", &host), ("Origin", &ours)]);
     assert_eq!(status, 200);
+    // A link with the token that somebody follows from another site opens a page; a frame or a script of that site does not.
+    let followed = |dest| {
+        let site = ("Sec-Fetch-Site", "cross-site");
+        let mode = ("Sec-Fetch-Mode", "navigate");
+        let headers = [
+            ("Host", host.as_str()),
+            site,
+            mode,
+            ("Sec-Fetch-Dest", dest),
+        ];
+        (server.ask(&target, &headers).0, server.ask("/", &headers).0)
+    };
+    assert_eq!(followed("document"), (200, 403));
+    assert_eq!(followed("iframe"), (403, 403));
 }
 
 #[test]

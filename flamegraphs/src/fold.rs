@@ -10,7 +10,7 @@
 //! | metric | unit | frames below the phase | sum |
 //! |---|---|---|---|
 //! | `cpu`, `off-cpu`, `wall` | ns | on a CPU, or why not | CPU time of samples, time of waits |
-//! | `crossings` | calls | binding, callback; nested calls in nested frames | crossings + calls back to JavaScript |
+//! | `crossings` | calls | binding, callback; nested calls in nested frames | crossings; calls back to JavaScript are frames, and count nothing |
 //! | `crossing-time` | ns | the same | their self times |
 //! | `serialization` | ns | binding, callback, C++ function | self times of serializations |
 //! | `files` | system calls | operation, folders, file | file operations |

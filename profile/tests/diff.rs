@@ -306,6 +306,27 @@ fn another_program_is_said() {
 }
 
 #[test]
+fn several_programs_on_a_side_are_said() {
+    let several = |recording: &mut Recording, index: usize| {
+        let script: &[u8] = [b"a.js".as_slice(), b"b.js"][index % 2];
+        recording.runs[0].command = vec![b"node".to_vec(), script.to_vec()];
+    };
+    let diff = compare(side("base", &NOISE, several), side("head", &NOISE, several));
+    let said = diff
+        .statements
+        .iter()
+        .find(|s| s.kind == "several_programs");
+    let text = &said.expect("a statement").text;
+    assert!(text.contains("are of 2 programs: base of"), "{text}");
+    assert!(
+        text.contains("× `a.js`") && text.contains("× `b.js`"),
+        "{text}"
+    );
+    assert_eq!(diff.verdict.answer, Answer::CannotTell);
+    assert!(!kinds(&diff).contains(&"different_commands"));
+}
+
+#[test]
 fn times_are_of_bare_runs_and_counts_of_probed_ones() {
     let with_bare = |name: &str, more: u64| {
         let mut side = side(name, &NOISE, same);

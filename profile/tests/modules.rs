@@ -659,11 +659,12 @@ fn what_the_kernel_does_after_the_exit_is_teardown() {
     let mut late = recording.clone();
     late.milestones.retain(|m| m.name != "node_start");
     let unknown = spent(&late, Bucket::BeforeMain);
-    late.milestones.push(nodeprof_profile::recording::Milestone {
-        name: "node_start".into(),
-        at: Nanoseconds(first),
-        ..recording.milestones[0].clone()
-    });
+    late.milestones
+        .push(nodeprof_profile::recording::Milestone {
+            name: "node_start".into(),
+            at: Nanoseconds(first),
+            ..recording.milestones[0].clone()
+        });
     late.processes[0].forked = Nanoseconds(first - 3_000_000);
     assert_eq!(spent(&late, Bucket::BeforeMain), unknown + 3_000_000);
     let (cut, lost) = (Bucket::Teardown, Bucket::NoStack);

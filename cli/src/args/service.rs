@@ -40,7 +40,7 @@ pub enum ServiceCommand {
     },
     /// Compare two groups of runs, as nodeprof diff does
     Diff {
-        /// What to compare with: numbers of runs, or KEY=VALUE,KEY=VALUE
+        /// What to compare with: numbers of runs, or KEY=VALUE,KEY=VALUE (labels; command=TEXT, package=NAME)
         base: String,
         /// What to compare
         head: String,

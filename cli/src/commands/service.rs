@@ -9,7 +9,11 @@ use std::{
 
 use anyhow::bail;
 use nodeprof_flamegraphs::text::{self, Style, render};
-use nodeprof_profile::{Profile, diff::Diff, store::database::Summary};
+use nodeprof_profile::{
+    Profile,
+    diff::Diff,
+    store::database::{Filter, Summary},
+};
 use nodeprofd::control::{Ask, Client, Find, Status};
 
 use super::{
@@ -61,7 +65,7 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
             }
         }
         ServiceCommand::Diff { base, head } => {
-            let groups = of(&Runs::Service(client), &[base, head])?;
+            let groups = of(&Runs::Service(client), &[base, head], &Filter::default())?;
             let loaded = Loaded::of_groups(groups, base.clone(), head.clone(), derived);
             let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
             match json {
@@ -107,6 +111,7 @@ fn done(client: &Client, ask: Ask, said: &str, json: bool) -> anyhow::Result<Str
 
 fn find(args: &args::Runs) -> anyhow::Result<Find> {
     let mut labels = Vec::new();
+    let (mut command, mut package) = (args.command.clone(), args.package.clone());
     for text in &args.labels {
         let of = filter(text)?;
         if of.runs.is_some() {
@@ -115,12 +120,14 @@ fn find(args: &args::Runs) -> anyhow::Result<Find> {
             );
         }
         labels.extend(of.labels);
+        command = command.or(of.command);
+        package = package.or(of.package);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(Find {
         labels,
-        command: args.command.clone(),
-        package: args.package.clone(),
+        command,
+        package,
         since_unix_ns: (args.since).map(|ago| now.saturating_sub(ago).as_nanos() as u64),
         user: args.user,
         most: Some(args.number),

@@ -54,15 +54,19 @@ pub fn path(store: &Store) -> PathBuf {
 
 /// Loads the runs of the store that each of these texts names; one recording has them all.
 pub fn of_store(store: &Store, texts: &[&str]) -> anyhow::Result<(Vec<Group>, Recording)> {
-    of(&Runs::open(store)?, texts)
+    of(&Runs::open(store)?, texts, &Filter::default())
 }
 
-/// The same of a store that is open already.
-pub fn of(reader: &Runs, texts: &[&str]) -> anyhow::Result<(Vec<Group>, Recording)> {
+/// The same of a store that is open already, and of those of the runs that are let through.
+pub fn of(
+    reader: &Runs,
+    texts: &[&str],
+    through: &Filter,
+) -> anyhow::Result<(Vec<Group>, Recording)> {
     let mut all: Vec<RunNumber> = Vec::new();
     let mut groups = Vec::new();
     for text in texts {
-        let mut filter = filter(text)?;
+        let mut filter = within(filter(text)?, through);
         filter.most = Some(MOST_RUNS + 1);
         let mut found: Vec<RunNumber> = reader.find(&filter)?.iter().map(|run| run.id).collect();
         if found.is_empty() {
@@ -156,33 +160,61 @@ impl Runs {
     }
 }
 
-/// `4711`, `4711,4712` or `key=value,key=value`.
+/// What both let through; of two commands, packages or instants the first's.
+fn within(mut one: Filter, other: &Filter) -> Filter {
+    one.labels.extend(other.labels.iter().cloned());
+    one.command = one.command.or_else(|| other.command.clone());
+    one.package = one.package.or_else(|| other.package.clone());
+    one.since_unix_ns = one.since_unix_ns.or(other.since_unix_ns);
+    one
+}
+
+/// `4711`, `4711,4712` or `key=value,key=value`, where `command` and `package` are not labels: a part of the command, and a package that
+/// is loaded. A comma within a value is one that no `key=` follows, or `\\,`.
 pub fn filter(text: &str) -> anyhow::Result<Filter> {
-    let parts: Vec<&str> = text.split(',').collect();
-    let numbers: Option<Vec<RunNumber>> = parts.iter().map(|part| part.parse().ok()).collect();
+    let numbers: Option<Vec<RunNumber>> = text.split(',').map(|part| part.parse().ok()).collect();
     if numbers.is_some() {
         return Ok(Filter {
             runs: numbers,
             ..Filter::default()
         });
     }
-    let labels: Option<Vec<(String, String)>> = parts
-        .iter()
-        .map(|part| {
-            let (key, value) = part.split_once('=')?;
-            let whole = !key.is_empty() && !value.is_empty();
-            whole.then(|| (key.to_owned(), value.to_owned()))
-        })
-        .collect();
-    match labels {
-        Some(labels) => Ok(Filter {
-            labels,
-            ..Filter::default()
-        }),
-        None => bail!(
-            "found {text:?} for runs of the store; needed: the number of a run, or KEY=VALUE,KEY=VALUE for those with these labels; type for example: commit=3f1c2a"
-        ),
+    let mut filter = Filter::default();
+    for (key, value) in conditions(text).with_context(|| format!(
+        "found {text:?} for runs of the store; needed: the number of a run, or KEY=VALUE,KEY=VALUE for those with these labels; type for example: commit=3f1c2a, or commit=3f1c2a,command=app.js"
+    ))? {
+        match key.as_str() {
+            "command" => filter.command = Some(value),
+            "package" => filter.package = Some(value),
+            _ => filter.labels.push((key, value)),
+        }
     }
+    Ok(filter)
+}
+
+/// The pairs of `key=value,key=value`; `None` if there is none, or one has no key or no value.
+fn conditions(text: &str) -> Option<Vec<(String, String)>> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut escaped = false;
+    for part in text.split(',') {
+        let (part, escapes) = match part.strip_suffix('\\') {
+            Some(part) => (part, true),
+            None => (part, false),
+        };
+        let is_key = |key: &&str| !key.is_empty() && !key.contains([' ', '[', ']', '"', ':', '/']);
+        let begun = part.split_once('=').filter(|(key, _)| is_key(key));
+        match (begun.filter(|_| !escaped), pairs.last_mut()) {
+            (Some((key, value)), _) => pairs.push((key.to_owned(), value.to_owned())),
+            (None, Some((_, value))) => {
+                value.push(',');
+                value.push_str(part);
+            }
+            (None, None) => return None,
+        }
+        escaped = escapes;
+    }
+    let whole = |(_, value): &(String, String)| !value.is_empty();
+    (!escaped && pairs.iter().all(whole)).then_some(pairs)
 }
 
 /// Says what there is instead.
@@ -201,6 +233,11 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
         return Ok(format!(
             "{shown} has no run {text}; needed: one that is kept; the newest is {}",
             newest.id
+        ));
+    }
+    if filter.labels.is_empty() {
+        return Ok(format!(
+            "no run in {shown} fits {text}; needed: a part of a command, or a package that was loaded; type for example: nodeprof service runs"
         ));
     }
     const NAMED: usize = 8;
@@ -241,7 +278,26 @@ mod tests {
         let both = filter("commit=a=b,job=x y").unwrap();
         let labels = [("commit", "a=b"), ("job", "x y")];
         assert_eq!(both.labels, labels.map(|(k, v)| (k.into(), v.into())));
-        for bad in ["", "a", "7,a=b", "=b", "a=", "-1"] {
+        let narrow = filter("commit=3f,command=node a.js,package=@x/y").unwrap();
+        assert_eq!(narrow.labels, [("commit".into(), "3f".into())]);
+        let (command, package) = (narrow.command.as_deref(), narrow.package.as_deref());
+        assert_eq!((command, package), (Some("node a.js"), Some("@x/y")));
+        for (text, labels) in [
+            ("job=test: [20, linux]", &[("job", "test: [20, linux]")][..]),
+            ("job=a,b,os=x", &[("job", "a,b"), ("os", "x")]),
+            (r"job=a\,b=c,os=x", &[("job", "a,b=c"), ("os", "x")]),
+            ("job=[a, b=c],os=x", &[("job", "[a, b=c]"), ("os", "x")]),
+        ] {
+            let owned = labels.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+            assert_eq!(filter(text).unwrap().labels, owned.collect::<Vec<_>>());
+        }
+        let through = within(
+            filter("commit=3f,command=a.js").unwrap(),
+            &filter("job=x,command=b").unwrap(),
+        );
+        assert_eq!(through.labels.len(), 2);
+        assert_eq!(through.command.as_deref(), Some("a.js"));
+        for bad in ["", "a", "7,a=b", "=b", "a=", "-1", r"a=b\"] {
             let error = filter(bad).unwrap_err().to_string();
             assert!(error.contains("needed: the number of a run"), "{error}");
         }

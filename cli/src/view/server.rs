@@ -252,7 +252,10 @@ fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<
         );
     }
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+    // A link that somebody follows elsewhere, as in a chat, opens a page of its own: with the token it may.
+    let is = |name, wanted: &[u8]| headers.get(name).map(HeaderValue::as_bytes) == Some(wanted);
+    let followed = is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document");
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") && !followed {
         return Some(
             "found: a request of another site; needed: one of nodeprof view's own pages\n",
         );

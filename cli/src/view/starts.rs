@@ -18,7 +18,7 @@ use nodeprof_flamegraphs::{
 };
 use nodeprof_profile::{
     diff::{Diff, sides::Side},
-    groups::{Group, Selector},
+    groups::Group,
     recording::RunId,
     store::database::Filter,
     trend::Trend,
@@ -164,7 +164,7 @@ async fn comparison(
     Query(query): Query<Pairs>,
 ) -> Result<Html<String>, Failure> {
     let side = |key: &str| {
-        let text = asked(&query, key).map(Selector::all);
+        let text = asked(&query, key).map(str::to_owned);
         text.ok_or_else(|| {
             bad(
                 "found: not two sides; needed: base=RUNS and head=RUNS, numbers or KEY=VALUE"
@@ -173,8 +173,11 @@ async fn comparison(
         })
     };
     let (base, head) = (side("base")?, side("head")?);
+    let through = filter(&query)?;
     blocking(move || {
-        let loaded = Loaded::load(&base, Some(&head), &shared.store)?;
+        let reader = Runs::open(&shared.store)?;
+        let found = source::of(&reader, &[&base, &head], &through)?;
+        let loaded = Loaded::of_groups(found, base, head, derived);
         let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
         let (base, head) = loaded.pages();
         Ok(Html(web::comparison(&base, &head, &diff, Place::Server)?))

@@ -127,7 +127,7 @@ function Served({ side }: { side: Side | undefined }) {
   const runs = side && location.pathname === "/report" ? side.runs : 1;
   return (
     <>
-      <a href={`./?${home}`}>All recordings</a>
+      <a href={`./?${home}`}>Back to the list</a>
       {runs > 1 && (
         <label class="choice">
           Run

@@ -5,6 +5,8 @@ import type { Data, Start, Trend } from "./data";
 import { count, inUnit, time } from "./format";
 import { Table } from "./table";
 
+/** Labels that tell no run from its neighbours; the report of a run has them. */
+const OF_THE_MACHINE = ["kernel", "machine", "cgroup", "parent"];
 const FIGURES = ["crossings.total", "package_json.lookups", "files.stat.calls", "files.open.calls", "time.wall_ns", "time.user_ns", "time.max_rss_bytes", "serialization.bytes"];
 
 /** The address with other conditions; empty ones go. */
@@ -20,6 +22,28 @@ function asked(change: Record<string, string>): string {
 function to(path: string, parameters: Record<string, string>): string {
   const query = new URLSearchParams({ ...parameters, token: new URLSearchParams(location.search).get("token") ?? "" });
   return `${path}?${query}`;
+}
+
+/** A condition for both sides of a comparison: a comma in the value begins no other. */
+const condition = (key: string, value: string) => `${key}=${value.replaceAll(",", "\\,")}`;
+
+/** To a comparison of the runs that fit: what is asked for here holds for both sides. */
+function comparison(base: string, head: string): string {
+  const query = new URLSearchParams(location.search);
+  for (const key of ["figure", "by", "run"]) query.delete(key);
+  query.set("base", base);
+  query.set("head", head);
+  return `diff?${query}`;
+}
+
+/** The address without one of its labels, or with one more. */
+function labelled(change: { without?: string; and?: string }): string {
+  const query = new URLSearchParams(location.search);
+  const labels = query.getAll("label").filter((label) => label !== "" && label !== change.without);
+  if (change.and && !labels.includes(change.and)) labels.push(change.and);
+  query.delete("label");
+  for (const label of labels) query.append("label", label);
+  return `?${query}`;
 }
 
 const when = (ns: number) => new Date(ns / 1e6).toISOString().replace("T", " ").slice(0, 19);
@@ -44,23 +68,32 @@ export function Starts({ data }: { data: Data }) {
   );
   const mark = (id: number, on: boolean) => setMarked(on ? [...marked, id].slice(-2) : marked.filter((one) => one !== id));
   const listed = starts.runs.length;
+  const filtered = ["label", "command", "package", "days"].some((key) => query.get(key));
   return (
     <>
       <section class="verdict">
         <h2>{starts.total === null ? "Starts" : `${count(starts.total)} starts`} of Node.js</h2>
         <p class="note">{listed === starts.listed ? `The newest ${count(listed)}` : count(listed)} that fit are listed · {starts.store}</p>
         <div class="bar wrap" role="search">
-          {field("label", "Label", "commit=3f1c2a", "labels")}
+          <label class="choice">
+            Label
+            <input type="search" name="label" placeholder="commit=3f1c2a" list="labels" onChange={(event) => {
+              if (event.currentTarget.value) location.search = labelled({ and: event.currentTarget.value });
+            }} />
+          </label>
           {field("command", "Command contains", "app.js")}
           {field("package", "Loads package", "express")}
           {field("days", "Of the last days", "7")}
+          {query.getAll("label").filter((label) => label !== "").map((label) => (
+            <a key={label} class="button" data-label={label} href={labelled({ without: label })} title="List runs without this label, too" aria-label={`Without the condition ${label}`}>{label} ×</a>
+          ))}
           <datalist id="labels">{starts.labels.map(([key, value]) => <option key={`${key}=${value}`} value={`${key}=${value}`} />)}</datalist>
         </div>
         {values.length > 1 && (
           <div class="bar wrap">
             <label class="choice">Base<select value={base} onChange={(event) => setBase(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>
             <label class="choice">Head<select value={head} onChange={(event) => setHead(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>
-            <a class="button" data-compare="label" href={to("diff", { base: `${by}=${base}`, head: `${by}=${head}` })}>Compare all runs of both</a>
+            <a class="button" data-compare="label" href={comparison(condition(by, base), condition(by, head))}>Compare {filtered ? "the runs of both that fit" : "all runs of both"}</a>
           </div>
         )}
         {listed > 0 && <p><a class="button" data-profile="all" href={`pprof${asked({ run: "" })}`} title="For go tool pprof: crossings, or of=METRIC in the address">Profile of {listed === 1 ? "this run" : `these ${count(listed)} runs`} (pprof)</a></p>}
@@ -105,7 +138,7 @@ export function Starts({ data }: { data: Data }) {
           { key: "crossings", title: "Crossings", unit: "count", value: (run) => run.crossings },
           { key: "lookups", title: "Lookups", unit: "count", value: (run) => run.lookups },
           { key: "mode", title: "Mode", unit: "text", value: (run) => (run.thinned ? `${run.mode}, thinned` : run.mode) },
-          { key: "labels", title: "Labels", unit: "text", value: (run) => Object.entries(run.labels).map(([key, value]) => `${key}=${value}`).join(" ") },
+          { key: "labels", title: "Labels", unit: "text", value: (run) => Object.entries(run.labels).filter(([key]) => !OF_THE_MACHINE.includes(key)).map(([key, value]) => `${key}=${value}`).join(" ") },
         ]}
       />
     </>

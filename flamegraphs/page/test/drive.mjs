@@ -359,6 +359,17 @@ async function lookAtStarts(address, { axe, starts }) {
   await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   await page.waitForSelector("[data-ready]");
   sameText("filtered", (await rows(page, "starts")).map((run) => run.id).sort().join(), "4,5,6");
+  // Another label narrows further; what is asked for holds for a comparison; and a label can be taken away again.
+  const job = (await page.$$eval("datalist#labels option", (all) => all.map((one) => one.value))).find((label) => label.startsWith("job="));
+  await page.type('input[name="label"]', job);
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  await page.waitForSelector("[data-ready]");
+  sameText("labels", (await page.$$eval("a[data-label]", (all) => all.map((one) => one.dataset.label))).sort().join(), `commit=b2,${job}`);
+  await Promise.all([page.waitForNavigation(), page.click('a[data-label="commit=b2"]')]);
+  await page.waitForSelector("[data-ready]");
+  sameText("without one", String((await rows(page, "starts")).length), "9");
+  const narrowed = new URL(await page.$eval("a[data-compare]", (link) => link.href)).searchParams;
+  sameText("narrowed", [narrowed.get("base"), narrowed.get("head"), ...narrowed.getAll("label")].join(), `commit=b2,commit=c3,${job}`);
   await open(address);
   await Promise.all([page.waitForNavigation(), page.click("a[data-compare]")]);
   await page.waitForSelector("[data-ready]");

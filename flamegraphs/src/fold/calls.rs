@@ -125,7 +125,10 @@ impl Folder<'_> {
                 .map(|duration| Nanoseconds(crossing.start.0.saturating_add(duration.0)));
             let mut spread = None;
             match (time, crossing.duration, end) {
-                (false, ..) => self.tree.add(node, u64::from(place.shown)),
+                (false, ..) => {
+                    let counts = place.shown && crossing.kind != CrossingKind::ToJs;
+                    self.tree.add(node, u64::from(counts));
+                }
                 (true, Some(duration), Some(end)) => {
                     let own = crossing.self_time.unwrap_or(duration);
                     if let Some(caller) = open.last_mut().and_then(|outer| outer.spread.as_mut()) {
@@ -156,7 +159,9 @@ impl Folder<'_> {
             }
         }
         self.leave(&mut open, 0);
-        for sum in &recording.crossing_sums {
+        // Calls back to JavaScript are not counted; their time is.
+        let counted = |kind| time || kind != CrossingKind::ToJs;
+        for sum in (recording.crossing_sums.iter()).filter(|sum| counted(sum.kind)) {
             if let Some(base) = self.sum_node(sum.process, sum.phase, sum.calls) {
                 let node = self.callback(base, sum.callback, sum.kind);
                 self.tree

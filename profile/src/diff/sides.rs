@@ -286,6 +286,44 @@ fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
     None
 }
 
+/// Which program a run is of: its script, by name without versions, and the words after it (`npm ci` is not `npm run build`); what else it
+/// is given (paths, seeds, numbers) may differ from start to start.
+pub(super) fn program(run: &RunProfile) -> String {
+    let name = |path: &str| {
+        let generic = super::names::generic(path);
+        let last = generic.rsplit('/').next().unwrap_or_default();
+        last.to_owned()
+    };
+    let is_word = |argument: &&String| {
+        let mut letters = argument.chars();
+        letters.next().is_some_and(char::is_alphabetic)
+            && letters.all(|c| c.is_alphabetic() || "-_:".contains(c))
+    };
+    let with_words = |program: String, rest: &[String]| {
+        let words = rest.iter().take_while(is_word);
+        words.fold(program, |name, word| format!("{name} {word}"))
+    };
+    let Some((executable, rest)) = run.command.split_first() else {
+        return String::new();
+    };
+    // `npm ci`, traced by the name of its script.
+    let executable = name(executable);
+    if !executable.starts_with("node") {
+        return with_words(executable, rest);
+    }
+    let arguments: Vec<Vec<u8>> = run.command.iter().map(|a| a.clone().into_bytes()).collect();
+    let script = main_script(&arguments, "");
+    let at = script.as_ref().and_then(|script| {
+        let mut rest = rest.iter();
+        rest.position(|argument| absolute(argument, "") == *script)
+    });
+    match (script, at) {
+        (Some(script), Some(at)) => with_words(name(&script), &rest[at + 1..]),
+        // `node -e`: no script tells them apart.
+        _ => (rest.iter().take(1)).fold(executable, |name, option| format!("{name} {option}")),
+    }
+}
+
 /// A path without `.` and `..`, from the root.
 fn absolute(path: &str, directory: &str) -> String {
     let whole = match path.starts_with('/') {
@@ -401,6 +439,32 @@ impl Naming for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_its_script_and_the_words_after_it() {
+        for (command, expected) in [
+            (
+                &["/usr/bin/node", "/a/npm-cli.js", "ci"][..],
+                "npm-cli.js ci",
+            ),
+            (&["node", "-r", "x", "app.js", "/tmp/x"], "app.js"),
+            (&["node", "jest.js", "--seed=7"], "jest.js"),
+            (
+                &["node", "run.js", "run", "build:all", "7"],
+                "run.js run build:all",
+            ),
+            (&["npm", "run", "build"], "npm run build"),
+            (&["node", "-e", "0"], "node -e"),
+            (&["node"], "node"),
+            (&[], ""),
+        ] {
+            let run = RunProfile {
+                command: command.iter().map(|text| text.to_string()).collect(),
+                ..RunProfile::default()
+            };
+            assert_eq!(program(&run), expected);
+        }
+    }
 
     #[test]
     fn the_main_script_is_the_first_argument_that_is_no_option() {

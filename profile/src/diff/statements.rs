@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::names::generic;
-use super::sides::{Member, Sides, ending_of};
+use super::sides::{Member, Sides, ending_of, program};
 use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
@@ -148,7 +148,26 @@ impl Statements {
         let (Some(base), Some(head)) = (first(&sides.base), first(&sides.head)) else {
             return;
         };
-        if command(base) != command(head) {
+        let programs = [&sides.base, &sides.head].map(|member| {
+            let mut programs: BTreeMap<String, usize> = BTreeMap::new();
+            for run in member.all() {
+                *programs.entry(program(sides.runs[run])).or_default() += 1;
+            }
+            programs
+        });
+        if programs.iter().any(|programs| programs.len() > 1) {
+            let all: BTreeSet<&String> = programs.iter().flat_map(BTreeMap::keys).collect();
+            let text = format!(
+                "The runs are of {} programs: {} of {}, {} of {}. Each figure mixes them: narrow both sides to one.",
+                all.len(),
+                sides.base.name,
+                programs_words(&programs[0]),
+                sides.head.name,
+                programs_words(&programs[1])
+            );
+            self.say("several_programs", text);
+            self.forbid("the runs are of several programs".into());
+        } else if command(base) != command(head) {
             let text = format!(
                 "The commands differ: {} ran `{}`, {} ran `{}`.",
                 sides.base.name,
@@ -247,19 +266,29 @@ impl Statements {
         }
         let keys = |ways: &BTreeMap<String, usize>| ways.keys().cloned().collect::<Vec<_>>();
         if keys(&base) != keys(&head) || base.len() > 1 {
-            let text = format!(
-                "What was recorded differs: {} with {}, {} with {}. Figures that a side lacks are left out.",
-                names[0],
-                keys(&base).join(" and "),
-                names[1],
-                keys(&head).join(" and ")
-            );
+            let alike = keys(&base) == keys(&head);
+            let text = match alike {
+                true => format!(
+                    "The runs of both sides were recorded in several ways: {}.",
+                    keys(&base).join(" and ")
+                ),
+                false => format!(
+                    "What was recorded differs: {} with {}, {} with {}. Figures that a side lacks are left out.",
+                    names[0],
+                    keys(&base).join(" and "),
+                    names[1],
+                    keys(&head).join(" and ")
+                ),
+            };
             self.say("different_probes", text);
             if !sides.bare() {
-                self.forbid(
-                    "the sides were traced with different probes, which cost different times"
-                        .into(),
-                );
+                let whose = match alike {
+                    true => "runs of each side",
+                    false => "sides",
+                };
+                self.forbid(format!(
+                    "the {whose} were traced with different probes, which cost different times"
+                ));
             }
         }
         let partial: BTreeSet<String> = members
@@ -338,6 +367,22 @@ impl Statements {
             }
         }
     }
+}
+
+/// The most frequent programs, with their runs.
+fn programs_words(programs: &BTreeMap<String, usize>) -> String {
+    const NAMED: usize = 3;
+    let mut frequent: Vec<_> = programs.iter().collect();
+    frequent.sort_by_key(|(_, runs)| std::cmp::Reverse(**runs));
+    let named = frequent.iter().take(NAMED);
+    let mut named: Vec<String> = named
+        .map(|(name, runs)| format!("{runs} × `{name}`"))
+        .collect();
+    if frequent.len() > NAMED {
+        let more: usize = frequent[NAMED..].iter().map(|(_, runs)| **runs).sum();
+        named.push(format!("{more} of others"));
+    }
+    words::list(&named)
 }
 
 /// The command without what differs from build to build: folders and versions.
