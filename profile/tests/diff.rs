@@ -317,7 +317,7 @@ fn several_programs_on_a_side_are_said() {
         .iter()
         .find(|s| s.kind == "several_programs");
     let text = &said.expect("a statement").text;
-    assert!(text.contains("are of 2 programs: base of"), "{text}");
+    assert!(text.contains("are of 2 programs: base has"), "{text}");
     assert!(
         text.contains("× `a.js`") && text.contains("× `b.js`"),
         "{text}"

@@ -261,7 +261,11 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
             newest.id
         ),
         false => format!(
-            "no run in {shown} has {text}; needed: labels that runs have: {}",
+            "no run in {shown} has {text}; needed: labels that runs have{}: {}",
+            match filter.command.is_some() || filter.package.is_some() {
+                true => ", and a part of the command, or a package, of theirs",
+                false => "",
+            },
             named.join(", ")
         ),
     })

@@ -158,7 +158,7 @@ impl Statements {
         if programs.iter().any(|programs| programs.len() > 1) {
             let all: BTreeSet<&String> = programs.iter().flat_map(BTreeMap::keys).collect();
             let text = format!(
-                "The runs are of {} programs: {} of {}, {} of {}. Each figure mixes them: narrow both sides to one.",
+                "The runs are of {} programs: {} has {}, {} has {}. Each figure mixes them: narrow both sides to one.",
                 all.len(),
                 sides.base.name,
                 programs_words(&programs[0]),
