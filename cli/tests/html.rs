@@ -19,6 +19,7 @@ use std::{
 use nodeprof_flamegraphs::web;
 use nodeprof_profile::{
     Recording, SaveOptions,
+    groups::BARE,
     recording::{FamilyState, Loss, Run, RunId},
     synthetic::program::Program,
 };
@@ -384,6 +385,34 @@ fn a_comparison_has_the_figures_of_the_json_on_both_sides() {
         &["base.nodeprof", "head.nodeprof"],
         &["--axe"],
     );
+}
+
+/// Runs that ended otherwise than most are left out of it, and runs without probes that only one side has.
+#[test]
+fn a_comparison_draws_the_runs_that_it_compares() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    let runs = |slow: u64, kinds: &[&str]| {
+        let mut all = Recording::default();
+        for (number, kind) in (0u64..).zip(kinds) {
+            let mut one = program(slow + 70_000 * number);
+            let run = &mut one.runs[0];
+            match *kind {
+                "failed" => run.exit_status = Some(1),
+                "bare" => run.mode = BARE.into(),
+                _ => {}
+            }
+            all.append(one);
+        }
+        all
+    };
+    let base = runs(2_000_000, &["", "", "failed", "", ""]);
+    let head = runs(9_000_000, &["", "bare", "", "bare", "bare", ""]);
+    save(folder.path(), "base.nodeprof", &base);
+    save(folder.path(), "head.nodeprof", &head);
+    look_at_both(folder.path(), &["base.nodeprof", "head.nodeprof"], &[]);
 }
 
 /// Two versions of Node, several runs of each with and without probes.

@@ -361,6 +361,7 @@ fn a_store_is_served_by_run_by_label_and_as_profiles() {
     for target in [
         "/",
         "/?label=commit%3Da1&figure=crossings.total",
+        "/?label=commit%3Dnone&figure=crossings.total",
         "/report?run=1",
         "/diff?base=commit%3Da1&head=commit%3Dc3",
         "/diff?base=1&head=9",
@@ -481,7 +482,7 @@ fn behind_a_web_server_it_listens_on_a_socket_and_answers_its_name() {
         let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut url = String::new();
         output.read_line(&mut url).expect("an address");
-        assert_eq!(url, "http://localhost/?token=…\n");
+        assert_eq!(url, "http://nodeprof.example/?token=…\n");
         let token = fs::read_to_string(folder.path().join("token")).expect("a token");
         let token = token.trim();
         let ask = |host: &str, token: &str, origin: &str| {

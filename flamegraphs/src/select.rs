@@ -64,9 +64,19 @@ impl FromStr for Point {
         if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             let named = text
                 .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "_+-".contains(c));
+                .all(|c| c.is_ascii_alphanumeric() || "_+- ".contains(c));
+            // As a report prints it, too: `event loop`, `platform + V8`.
+            let name = text.to_ascii_lowercase().replace(" + ", "+");
+            let name = name.trim().replace(['-', ' '], "_");
+            let parts: Vec<&str> = name
+                .split('+')
+                .map(|part| match part {
+                    "event_loop" => "loop",
+                    part => part,
+                })
+                .collect();
             return match named && text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-                true => Ok(Point::Named(text.replace('-', "_"))),
+                true => Ok(Point::Named(parts.join("+"))),
                 false => Err(wrong()),
             };
         }
@@ -181,8 +191,17 @@ impl Selected {
             run,
             chosen.or(timeline.main_process(run)),
         );
-        let from = points.resolve(selection.from.as_ref(), false)?;
-        let until = points.resolve(selection.until.as_ref(), true)?;
+        // The phase that a report calls so, where the name of the instant says nothing.
+        let exec = Point::Named("exec".to_owned());
+        let process = Point::Named("process".to_owned());
+        let is_phase =
+            [&selection.from, &selection.until].map(|point| point.as_ref() == Some(&exec));
+        let (from, until) = match is_phase {
+            [true, true] => (Some(&process), Some(&process)),
+            _ => (selection.from.as_ref(), selection.until.as_ref()),
+        };
+        let from = points.resolve(from, false)?;
+        let until = points.resolve(until, true)?;
         let threads = selection.threads.unwrap_or(match metric {
             Metric::OffCpu | Metric::Wall => Threads::Main,
             _ => Threads::All,
@@ -383,7 +402,16 @@ mod tests {
             "platform+v8".parse(),
             Ok(Point::Named("platform+v8".into()))
         );
-        for wrong in ["", "12", "1h", "-1ms", "1e400s", "a b", "_x", "1..2ms"] {
+        for (printed, name) in [
+            ("event loop", "loop"),
+            ("platform + V8", "platform+v8"),
+            ("V8 + bootstrap", "v8+bootstrap"),
+            ("main script", "main_script"),
+            ("main script + event loop", "main_script+loop"),
+        ] {
+            assert_eq!(printed.parse(), Ok(Point::Named(name.into())), "{printed}");
+        }
+        for wrong in ["", "12", "1h", "-1ms", "1e400s", "a.b", "_x", "1..2ms"] {
             assert!(wrong.parse::<Point>().is_err(), "{wrong}");
         }
     }

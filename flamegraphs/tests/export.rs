@@ -99,8 +99,12 @@ fn decoded(recording: &Recording, request: &Request) -> pprof::Profile {
     let mut packed = Vec::new();
     let stacks = stacks(recording, request).unwrap();
     pprof::write(&stacks, recording, RunId(0), &mut packed).unwrap();
+    unpacked(&packed)
+}
+
+fn unpacked(packed: &[u8]) -> pprof::Profile {
     let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(packed.as_slice())
+    flate2::read::GzDecoder::new(packed)
         .read_to_end(&mut bytes)
         .unwrap();
     pprof::Profile::decode(bytes.as_slice()).unwrap()
@@ -136,6 +140,39 @@ fn pprof_has_every_stack_with_its_count_and_value() {
         }
         assert_eq!(found, leaves(&recording, &request), "{request:?}");
     }
+}
+
+#[test]
+fn a_profile_of_several_runs_is_of_all_of_them() {
+    let mut recording = stacked();
+    let mut other = stacked();
+    other.runs[0].command = vec![b"npm".into(), b"ci".into()];
+    recording.append(stacked());
+    recording.append(other);
+    let request = Request::new(Metric::Crossings);
+    let one = decoded(&recording, &request);
+    let value =
+        |profile: &pprof::Profile| -> i64 { profile.sample.iter().map(|s| s.value[0]).sum() };
+    let mut packed = Vec::new();
+    pprof::write_runs(&recording, &request, (0..3).map(RunId), &mut packed).unwrap();
+    let all = unpacked(&packed);
+    assert_eq!(value(&all), 3 * value(&one));
+    let comments = |profile: &pprof::Profile| -> Vec<String> {
+        let of = profile.comment.iter();
+        of.map(|text| profile.string_table[*text as usize].clone())
+            .collect()
+    };
+    let (of_one, of_all) = (comments(&one), comments(&all));
+    assert_eq!(of_all.len(), of_one.len());
+    assert!(
+        of_all[1].contains("3 runs of 2 commands · node"),
+        "{of_all:?}"
+    );
+    assert!(
+        of_all[1].ends_with(&format!("{} calls", value(&all))),
+        "{of_all:?}"
+    );
+    assert!(!of_one[1].contains("runs of"), "{of_one:?}");
 }
 
 #[test]

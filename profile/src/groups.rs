@@ -91,8 +91,8 @@ impl Selector {
         }
     }
 
-    /// Reads `FILE`, `FILE@value`, `FILE@key=value,…`. What follows the last `@` of the file's name selects, unless there is
-    /// a file with the whole name.
+    /// Reads `FILE`, `FILE@value`, `FILE@key=value,…` ([`conditions`]). What follows the first `@` selects that comes after the name of a file
+    /// that there is, or, without such a file, what follows the last `@` of the name; unless there is a file with the whole name.
     pub fn parse(text: &OsStr) -> Result<Selector, SelectError> {
         let syntax = || SelectError::Syntax {
             found: text.to_string_lossy().into_owned(),
@@ -105,22 +105,21 @@ impl Selector {
             .iter()
             .rposition(|b| *b == b'/')
             .map_or(0, |at| at + 1);
-        let at = bytes.iter().rposition(|b| *b == b'@');
-        let Some(at) = at.filter(|at| *at >= name && !Path::new(text).exists()) else {
+        let file = |at: usize| PathBuf::from(OsString::from_vec(bytes[..at].to_vec()));
+        let mut ats = (0..bytes.len()).filter(|at| bytes[*at] == b'@');
+        // A branch in a value has slashes, a package an `@`.
+        let begun = ats.find(|at| file(*at).is_file());
+        let last = bytes.iter().rposition(|b| *b == b'@');
+        let at = begun.or(last.filter(|at| *at >= name));
+        let Some(at) = at.filter(|_| !Path::new(text).exists()) else {
             return Ok(Selector::all(text));
         };
-        let file = PathBuf::from(OsString::from_vec(bytes[..at].to_vec()));
         let wanted = std::str::from_utf8(&bytes[at + 1..]).map_err(|_| syntax())?;
-        let labels: Option<Vec<_>> = wanted
-            .split(',')
-            .map(|part| {
-                let (key, value) = part.split_once('=').unwrap_or((NAME, part));
-                let whole = !key.is_empty() && !value.is_empty();
-                whole.then(|| (key.to_owned(), value.to_owned()))
-            })
-            .collect();
-        match labels {
-            Some(labels) if at > name => Ok(Selector { file, labels }),
+        match conditions(wanted, Some(NAME)) {
+            Some(labels) if begun.is_some() || at > name => Ok(Selector {
+                file: file(at),
+                labels,
+            }),
             _ => Err(syntax()),
         }
     }
@@ -150,9 +149,9 @@ impl Selector {
             }
             return Err(SelectError::Nothing {
                 selector: self.to_string(),
-                example: there
-                    .first()
-                    .map_or(String::new(), |(key, value)| format!("@{key}={value}")),
+                example: there.first().map_or(String::new(), |(key, value)| {
+                    format!("@{key}={}", escaped(value))
+                }),
                 there: match (recording.runs.len(), there.len()) {
                     (0, _) => "no runs".to_owned(),
                     (_, 0) => "no labels".to_owned(),
@@ -182,6 +181,43 @@ impl Selector {
     }
 }
 
+/// The pairs of `key=value,key=value`; a first one without a key has `unnamed`. A comma within a value is one that no `key=` follows, or `\,`.
+/// `None` if there is no pair, or one has no key or no value.
+pub fn conditions(text: &str, unnamed: Option<&str>) -> Option<Vec<(String, String)>> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut escaped = false;
+    for part in text.split(',') {
+        let (part, escapes) = match part.strip_suffix('\\') {
+            Some(part) => (part, true),
+            None => (part, false),
+        };
+        // Of what follows a comma, a value may be the beginning: `job=test: [20, x="y z"]`.
+        let is_key = |key: &&str| {
+            !key.is_empty() && (pairs.is_empty() || !key.contains([' ', '[', ']', '"', '\'']))
+        };
+        let begun = part.split_once('=').filter(|(key, _)| is_key(key));
+        match (begun.filter(|_| !escaped), pairs.last_mut(), unnamed) {
+            (Some((key, value)), ..) => pairs.push((key.to_owned(), value.to_owned())),
+            (None, Some((_, value)), _) if escaped || !part.is_empty() => {
+                value.push(',');
+                value.push_str(part);
+            }
+            (None, None, Some(key)) if !part.starts_with('=') => {
+                pairs.push((key.to_owned(), part.to_owned()));
+            }
+            _ => return None,
+        }
+        escaped = escapes;
+    }
+    let whole = |(_, value): &(String, String)| !value.is_empty();
+    (!escaped && pairs.iter().all(whole)).then_some(pairs)
+}
+
+/// A value as [`conditions`] reads it.
+fn escaped(value: &str) -> String {
+    value.replace(',', "\\,")
+}
+
 fn labels_text(labels: &[(String, String)]) -> String {
     let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
     labels.join(",")
@@ -205,8 +241,13 @@ impl fmt::Display for Selector {
         write!(f, "{}", self.file.display())?;
         match self.labels.as_slice() {
             [] => Ok(()),
-            [(key, value)] if key == NAME => write!(f, "@{value}"),
-            labels => write!(f, "@{}", labels_text(labels)),
+            [(key, value)] if key == NAME && !value.contains('=') => {
+                write!(f, "@{}", escaped(value))
+            }
+            labels => {
+                let labels = labels.iter().map(|(k, v)| (k.clone(), escaped(v)));
+                write!(f, "@{}", labels_text(&labels.collect::<Vec<_>>()))
+            }
         }
     }
 }
@@ -337,6 +378,13 @@ mod tests {
             ),
             ("x@1/a", "x@1/a", &[], "x@1/a"),
             ("a@b@k=v=w", "a@b", &[("k", "v=w")], "a@b@k=v=w"),
+            (
+                "a@job=test: [20, linux],os=x",
+                "a",
+                &[("job", "test: [20, linux]"), ("os", "x")],
+                r"a@job=test: [20\, linux],os=x",
+            ),
+            (r"a@b\,c", "a", &[("name", "b,c")], r"a@b\,c"),
         ] {
             let selector = parse(text).unwrap();
             assert_eq!(selector.file, Path::new(file), "{text}");
@@ -359,6 +407,12 @@ mod tests {
         let selector = parse(&format!("{text}@base")).unwrap();
         assert_eq!(selector.file, path);
         assert_eq!(selector.labels, labels(&[("name", "base")]));
+        // Slashes and an `@` in a value.
+        let selector = parse(&format!("{text}@branch=feature/x,scope=@a/b")).unwrap();
+        assert_eq!(selector.file, path);
+        let wanted = [("branch", "feature/x"), ("scope", "@a/b")];
+        assert_eq!(selector.labels, labels(&wanted));
+        assert!(parse(&format!("{text}@")).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::diff::Sides;
 use crate::diff::figures::{List, Unit};
-use crate::diff::sides::Side;
+use crate::diff::sides::{Side, program};
 use crate::groups::Group;
 use crate::statistics::RankTest;
 
@@ -24,6 +24,9 @@ pub struct Trend {
     pub unit: Unit,
     /// Label by which the runs are grouped.
     pub by: String,
+    /// The programs that the runs are of, the most frequent first, with the number of runs of each. Of several no change is looked for: a
+    /// point differs from its neighbours by which of them it has.
+    pub programs: Vec<(String, usize)>,
     /// One for each value of the label, in the order in which they first ran.
     pub points: Vec<Point>,
 }
@@ -104,6 +107,7 @@ impl Trend {
             return Err(TrendError::NoFigure { figure });
         };
         let is_of_runs = table.list == List::Run;
+        let mut programs: BTreeMap<String, usize> = BTreeMap::new();
         let mut order: Vec<(&str, u64)> = Vec::new();
         let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let mut runs: Vec<_> = side.group.runs.iter().enumerate().collect();
@@ -122,7 +126,10 @@ impl Trend {
                 Vec::new()
             });
             let known = table.value(row, index, if is_of_runs { 0 } else { field });
-            of.extend(Some(known).filter(|value| value.is_finite()));
+            if known.is_finite() {
+                of.push(known);
+                *programs.entry(program(sides.runs[index])).or_default() += 1;
+            }
         }
         if order.is_empty() {
             return Err(TrendError::NoLabel { by: by.to_owned() });
@@ -143,13 +150,18 @@ impl Trend {
                 change: None,
             })
             .collect();
-        for (at, change) in changes(&series, unit) {
-            points[at].change = Some(change);
+        if programs.len() < 2 {
+            for (at, change) in changes(&series, unit) {
+                points[at].change = Some(change);
+            }
         }
+        let mut programs: Vec<(String, usize)> = programs.into_iter().collect();
+        programs.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
         Ok(Trend {
             figure: figure.to_owned(),
             unit,
             by: by.to_owned(),
+            programs,
             points,
         })
     }
@@ -387,6 +399,24 @@ mod tests {
                 ("c", 3, 1004, true)
             ]
         );
+        assert_eq!(trend.programs.len(), 1);
+        // Another program in the last commit is no change of the first.
+        let mut mixed = recording.clone();
+        mixed.runs[6].command = vec![b"npm".into(), b"ci".into()];
+        let profile = Profile::from_recording(&mixed);
+        let group = Group::all(&mixed, "");
+        let of_mixed = Side {
+            recording: &mixed,
+            profile: &profile,
+            group,
+        };
+        let trend_of_mixed = Trend::new(&of_mixed, "crossings.total", "commit").unwrap();
+        let programs: Vec<_> = (trend_of_mixed.programs.iter())
+            .map(|(name, runs)| (name.as_str(), *runs))
+            .collect();
+        assert_eq!(programs[1], ("npm ci", 1));
+        assert_eq!(programs[0].1, 7);
+        assert!(trend_of_mixed.points.iter().all(|p| p.change.is_none()));
         let of = |figure: &str, by: &str| Trend::new(&side, figure, by).unwrap_err().to_string();
         assert!(of("crossing.total", "commit").contains("such as crossings.total"));
         assert!(of("crossings.total", "branch").contains("such as commit"));

@@ -646,6 +646,12 @@ fn what_the_kernel_does_after_the_exit_is_teardown() {
         let time = &found.modules.outside[0].time_ns;
         time.get(&bucket).copied().unwrap_or_default()
     };
+    let time = |recording: &Recording| -> u64 {
+        let found = Found::new(recording);
+        let modules = found.modules.list.iter();
+        let own: u64 = modules.map(|module| module.self_ns()).sum();
+        own + found.modules.outside[0].time_ns.values().sum::<u64>()
+    };
     // What is left of its life after its last event; and, before the first, what was before `node::Start`.
     let (first, last_event) = points(&recording);
     let process = recording.processes[0].clone();
@@ -654,8 +660,11 @@ fn what_the_kernel_does_after_the_exit_is_teardown() {
     assert_eq!(spent(&recording, Bucket::Teardown), left);
     recording.processes[0].exit_status = None;
     recording.processes[0].signal = Some(9);
+    // Of a killed one it is of whoever ran last.
     assert_eq!(spent(&recording, Bucket::Teardown), 0);
+    let killed = time(&recording);
     recording.processes[0] = process;
+    assert_eq!(time(&recording), killed);
     let mut late = recording.clone();
     late.milestones.retain(|m| m.name != "node_start");
     let unknown = spent(&late, Bucket::BeforeMain);
@@ -680,12 +689,6 @@ fn what_the_kernel_does_after_the_exit_is_teardown() {
     assert_eq!(of_nobody(&recording, cut), before.0 + 1);
     assert_eq!(of_nobody(&recording, lost), before.1 + 1);
     // The life is over: whatever the kernel still does on a stack that can be read takes no time of it.
-    let time = |recording: &Recording| -> u64 {
-        let found = Found::new(recording);
-        let modules = found.modules.list.iter();
-        let own: u64 = modules.map(|module| module.self_ns()).sum();
-        own + found.modules.outside[0].time_ns.values().sum::<u64>()
-    };
     let known = last.stack.or(recording.crossings[0].stack);
     let on = |nanoseconds| Sample {
         stack: known,

@@ -489,3 +489,18 @@ proptest! {
         }
     }
 }
+
+/// Differences between lines would be taken for instants, and a recording for one of some milliseconds.
+#[test]
+fn times_between_samples_are_no_instants() {
+    let text = |times: &[&str]| {
+        let line = |time: &&str| format!("node 7/7 {time}: 1001001 cpu-clock:\n\t55 f (node)\n\n");
+        times.iter().map(line).collect::<String>()
+    };
+    let differences = ["0.000000", "0.001003", "0.000002", "0.001001", "0.000990"];
+    let error = import(text(&differences).as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("--deltatime"), "{error}");
+    let since_the_first = ["0.000000", "0.001003", "0.002006", "0.003009"];
+    let recording = import(text(&since_the_first).as_bytes()).unwrap();
+    assert_eq!(recording.samples.len(), 4);
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use nodeprof_profile::{
     Recording,
-    groups::{Group, Selector},
+    groups::{Group, Selector, conditions},
     recording::RunId,
     store::database::{DatabaseError, Filter, Reader, RunNumber, Summary},
 };
@@ -170,7 +170,7 @@ fn within(mut one: Filter, other: &Filter) -> Filter {
 }
 
 /// `4711`, `4711,4712` or `key=value,key=value`, where `command` and `package` are not labels: a part of the command, and a package that
-/// is loaded. A comma within a value is one that no `key=` follows, or `\\,`.
+/// is loaded.
 pub fn filter(text: &str) -> anyhow::Result<Filter> {
     let numbers: Option<Vec<RunNumber>> = text.split(',').map(|part| part.parse().ok()).collect();
     if numbers.is_some() {
@@ -180,7 +180,7 @@ pub fn filter(text: &str) -> anyhow::Result<Filter> {
         });
     }
     let mut filter = Filter::default();
-    for (key, value) in conditions(text).with_context(|| format!(
+    for (key, value) in conditions(text, None).with_context(|| format!(
         "found {text:?} for runs of the store; needed: the number of a run, or KEY=VALUE,KEY=VALUE for those with these labels; type for example: commit=3f1c2a, or commit=3f1c2a,command=app.js"
     ))? {
         match key.as_str() {
@@ -190,31 +190,6 @@ pub fn filter(text: &str) -> anyhow::Result<Filter> {
         }
     }
     Ok(filter)
-}
-
-/// The pairs of `key=value,key=value`; `None` if there is none, or one has no key or no value.
-fn conditions(text: &str) -> Option<Vec<(String, String)>> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    let mut escaped = false;
-    for part in text.split(',') {
-        let (part, escapes) = match part.strip_suffix('\\') {
-            Some(part) => (part, true),
-            None => (part, false),
-        };
-        let is_key = |key: &&str| !key.is_empty() && !key.contains([' ', '[', ']', '"', ':', '/']);
-        let begun = part.split_once('=').filter(|(key, _)| is_key(key));
-        match (begun.filter(|_| !escaped), pairs.last_mut()) {
-            (Some((key, value)), _) => pairs.push((key.to_owned(), value.to_owned())),
-            (None, Some((_, value))) => {
-                value.push(',');
-                value.push_str(part);
-            }
-            (None, None) => return None,
-        }
-        escaped = escapes;
-    }
-    let whole = |(_, value): &(String, String)| !value.is_empty();
-    (!escaped && pairs.iter().all(whole)).then_some(pairs)
 }
 
 /// Says what there is instead.
@@ -291,6 +266,10 @@ mod tests {
             ("job=a,b,os=x", &[("job", "a,b"), ("os", "x")]),
             (r"job=a\,b=c,os=x", &[("job", "a,b=c"), ("os", "x")]),
             ("job=[a, b=c],os=x", &[("job", "[a, b=c]"), ("os", "x")]),
+            (
+                "app.kubernetes.io/name=web,example.com/a:b=c",
+                &[("app.kubernetes.io/name", "web"), ("example.com/a:b", "c")],
+            ),
         ] {
             let owned = labels.iter().map(|(k, v)| (k.to_string(), v.to_string()));
             assert_eq!(filter(text).unwrap().labels, owned.collect::<Vec<_>>());

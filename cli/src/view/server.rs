@@ -88,7 +88,11 @@ pub fn serve(
         .context("starting the server")?;
     runtime.block_on(async {
         let (listener, mut hosts) = listen(&served.listen).await?;
-        hosts.extend(served.hosts);
+        // What speaks to a socket of this machine is reached by the name of whatever stands before it.
+        match listener {
+            Listener::Unix(_) => hosts.splice(0..0, served.hosts).for_each(drop),
+            Listener::Tcp(_) => hosts.extend(served.hosts),
+        }
         let (folder, store, routes) = match serves {
             Serves::Folder(folder) => (folder, Store::default(), recordings()),
             Serves::Store(store) => {

@@ -736,6 +736,19 @@ const SYSTEMS: &[System] = &[
     ),
 ];
 
+/// Labels that a run gets anyway, and what selects runs by something else.
+const TAKEN: &[&str] = &[
+    "command",
+    "package",
+    "user",
+    "parent",
+    "cgroup",
+    "unit",
+    "container",
+    "kernel",
+    "machine",
+];
+
 /// Longer values are cut.
 const LONGEST_LABEL: usize = 256;
 
@@ -747,6 +760,12 @@ impl Labels {
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
         };
+        if let Some(label) = own.keys().find(|label| TAKEN.contains(&label.as_str())) {
+            return Err(format!(
+                "labels: found {label}, which says something else of a run; needed: another name; type for example: my-{label} = {:?}",
+                own[label]
+            ));
+        }
         match own
             .iter()
             .find(|(label, variable)| !is_name(label) || !is_name(variable))
@@ -975,6 +994,8 @@ mod tests {
             ),
             ("cache = 'here'", "needed: an absolute path"),
             ("[labels]\n\"a b\" = 'X'", "needed: LABEL"),
+            ("[labels]\nuser = 'X'", "type for example: my-user = \"X\""),
+            ("[labels]\ncommand = 'X'", "needed: another name"),
             ("[redact]\npatterns = ['(']", "redact.patterns: \"(\""),
             (
                 "[access]\nreaders = 'no such group'",

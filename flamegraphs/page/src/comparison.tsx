@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { change } from "./colours";
 import type { Shown } from "./context";
-import type { Cause, Change, Columns, Diff, RawDifferential } from "./data";
+import type { Cause, Change, Columns, Diff, RawDifferential, SideSummary } from "./data";
 import { FlameCanvas, type Look } from "./flamecanvas";
 import { pathText } from "./flame";
 import { capital, commandLine, count, inUnit, percent, shortPath, time } from "./format";
@@ -21,6 +21,8 @@ const CERTAINTY: Record<string, string> = {
   unknown: "not known",
 };
 
+const ran = (side: SideSummary) => (side.programs > 1 ? `${count(side.programs)} programs` : commandLine(side.command));
+
 export function Comparison({ shown }: { shown: Shown }) {
   const { data, columns } = shown;
   const diff = data.diff!;
@@ -35,8 +37,8 @@ export function Comparison({ shown }: { shown: Shown }) {
       <section class="verdict">
         <h2 data-answer={diff.verdict.answer}>{capital(diff.verdict.sentence)}</h2>
         <p class="note">
-          {diff.base.name}: {commandLine(diff.base.command)}, {diff.base.node ?? "no node"}, {count(diff.base.bare_runs)} runs without probes, {count(diff.base.probed_runs)} with.{" "}
-          {diff.head.name}: {commandLine(diff.head.command)}, {diff.head.node ?? "no node"}, {count(diff.head.bare_runs)} without, {count(diff.head.probed_runs)} with.
+          {diff.base.name}: {ran(diff.base)}, {diff.base.node ?? "no node"}, {count(diff.base.bare_runs)} runs without probes, {count(diff.base.probed_runs)} with.{" "}
+          {diff.head.name}: {ran(diff.head)}, {diff.head.node ?? "no node"}, {count(diff.head.bare_runs)} without, {count(diff.head.probed_runs)} with.
         </p>
         {diff.statements.length > 0 && (
           <div class="warning" role="note">

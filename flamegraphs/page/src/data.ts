@@ -284,6 +284,8 @@ export interface Trend {
   figure: string;
   unit: "ns" | "bytes" | "percent" | "count";
   by: string;
+  /** Each with its runs, the most frequent first. */
+  programs: [string, number][];
   points: {
     value: string;
     runs: number;
@@ -381,6 +383,7 @@ export interface Diff {
 export interface SideSummary {
   name: string;
   command: string[];
+  programs: number;
   node: string | null;
   probed_runs: number;
   bare_runs: number;

@@ -300,7 +300,7 @@ function Chain({ run }: { run: Run }) {
   return (
     <section class="card" aria-labelledby="chain">
       <h3 id="chain">{time(chain[0]!.waited)} until the main module had run</h3>
-      <p class="note">At each step, the module that its requirer waited longest for. Dark: its own time; light: what it waited for.</p>
+      <p class="note">At each step, the module that its requirer waited longest for. Dark: its own time; light: what it waited for.{run.modules.some((module) => module.kind === "esm") && " Without what a top-level await waited for."}</p>
       <ol class="chain">
         {chain.map(({ module, waited, own }, depth) => {
           const start = (module.start_ns ?? from) - from;

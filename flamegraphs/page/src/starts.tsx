@@ -112,6 +112,7 @@ export function Starts({ data }: { data: Data }) {
           </label>
         </div>
         {starts.trend_error && <p class="warning" role="note">{starts.trend_error}</p>}
+        {starts.trend && starts.trend.programs.length > 1 && <p class="warning" role="note">{mixed(starts.trend)}</p>}
         {starts.trend ? <Chart trend={starts.trend} /> : !starts.trend_error && <p class="empty">Name a figure of the JSON, such as crossings.total or packages[express].self_ns, of the runs listed here.</p>}
       </section>
       {starts.trend && <Points trend={starts.trend} />}
@@ -143,6 +144,13 @@ export function Starts({ data }: { data: Data }) {
       />
     </>
   );
+}
+
+function mixed(trend: Trend): string {
+  const named = trend.programs.slice(0, 3).map(([name, runs]) => `${count(runs)} × ${name}`);
+  const more = trend.programs.length - named.length;
+  const all = more > 0 ? [...named, `${count(more)} ${more === 1 ? "other" : "others"}`] : named;
+  return `These runs are of ${count(trend.programs.length)} programs (${all.join(", ")}): each point mixes them, so no change is marked. Narrow the list to one by its command.`;
 }
 
 const HEIGHT = 220;

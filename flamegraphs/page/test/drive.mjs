@@ -215,6 +215,7 @@ async function compareWithDiff(page, diff) {
     answer: document.querySelector(".verdict h2")?.dataset.answer,
     statements: [...document.querySelectorAll(".verdict .warning li")].map((line) => line.textContent),
     causes: [...document.querySelectorAll("[data-cause]")].map((line) => ({ kind: line.dataset.cause, sentence: line.querySelector(".sentence").firstChild.textContent })),
+    dots: [...(document.querySelector(".boxes")?.querySelectorAll(".boxrow svg[role=img]") ?? [])].map((box) => box.querySelectorAll(".dot").length),
   }));
   sameText("verdict", said.verdict, capital(diff.verdict.sentence));
   sameText("answer", said.answer, diff.verdict.answer);
@@ -224,6 +225,9 @@ async function compareWithDiff(page, diff) {
     said.causes.map((one) => `${one.kind}: ${one.sentence}`).join("\n"),
     diff.causes.map((cause) => `${cause.kind}: ${capital(cause.sentence)}`).join("\n"),
   );
+  // The first box plot is of wall times: a dot for each run that is compared.
+  const compared = [diff.base, diff.head].map((side) => (diff.verdict.bare ? side.bare_runs : side.probed_runs));
+  sameText("dots of the box plots", said.dots.join(", "), compared.filter((runs) => runs >= 3).join(", "));
   const changes = (list) => list.map((one) => ({ ...one, base: one.base?.median, head: one.head?.median }));
   const fields = ["figure", "base", "head", "difference", "certainty"];
   const only = (list, what, name) => list.map((one) => ({ what, name: one, change: `only in ${name}` }));

@@ -2,7 +2,7 @@
 //!
 //! The messages are those of <https://github.com/google/pprof/blob/main/proto/profile.proto>, as far as they are used.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
@@ -11,7 +11,7 @@ use nodeprof_profile::recording::RunId;
 use prost::Message;
 
 use super::{EXPORTER, ExportError};
-use crate::fold::{Frame, FrameKind, Metric, Request, Unit, stacks};
+use crate::fold::{About, Frame, FrameKind, Metric, Request, Unit, stacks};
 use crate::hash::IdMap;
 use crate::stacks::{StackNode, Stacks};
 
@@ -210,6 +210,12 @@ struct Builder {
     /// Of the first run: its values are times, its stacks know how many they stand for.
     timed: bool,
     timeless: bool,
+    about: Option<About>,
+    total: u64,
+    /// Of all runs, each once.
+    commands: BTreeSet<String>,
+    nodes: BTreeSet<String>,
+    notes: Vec<String>,
 }
 
 impl Builder {
@@ -226,6 +232,11 @@ impl Builder {
             runs: 0,
             timed: false,
             timeless: false,
+            about: None,
+            total: 0,
+            commands: BTreeSet::new(),
+            nodes: BTreeSet::new(),
+            notes: Vec::new(),
         };
         builder.string("");
         builder
@@ -242,6 +253,16 @@ impl Builder {
             }
         }
         self.runs += 1;
+        let about = &stacks.about;
+        self.total += stacks.total();
+        self.commands.insert(about.command.clone());
+        self.nodes.extend(about.node.clone());
+        for note in &about.notes {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+        self.about.get_or_insert_with(|| about.clone());
         self.binaries(recording, run);
         let functions = self.functions(&stacks.frames);
         self.samples(stacks, &functions);
@@ -250,8 +271,8 @@ impl Builder {
     /// The profile, when all runs are in it.
     fn finish(mut self) -> Profile {
         let keys = ["process", "thread", "pid"].map(|key| self.string(key));
-        if self.runs > 1 {
-            let text = self.string(&format!("{} runs", self.runs));
+        for text in self.comments() {
+            let text = self.string(&text);
             self.profile.comment.push(text);
         }
         for key in self.order {
@@ -313,15 +334,31 @@ impl Builder {
                 self.profile.period = 1_000_000_000 / i64::from(hz);
             }
         }
-        let about = &stacks.about;
-        let title = format!("{}: {}", about.title(), about.subtitle(stacks.total()));
-        for text in [EXPORTER, &title]
+    }
+
+    /// Who made it, of what it is, and what it lacks.
+    fn comments(&self) -> Vec<String> {
+        let Some(about) = &self.about else {
+            return Vec::new();
+        };
+        let several = |of: &BTreeSet<String>, things| match (of.first(), of.len()) {
+            (Some(only), 1) => only.clone(),
+            (_, number) => format!("{number} {things}"),
+        };
+        let of_all = About {
+            command: match self.runs {
+                1 => about.command.clone(),
+                runs => format!("{runs} runs of {}", several(&self.commands, "commands")),
+            },
+            node: (!self.nodes.is_empty()).then(|| several(&self.nodes, "versions")),
+            ..about.clone()
+        };
+        let title = format!("{}: {}", of_all.title(), of_all.subtitle(self.total));
+        let notes = self.notes.iter().cloned();
+        [EXPORTER.to_owned(), title]
             .into_iter()
-            .chain(about.notes.iter().map(String::as_str))
-        {
-            let text = self.string(text);
-            self.profile.comment.push(text);
-        }
+            .chain(notes)
+            .collect()
     }
 
     /// The run's node binaries: the first is what pprof says the profile is of.

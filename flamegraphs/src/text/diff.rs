@@ -330,6 +330,9 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
 }
 
 fn command(side: &SideSummary) -> String {
+    if side.programs > 1 {
+        return format!("{} programs", side.programs);
+    }
     let command = side
         .command
         .iter()

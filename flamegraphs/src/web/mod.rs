@@ -19,7 +19,7 @@ use nodeprof_profile::diff::Diff;
 use nodeprof_profile::diff::sides::{ending, usual_ending};
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::measured::Measured;
-use nodeprof_profile::recording::RunId;
+use nodeprof_profile::recording::{Run, RunId};
 use nodeprof_profile::{Profile, Recording};
 use serde::Serialize;
 
@@ -165,13 +165,23 @@ struct MeasuredRuns {
 }
 
 impl MeasuredRuns {
+    /// The runs without probes, if there are some.
     fn of(recording: &Recording, group: &Group, command: String) -> Option<MeasuredRuns> {
-        let bare = group.bare(recording);
-        let is_bare = !bare.runs.is_empty();
-        let measured = match is_bare {
-            true => Measured::of(recording, &bare),
-            false => Measured::of(recording, &group.probed(recording)),
+        let is_bare = !group.bare(recording).runs.is_empty();
+        MeasuredRuns::of_kind(recording, group, command, is_bare)
+    }
+
+    fn of_kind(
+        recording: &Recording,
+        group: &Group,
+        command: String,
+        is_bare: bool,
+    ) -> Option<MeasuredRuns> {
+        let runs = match is_bare {
+            true => group.bare(recording),
+            false => group.probed(recording),
         };
+        let measured = Measured::of(recording, &runs);
         (!measured.wall.is_empty()).then(|| MeasuredRuns {
             name: group.name.clone(),
             command,
@@ -188,7 +198,7 @@ impl MeasuredRuns {
 /// The page of a recording.
 pub fn report(side: &Side<'_>, place: Place) -> Result<String, PageError> {
     let mut columns = Columns::default();
-    let data = side_data(side, true, &mut columns);
+    let data = side_data(side, None, &mut columns);
     page(
         &Data {
             kind: "report",
@@ -209,8 +219,8 @@ pub fn comparison(
 ) -> Result<String, PageError> {
     let mut columns = Columns::default();
     let sides = vec![
-        side_data(base, false, &mut columns),
-        side_data(head, false, &mut columns),
+        side_data(base, Some(diff.verdict.bare), &mut columns),
+        side_data(head, Some(diff.verdict.bare), &mut columns),
     ];
     let (differentials, missing) = differentials::all(
         (base, base.comparable()),
@@ -265,7 +275,9 @@ fn empty<'a>() -> Data<'a> {
     }
 }
 
-fn side_data(side: &Side<'_>, all_runs: bool, columns: &mut Columns) -> SideData {
+/// `compared`: the shown run only, and the times of those that are compared: runs without probes, or with.
+fn side_data(side: &Side<'_>, compared: Option<bool>, columns: &mut Columns) -> SideData {
+    let all_runs = compared.is_none();
     let recording = side.recording;
     let shown = side.shown.or_else(|| side.typical()).unwrap_or_default();
     let of = |id: RunId| side.profile.runs.get(id.0 as usize).cloned();
@@ -279,18 +291,22 @@ fn side_data(side: &Side<'_>, all_runs: bool, columns: &mut Columns) -> SideData
     };
     let timeline = Timeline::new(recording);
     let there = (shown.0 as usize) < recording.runs.len();
-    let measured = match side.name {
-        "" => (variants(recording).into_iter())
+    let measured = match compared {
+        None => (variants(recording).into_iter())
             .filter_map(|variant| {
                 let command = command_line(&variant.command);
                 MeasuredRuns::of(recording, &variant.runs, command)
             })
             .collect(),
-        name => {
+        Some(is_bare) => {
             let first = of(shown).map(|run| command_line(&run.command));
-            let measured = MeasuredRuns::of(recording, &side.group, first.unwrap_or_default());
+            let usual = usual_ending(recording, &side.group);
+            let as_most = |run: &Run| usual.as_ref() == Some(&ending(run));
+            let kept = side.group.filter(recording, as_most);
+            let measured =
+                MeasuredRuns::of_kind(recording, &kept, first.unwrap_or_default(), is_bare);
             let named = measured.map(|measured| MeasuredRuns {
-                name: name.to_owned(),
+                name: side.name.to_owned(),
                 ..measured
             });
             named.into_iter().collect()

@@ -44,6 +44,8 @@ pub struct SideSummary {
     pub name: String,
     /// Program and arguments of its first run.
     pub command: Vec<String>,
+    /// Different programs that its runs are of.
+    pub programs: usize,
     /// Version of its node.
     pub node: Option<String>,
     /// Runs with probes that are compared.
@@ -289,6 +291,7 @@ fn summary(sides: &Sides<'_>, member: &sides::Member) -> SideSummary {
     SideSummary {
         name: member.name.clone(),
         command: first.map(|run| run.command.clone()).unwrap_or_default(),
+        programs: member.programs(&sides.runs).len(),
         node: node.and_then(|node| node.version.clone()),
         probed_runs: member.probed.len(),
         bare_runs: member.bare.len(),

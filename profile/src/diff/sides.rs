@@ -40,6 +40,15 @@ impl Member {
     pub fn all(&self) -> Vec<usize> {
         [self.probed.as_slice(), &self.bare].concat()
     }
+
+    /// The programs that these ran, by name, with the number of runs of each.
+    pub fn programs(&self, runs: &[&RunProfile]) -> BTreeMap<String, usize> {
+        let mut programs = BTreeMap::new();
+        for run in self.all() {
+            *programs.entry(program(runs[run])).or_default() += 1;
+        }
+        programs
+    }
 }
 
 /// Two sides and their figures.
@@ -288,7 +297,7 @@ fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
 
 /// Which program a run is of: its script, by name without versions, and the words after it (`npm ci` is not `npm run build`); what else it
 /// is given (paths, seeds, numbers) may differ from start to start.
-pub(super) fn program(run: &RunProfile) -> String {
+pub(crate) fn program(run: &RunProfile) -> String {
     let name = |path: &str| {
         let generic = super::names::generic(path);
         let last = generic.rsplit('/').next().unwrap_or_default();

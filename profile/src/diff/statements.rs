@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::names::generic;
-use super::sides::{Member, Sides, ending_of, program};
+use super::sides::{Member, Sides, ending_of};
 use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
@@ -148,13 +148,7 @@ impl Statements {
         let (Some(base), Some(head)) = (first(&sides.base), first(&sides.head)) else {
             return;
         };
-        let programs = [&sides.base, &sides.head].map(|member| {
-            let mut programs: BTreeMap<String, usize> = BTreeMap::new();
-            for run in member.all() {
-                *programs.entry(program(sides.runs[run])).or_default() += 1;
-            }
-            programs
-        });
+        let programs = [&sides.base, &sides.head].map(|member| member.programs(&sides.runs));
         if programs.iter().any(|programs| programs.len() > 1) {
             let all: BTreeSet<&String> = programs.iter().flat_map(BTreeMap::keys).collect();
             let text = format!(
@@ -370,7 +364,7 @@ impl Statements {
 }
 
 /// The most frequent programs, with their runs.
-fn programs_words(programs: &BTreeMap<String, usize>) -> String {
+pub(crate) fn programs_words(programs: &BTreeMap<String, usize>) -> String {
     const NAMED: usize = 3;
     let mut frequent: Vec<_> = programs.iter().collect();
     frequent.sort_by_key(|(_, runs)| std::cmp::Reverse(**runs));

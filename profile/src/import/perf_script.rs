@@ -82,6 +82,11 @@ pub enum ImportError {
         "holds no sample; needed: what `perf script` prints of a recording with samples; type: perf record -F 997 -g -- node app.js"
     )]
     Empty,
+    /// Times between lines instead of instants.
+    #[error(
+        "holds times between samples, not instants; needed: `perf script` without --deltatime; type: {COMMAND}"
+    )]
+    Differences,
     /// None of the event asked for.
     #[error("holds no sample of {asked}; needed: one of its events; type: --event {}", .found.join(" or --event "))]
     NoSuchEvent {

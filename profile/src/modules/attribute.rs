@@ -209,16 +209,21 @@ impl<'a> Pass<'a> {
 
     /// The last that a process does makes no events.
     fn take_end(&mut self, process: &Process) {
-        let (Some((last, _)), Some(exited)) = (self.last, self.phases.exited) else {
+        let (Some((last, state)), Some(exited)) = (self.last, self.phases.exited) else {
             return;
         };
-        // Without the end of the event loop: by `process.exit()`, or an error. What a signal killed was still at what it did last.
+        // Without the end of the event loop: by `process.exit()`, or an error.
         let by_itself = process.exit_status.is_some() && process.signal.is_none();
-        let left = self.phases.loop_exit.or(by_itself.then_some(last));
-        if let Some(left) = left {
-            let since = last.max(left);
-            self.outside
-                .time(Bucket::Teardown, exited.saturating_sub(since));
+        match self.phases.loop_exit.or(by_itself.then_some(last)) {
+            Some(left) => {
+                let spent = exited.saturating_sub(last.max(left));
+                self.outside.time(Bucket::Teardown, spent);
+            }
+            // What a signal killed was still at what it did last, as far as is known.
+            None => {
+                self.spend_until(exited, state);
+                self.doubt(state, exited.saturating_sub(last), last);
+            }
         }
     }
 

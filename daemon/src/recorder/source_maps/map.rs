@@ -92,8 +92,18 @@ impl Map {
         match outline.sections {
             None => map.add(text, Offset { line: 0, column: 0 })?,
             Some(sections) => {
+                // One that cannot be read says nothing of the others.
                 for section in sections {
-                    map.add(section.map?.get(), section.offset)?;
+                    if let Some(json) = section.map {
+                        let (points, sources) = (map.points.len(), map.sources.len());
+                        if map.add(json.get(), section.offset).is_none() {
+                            map.points.truncate(points);
+                            map.sources.truncate(sources);
+                        }
+                    }
+                }
+                if map.points.is_empty() {
+                    return None;
                 }
             }
         }

@@ -20,7 +20,7 @@ pub fn file(base: &str, url: &str) -> Option<String> {
     Some(join(folder(base), &path))
 }
 
-/// A source as it is shown: an absolute path, or a URL that is no file's (`webpack://app/./src/a.ts`).
+/// A source as it is shown: an absolute path, or a URL that is no file's (`webpack://app/src/a.ts`).
 pub fn source(map: &str, root: &str, name: &str) -> String {
     let name = match root {
         "" => name.to_owned(),
@@ -32,7 +32,7 @@ pub fn source(map: &str, root: &str, name: &str) -> String {
         return normal(&path);
     }
     if has_scheme(&name) {
-        return name;
+        return normal_url(&name);
     }
     join(folder(map), &name)
 }
@@ -75,6 +75,21 @@ fn normal(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
+/// Without `.` and `..` in its path, as browsers resolve it: `webpack://app/./src/a.ts` is `webpack://app/src/a.ts`.
+fn normal_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let (place, more) = rest.split_at(end);
+    match place.split_once('/') {
+        Some((host, path)) if path.split('/').any(|part| matches!(part, "." | "..")) => {
+            format!("{scheme}://{host}{}{more}", normal(path))
+        }
+        _ => url.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,8 +122,19 @@ mod tests {
             ("", "/srv/app/src/a.ts", "/srv/app/src/a.ts"),
             ("", "../../../../../../etc/passwd", "/etc/passwd"),
             ("", "file:///srv/my%20app/a.ts", "/srv/my app/a.ts"),
-            ("", "webpack://app/./src/a.ts", "webpack://app/./src/a.ts"),
-            ("webpack:///", "./src/a.ts", "webpack:///./src/a.ts"),
+            ("", "webpack://app/./src/a.ts", "webpack://app/src/a.ts"),
+            ("webpack:///", "./src/a.ts", "webpack:///src/a.ts"),
+            (
+                "",
+                "webpack://app/src/a.vue?1f2c",
+                "webpack://app/src/a.vue?1f2c",
+            ),
+            (
+                "",
+                "webpack://app/a/../../b.ts?x=../c",
+                "webpack://app/b.ts?x=../c",
+            ),
+            ("", "node:fs", "node:fs"),
             ("https://x.test", "a.ts", "https://x.test/a.ts"),
         ] {
             assert_eq!(source(map, root, name), shown, "{root} {name}");

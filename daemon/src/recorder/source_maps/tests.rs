@@ -163,7 +163,7 @@ fn bundles_are_told_by_their_sources() {
     assert_eq!(check("out/esbuild/main.js", here, true), 4);
     assert_eq!(check("out/esbuild-minified/main.js", here, true), 4);
     assert_eq!(check("out/vite/main.mjs", here, true), 4);
-    let webpack = |file: &str| format!("webpack://source-maps/./{file}");
+    let webpack = |file: &str| format!("webpack://source-maps/{file}");
     assert_eq!(check("out/webpack/main.js", webpack, true), 3);
     assert_eq!(check("out/webpack-cheap/main.js", webpack, false), 4);
 }

@@ -341,6 +341,9 @@ impl Builder {
 
     pub(super) fn finish(mut self, options: &Options) -> Result<Recording, ImportError> {
         let all = self.samples.len();
+        if self.are_differences() {
+            return Err(ImportError::Differences);
+        }
         let taken = self.events_taken(options)?;
         self.samples.retain(|sample| taken.contains(&sample.event));
         let other_events = (all - self.samples.len()) as u64;
@@ -700,9 +703,16 @@ impl Builder {
         frame
     }
 
+    /// `--deltatime` prints the time since the line before: the first is 0, and there is no order.
+    fn are_differences(&self) -> bool {
+        let known: Vec<Nanoseconds> = self.samples.iter().filter_map(|s| s.at).collect();
+        let back = known.windows(2).filter(|two| two[1] < two[0]).count();
+        known.first() == Some(&Nanoseconds(0)) && back * 10 > known.len()
+    }
+
     fn command(&self, recording: &Recording) -> Vec<Vec<u8>> {
         if !self.command.is_empty() {
-            return self.command.clone();
+            return recorded(&self.command).to_vec();
         }
         let first = recording.processes.first();
         let exec = first.and_then(|process| process.execs.last());
@@ -937,9 +947,98 @@ fn without_parameters(symbol: &[u8]) -> &[u8] {
     symbol
 }
 
+/// Options of `perf record` whose value is the next word; any other option stands alone.
+const WITH_VALUE: [&[u8]; 26] = [
+    b"--affinity",
+    b"--branch-filter",
+    b"--call-graph",
+    b"--cgroup",
+    b"--clang-opt",
+    b"--clang-path",
+    b"--clockid",
+    b"--control",
+    b"--count",
+    b"--cpu",
+    b"--delay",
+    b"--event",
+    b"--filter",
+    b"--freq",
+    b"--max-size",
+    b"--mmap-flush",
+    b"--mmap-pages",
+    b"--num-thread-synthesize",
+    b"--output",
+    b"--pid",
+    b"--proc-map-timeout",
+    b"--realtime",
+    b"--switch-max-files",
+    b"--switch-output-event",
+    b"--tid",
+    b"--uid",
+];
+/// The same in one letter, of which several may stand in a word: `-gF 997`, `-F997`.
+const LETTERS_WITH_VALUE: &[u8] = b"cCDeFGjkmoprtu";
+
+/// The program of `perf record OPTIONS PROGRAM`; the whole line if it has none (`-a`, `--pid`), or is another.
+fn recorded(line: &[Vec<u8>]) -> &[Vec<u8>] {
+    if line.get(1).is_none_or(|word| word != b"record") {
+        return line;
+    }
+    let mut at = 2;
+    while let Some(word) = line.get(at) {
+        at += 1;
+        if word == b"--" {
+            break;
+        }
+        match word.strip_prefix(b"-") {
+            None => {
+                at -= 1;
+                break;
+            }
+            Some(long) if long.starts_with(b"-") => {
+                at += usize::from(WITH_VALUE.contains(&word.as_slice()));
+            }
+            Some(letters) => {
+                let taking = |letter: &u8| LETTERS_WITH_VALUE.contains(letter);
+                let place = letters.iter().position(taking);
+                at += usize::from(place.is_some_and(|place| place + 1 == letters.len()));
+            }
+        }
+    }
+    match line.get(at..) {
+        Some(program) if !program.is_empty() => program,
+        _ => line,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_program_of_perf_record_is_what_was_recorded() {
+        let words = |text: &str| -> Vec<Vec<u8>> {
+            let words = text.split(' ').map(|word| word.as_bytes().to_vec());
+            words.collect()
+        };
+        for (line, program) in [
+            ("perf record -F 997 -g -- node app.js", "node app.js"),
+            (
+                "/usr/bin/perf record -gF 997 -o q.data node -e 0",
+                "node -e 0",
+            ),
+            (
+                "perf record -F997 -q --call-graph fp --freq=9 npm ci",
+                "npm ci",
+            ),
+            ("perf record -ag -- sleep 1", "sleep 1"),
+            ("perf record -a -F 9", "perf record -a -F 9"),
+            ("perf record -p 17", "perf record -p 17"),
+            ("perf trace node", "perf trace node"),
+        ] {
+            assert_eq!(recorded(&words(line)), words(program), "{line}");
+        }
+    }
 
     #[test]
     fn modifiers_of_an_event_are_told_from_the_name_of_a_tracepoint() {
