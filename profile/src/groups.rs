@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::Recording;
+use crate::measured::OF_COMPARISONS;
 use crate::recording::{Run, RunId};
 
 /// Label that tells a run's side or variant.
@@ -140,8 +141,8 @@ impl Selector {
             for (_, run) in numbered(recording) {
                 for (key, _) in &run.labels {
                     let label = (key.as_str(), run.label(key).unwrap_or_default());
-                    // A pair each, and what a machine says of itself, select no side.
-                    let selects = ![PAIR, KERNEL, MACHINE].contains(&key.as_str());
+                    // A pair each, the rule by which it looked, and what a machine says of itself select no side.
+                    let selects = !OF_COMPARISONS.contains(&key.as_str());
                     if selects && !there.contains(&label) {
                         there.push(label);
                     }

@@ -31,6 +31,29 @@ pub fn load(file: &Path, store: &Store) -> anyhow::Result<Recording> {
             "{shown} is a store of many runs; needed: which of them; type: --store --store-path {shown} NUMBER, or KEY=VALUE for runs with a label"
         );
     }
+    if !file.exists()
+        && let Ok(selector) = Selector::parse(file.as_os_str())
+        && !selector.labels.is_empty()
+        && selector.file.exists()
+    {
+        let (shown, whole) = (file.display(), selector.file.display());
+        let recording = Recording::load(&selector.file)?;
+        let group = selector.group(&recording)?;
+        // One without probes has no events to show.
+        let probed = group.probed(&recording).runs;
+        let numbers: Vec<String> = group
+            .runs
+            .iter()
+            .map(|run| (run.0 + 1).to_string())
+            .collect();
+        let first = probed.first().or(group.runs.first());
+        let first = first.map_or(1, |run| run.0 + 1);
+        bail!(
+            "{shown} selects {} ({}); needed here: a recording, and the number of a run; type: {whole} --run {first}",
+            if numbers.len() == 1 { "a run" } else { "runs" },
+            numbers.join(", ")
+        );
+    }
     Ok(Recording::load(file)?)
 }
 
