@@ -193,8 +193,10 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
             .iter()
             .any(|list| !list.name().is_empty() && name.starts_with(list.name()))
     };
-    let only_base =
-        |figure: &Figure| list(&figure.name) && figure.head.iter().all(|value| *value == 0.0);
+    let only_base = |figure: &Figure| {
+        let head = &figure.head;
+        list(&figure.name) && !head.is_empty() && head.iter().all(|value| *value == 0.0)
+    };
     if found.len() > 1 {
         found.retain(|figure| !only_base(figure));
     }
@@ -362,10 +364,11 @@ fn of_increase(
         _ if constant(unit, &figure.base) && constant(unit, &figure.head) => Status::Over,
         // Pairs tell more than two groups.
         _ if verdict.is_some_and(|verdict| verdict.rule == Rule::Pairs) => {
-            let low = verdict.and_then(|verdict| Some(verdict.interval?[0]));
-            match low.is_some_and(|low| (low - 1.0) * base > permitted) {
-                true => Status::Over,
-                false => Status::Unsure,
+            match verdict.and_then(|verdict| verdict.interval) {
+                Some([low, _]) if (low - 1.0) * base > permitted => Status::Over,
+                Some(_) => Status::Unsure,
+                // So few pairs have no interval that is sure enough.
+                None => Status::CannotTell,
             }
         }
         Some(welch) if welch.difference > 0.0 && welch.p / 2.0 < level => Status::Over,

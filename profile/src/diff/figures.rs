@@ -282,6 +282,7 @@ fn family_of(name: &str) -> Option<&'static str> {
         Some(("files", _)) => "files",
         Some(("serialization", _)) => "serialization",
         Some(("compile", _)) => "compile",
+        Some(("samples", _)) => "cpu",
         Some(_) => return None,
         None => match name {
             "crossings" | "crossings_self_ns" => "crossings",

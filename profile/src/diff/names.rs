@@ -55,7 +55,9 @@ impl Roots {
                 let mut folders: Vec<(String, &'static str)> = Vec::new();
                 if let Some(mains) = mains.as_ref().filter(|_| mains_differ) {
                     let main = &mains[index];
-                    folders.push((main[..main.len() - common].join("/"), ROOT));
+                    // Of scripts with different names the folder.
+                    let end = main.len() - common.max(1).min(main.len());
+                    folders.push((main[..end].join("/"), ROOT));
                 }
                 let directory = folder(&origin.directory);
                 if folders.is_empty() {

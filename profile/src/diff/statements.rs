@@ -69,19 +69,29 @@ impl Statements {
         match first.map(|run| (run, ending_of(run))) {
             None => statements.unusable = Some(format!("{name} has no run")),
             Some((run, (status, signal, _))) => {
-                if status != Some(0) || signal.is_some() {
+                let failed = status.is_some_and(|status| status != 0);
+                if failed || signal.is_some() || run.ended_by == "interrupt" {
                     statements.say(
                         "failed",
-                        format!("All runs of {name} {}.", ending_words(run)),
+                        format!(
+                            "{} runs of {name} {}.",
+                            if sides.head.failed.is_empty() {
+                                "All"
+                            } else {
+                                "Most"
+                            },
+                            ending_words(run)
+                        ),
                     );
                 }
-                if signal.is_some() || run.ended_by == "interrupt" {
-                    let reason = format!(
-                        "the runs of {name} did not come to their end: {}",
-                        ending_words(run)
-                    );
-                    statements.unusable = Some(reason);
-                }
+                let reason = if signal.is_some() || run.ended_by == "interrupt" {
+                    Some("did not come to their end")
+                } else {
+                    // What fails at once is fast, and keeps each limit.
+                    failed.then_some("failed")
+                };
+                statements.unusable = reason
+                    .map(|reason| format!("the runs of {name} {reason}: {}", ending_words(run)));
             }
         }
         statements

@@ -33,6 +33,8 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
         );
     }
     let variants = combinations(&args.parameters)?;
+    let values = variants.iter().flatten();
+    super::check_labels(&args.measuring.labels, values.map(|(key, _)| key.as_str()))?;
     let subjects = variants.iter().map(|values| subject(&args, values));
     let mut session = Session::start(&args.measuring, subjects.collect())?;
     let outcome = measure(&mut session, args.runs.map(|n| n as usize), variants.len());

@@ -46,6 +46,7 @@ pub fn run(args: Compare, color: Color) -> anyhow::Result<ExitCode> {
         },
         margin: args.margin / 100.0,
     };
+    super::check_labels(&args.measuring.labels, [NAME])?;
     let [base, head] = commands(&args)?;
     let subjects = [(BASE, base), (HEAD, head)].map(|(name, command)| {
         let mut labels = vec![

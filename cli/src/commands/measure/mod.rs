@@ -19,7 +19,11 @@ use nodeprof_flamegraphs::{
     measurements::{command_line, hyperfine_json, node_csv},
     text::Style,
 };
-use nodeprof_profile::{Recording, measured::wall, random::Random};
+use nodeprof_profile::{
+    Recording,
+    measured::{OF_COMPARISONS, wall},
+    random::Random,
+};
 use nodeprofd::{
     measure::{MeasureError, Runner, Settings, Subject},
     recorder::{Invoker, TraceError, TraceOptions},
@@ -66,6 +70,20 @@ impl<'a> Session<'a> {
             .flatten()
         {
             check_export(path, measuring.force)?;
+        }
+        let targets = [
+            Some(target.path().to_owned()),
+            measuring.export_json.clone(),
+            measuring.export_csv.clone(),
+        ];
+        let targets: Vec<PathBuf> = targets.into_iter().flatten().collect();
+        for (index, path) in targets.iter().enumerate() {
+            if targets[..index].contains(path) {
+                anyhow::bail!(
+                    "found {} twice; needed: a file of its own for the recording and for each export",
+                    path.display()
+                );
+            }
         }
         let seed = measuring.seed.unwrap_or_else(|| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -222,6 +240,20 @@ fn is_probed(round: usize, rounds: usize, probed: usize) -> usize {
 
 fn label(key: &str, value: impl ToString) -> Label {
     (key.to_owned(), value.to_string())
+}
+
+/// Labels that tell the sides of a comparison, and the rule that it is judged by, are nodeprof's.
+fn check_labels<'l>(
+    labels: &[Label],
+    taken: impl IntoIterator<Item = &'l str>,
+) -> anyhow::Result<()> {
+    let taken: Vec<&str> = taken.into_iter().chain(OF_COMPARISONS).collect();
+    if let Some((key, value)) = labels.iter().find(|(key, _)| taken.contains(&key.as_str())) {
+        anyhow::bail!(
+            "found --label {key}={value}, which tells something else of these runs; needed: another name; type for example: --label my-{key}={value}"
+        );
+    }
+    Ok(())
 }
 
 fn check_export(path: &Path, force: bool) -> anyhow::Result<()> {
