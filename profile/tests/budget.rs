@@ -287,3 +287,49 @@ fn the_baseline_keeps_the_budgets_written_from_it() {
     assert_eq!(found.outcome, Outcome::Within, "{text}\n{:#?}", found.rows);
     assert!(found.rows.len() > 8);
 }
+
+/// What a gate does not know it must not let pass.
+#[test]
+fn what_is_not_known_is_not_kept() {
+    let few = "[[budget]]\nfigure = \"samples.count\"\nmax = 1000000\n";
+    let off = runs("head", &NOISE, |one| {
+        one.families.push(nodeprof_profile::recording::FamilyState {
+            run: nodeprof_profile::recording::RunId(0),
+            name: "cpu".into(),
+            state: "off".into(),
+            reason: None,
+        });
+    });
+    let checked_off = alone(off, few).unwrap();
+    assert_eq!(checked_off.outcome, Outcome::CannotTell, "{checked_off:?}");
+    // A crash is fast.
+    let failed = runs("head", &NOISE, |one| one.runs[0].exit_status = Some(1));
+    let wall = "[[budget]]\nfigure = \"time.wall_ns\"\nmax = \"10s\"\n";
+    let checked_failed = alone(failed, wall).unwrap();
+    assert_eq!(checked_failed.outcome, Outcome::CannotTell);
+    assert!(checked_failed.rows[0].sentence.contains("status 1"));
+    // Five pairs, far apart: no interval is sure enough, so chance does not explain it either.
+    let side = |name: &'static str, micros: &[u64]| {
+        let mut all = runs(name, micros, |one| one.runs[0].mode = "bare".into());
+        for (pair, run) in all.runs.iter_mut().enumerate() {
+            run.labels.push(("pair".into(), pair.to_string()));
+        }
+        all
+    };
+    let mut both = side("base", &NOISE[..5]);
+    both.append(side(
+        "head",
+        &NOISE[..5].iter().map(|m| m + 60_000).collect::<Vec<_>>(),
+    ));
+    let profile = Profile::from_recording(&both);
+    let (base, head) = Group::sides(&both).unwrap();
+    let of = |group| Side {
+        recording: &both,
+        profile: &profile,
+        group,
+    };
+    let budgets = Budgets::parse("[[budget]]\nfigure = \"time.wall_ns\"\nmax-increase = \"5%\"\n");
+    let sides = Sides::new(&of(base), &of(head));
+    let of_pairs = check(&sides, &budgets.unwrap(), Drift::Forbidden).unwrap();
+    assert_eq!(of_pairs.outcome, Outcome::CannotTell, "{of_pairs:?}");
+}

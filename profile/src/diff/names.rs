@@ -400,6 +400,17 @@ mod tests {
     }
 
     #[test]
+    fn scripts_with_different_names_have_their_folders_as_root() {
+        let (base, head) = roots(("/w/old/server.js", "/w"), ("/w/new/main.js", "/w"));
+        assert_eq!(base.rooted("/w/old/lib/a.js"), "./lib/a.js");
+        assert_eq!(head.rooted("/w/new/lib/a.js"), "./lib/a.js");
+        assert_eq!(head.rooted("/w/new/main.js"), "./main.js");
+        let (base, head) = roots(("/w/a.js", "/w"), ("/w/b.js", "/w"));
+        assert_eq!(base.rooted("/w/a.js"), "./a.js");
+        assert_eq!(head.rooted("/w/lib/x.js"), "./lib/x.js");
+    }
+
+    #[test]
     fn program_and_working_directory_can_both_move() {
         let (base, head) = roots(("/a/app/main.js", "/tmp/1"), ("/b/app/main.js", "/tmp/2"));
         assert_eq!(base.rooted("/a/app/x.js"), "./app/x.js");
