@@ -25,7 +25,7 @@ pub mod tracer;
 use std::{
     cell::RefCell,
     collections::HashMap,
-    io,
+    fs, io,
     os::{
         fd::{AsFd as _, AsRawFd as _, RawFd},
         unix::net::UnixListener,
@@ -658,8 +658,15 @@ impl Service<'_> {
         if !self.plans.contains_key(&binary) {
             let path = program.path;
             let plan = lane::with_rights(self.mode, || {
+                let load = |path: &Path| {
+                    load_plan(path, Some(&self.config.cache), self.mode == Mode::Count)
+                };
                 let seen = program.seen_by(pid);
-                load_plan(&seen, Some(&self.config.cache), self.mode == Mode::Count)
+                load(&seen).or_else(|why| {
+                    // It may have ended in between.
+                    let now = program.seen_by(pid);
+                    if now == seen { Err(why) } else { load(&now) }
+                })
             });
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
@@ -668,6 +675,14 @@ impl Service<'_> {
                 }
                 Err(why) => {
                     self.lost += 1;
+                    let why = match fs::read_link(format!("/proc/{pid}/exe")) {
+                        // Its path was one of its own file system, which ended with it: nothing is wrong with the binary.
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                            "it had ended before its binary could be read, as a short first start may"
+                                .into()
+                        }
+                        _ => why,
+                    };
                     return tell(Happening::Lost { pid, why });
                 }
             }
