@@ -39,7 +39,7 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::plan::{AttachPlan, Family};
 
 use self::{guard::Guarded, keeper::Keeper};
-use crate::{Link, Programs};
+use crate::{Link, Programs, expedite::Expedited};
 
 /// How the holder gets at plans: given by the caller, so that this crate needs no policy on caches. The first path is the name of the
 /// binary, where something else may be by now; the second leads to the very file that was opened.
@@ -460,7 +460,10 @@ pub fn act_behind() {
 /// Drops links, for which the kernel takes a while. As far ahead of all programs as the thread that asks for it: it holds locks of the kernel
 /// that an attach may wait for, and an exec for that.
 fn drop_aside(links: impl Send + 'static) {
-    std::thread::spawn(move || drop(links));
+    std::thread::spawn(move || {
+        let _expedited = Expedited::new();
+        drop(links);
+    });
 }
 
 /// Of niceness.
