@@ -18,10 +18,18 @@
 char LICENSE[] SEC("license")
 = "Dual MIT/GPL";
 
+/* Whether a hit is written by itself also where calls are only counted. */
+static __always_inline bool needs_time(__u8 action)
+{
+	return !(action >= ACTION_CALL_ENTER && action <= ACTION_TO_JS) &&
+	       action != ACTION_SERIALIZATION;
+}
+
 SEC("uprobe.multi")
 int on_entry(struct pt_regs *ctx)
 {
-	__u64 now = bpf_ktime_get_ns(), raw = bpf_get_attach_cookie(ctx);
+	/* Where calls are only counted, few hits need the time: it takes a tenth of all that the others do. */
+	__u64 now = count_only ? 0 : bpf_ktime_get_ns(), raw = bpf_get_attach_cookie(ctx);
 	struct cookie c = split_cookie(raw);
 	struct thread *t = current_thread();
 	__u64 a, b;
@@ -29,6 +37,8 @@ int on_entry(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	count(COUNTER_HITS, 1);
+	if (count_only && needs_time(c.action))
+		now = bpf_ktime_get_ns();
 	t->image = c.binary + 1;
 	if (t->requirer)
 		write_import(t, now);

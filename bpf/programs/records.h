@@ -422,6 +422,8 @@ struct image {
 	__u8 deopt_literals, deopt_shared, deopt_inlining;
 	__u8 deopt_wrapped; /* there is an object around the SharedFunctionInfo */
 	__u8 position_independent;
+	/* Numbers of the milestones that somebody waits for; the same: not known. */
+	__u8 loop_start, loop_exit;
 };
 #define MAX_IMAGES 64
 

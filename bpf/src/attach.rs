@@ -274,6 +274,13 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
         constructor_end: plan.constructor.map_or(0, |c| c.end.0),
         ..Default::default()
     };
+    let number = |name: &str| {
+        let found = plan.milestones.iter().find(|m| m.1 == name);
+        found.and_then(|m| u8::try_from(m.0).ok())
+    };
+    if let (Some(start), Some(exit)) = (number("loopStart"), number("loopExit")) {
+        [image.loop_start, image.loop_exit] = [start, exit];
+    }
     if let Ok(v8) = &plan.v8_layout {
         image.function_shared = v8.function_shared;
         image.shared_name_or_scope = v8.shared_name_or_scope;

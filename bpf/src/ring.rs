@@ -45,7 +45,7 @@ impl<F: FnMut(&[u8])> Reader<F> {
         Ok(Reader { buffer, each })
     }
 
-    /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
+    /// Descriptor to poll: readable when much waits, or when a process has executed something, or its loop has started or ended.
     pub fn descriptor(&self) -> RawFd {
         // SAFETY: lives as long as we do.
         unsafe { libbpf_sys::ring_buffer__epoll_fd(self.buffer.as_ptr()) }

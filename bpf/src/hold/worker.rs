@@ -153,6 +153,7 @@ impl Queue {
 
 /// The threads.
 pub(super) struct Workers {
+    bench: Arc<Bench>,
     queue: Arc<Queue>,
     done: mpsc::Receiver<Done>,
     woken: Wake,
@@ -196,7 +197,23 @@ impl Workers {
                 }
             });
         }
-        Ok(Workers { queue, done, woken })
+        Ok(Workers {
+            bench,
+            queue,
+            done,
+            woken,
+        })
+    }
+
+    /// Whether a job on this file takes no longer than attaching does: its binary has been read before.
+    pub(super) fn knows(&self, file: &File) -> bool {
+        let meta = file.metadata();
+        meta.is_ok_and(|meta| lock(&self.bench.known).contains_key(&Version::of(&meta)))
+    }
+
+    /// Does a job in the thread that asks for it.
+    pub(super) fn work(&self, job: Job) -> Done {
+        self.bench.work(job)
     }
 
     pub(super) fn give(&self, job: Job) {
