@@ -71,6 +71,16 @@ impl Options {
         self.stacks && !self.count_only
     }
 
+    /// Who reads a larger ring buffer has more processes to watch, each with some hundred sums. With stacks each stack has sums of its own, and whenever V8
+    /// has moved or thrown away code, frames of optimised code are others: of hot code with much garbage 32,768 sums were not enough on a fast
+    /// machine (131,072 were, on 16 to 26). A service has full mode for starts only, and reads its sums for each of them.
+    fn ring_bytes_per_sum(&self) -> u32 {
+        match self.walks() && !self.host {
+            true => 64,
+            false => 256,
+        }
+    }
+
     fn at_hit(&self) -> &'static str {
         match (self.count_only, self.walks()) {
             (true, _) => "count",
@@ -273,7 +283,7 @@ impl Programs {
             .map_err(|e| LoadError::new(&e))?;
         open.maps
             .sums
-            .set_max_entries(options.ring_bytes / RING_BYTES_PER_SUM)
+            .set_max_entries(options.ring_bytes / options.ring_bytes_per_sum())
             .map_err(|e| LoadError::new(&e))?;
         if !options.stacks || options.count_only {
             // 4 MB that nobody would use.
@@ -630,9 +640,6 @@ fn joined<T>(
     let panicked = |_| Err(LoadError::Refused("a panic".into()));
     thread.join().unwrap_or_else(panicked)
 }
-
-/// Who reads a larger ring buffer has more processes to watch, each with some hundred sums.
-const RING_BYTES_PER_SUM: u32 = 256;
 
 /// How an object is opened unless something else is asked.
 fn default_options() -> libbpf_rs::libbpf_sys::bpf_object_open_opts {
