@@ -25,10 +25,8 @@ static __always_inline struct cookie split_cookie(__u64 raw)
 /* Tells the string functions what a string is in the binary of this probe. */
 static __always_inline void know_strings(struct thread *t, struct cookie *c)
 {
-	__u32 binary = c->binary;
-	struct image *image = bpf_map_lookup_elem(&images, &binary);
-
-	t->first_nonstring = image ? image->first_nonstring : 0;
+	if (!ranges_of(t, c->binary))
+		t->first_nonstring = 0;
 }
 
 /* The stack of an event at a function's entry: inside a crossing into C++ that one's, which was walked at its enter. */
@@ -78,19 +76,18 @@ __noinline int write_path(struct thread *t, struct text_head *h, __u64 raw, __u6
 /* What is called at a site that may serve both calls and constructions. */
 static __always_inline __u8 kind_of_call(struct pt_regs *ctx, struct thread *t, struct cookie *c)
 {
-	__u32 binary = c->binary;
-	struct image *image;
+	struct ranges *ranges;
 	__u64 caller;
 
 	if (c->detail == CALL_BY_MARK)
 		return t->pending_kind;
 	if (c->detail != CALL_BY_CALLER)
 		return c->detail;
-	image = bpf_map_lookup_elem(&images, &binary);
-	if (!image)
+	ranges = ranges_of(t, c->binary);
+	if (!ranges)
 		return CALL_SLOW;
-	caller = read_word(ctx->bp + 8) - bias_of(t, image);
-	return caller >= image->constructor_start && caller < image->constructor_end
+	caller = read_word(ctx->bp + 8) - ranges->bias;
+	return caller >= ranges->constructor_start && caller < ranges->constructor_end
 		       ? CALL_CONSTRUCT
 		       : CALL_SLOW;
 }
@@ -102,10 +99,9 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 	__u64 callback = as_linked(t, c->binary, a);
 	int i;
 
-	count(COUNTER_ENTERS, 1);
 	t->announced = a;
 	if (count_only) {
-		write_call(t, now, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
+		tally_call(t, callback, kind);
 		return;
 	}
 	i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
@@ -121,7 +117,6 @@ static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u
 	/* `push %rbp` sites see the stack pointer 8 above the frame pointer that the exit sees. */
 	int i = pop_frame(t, FRAME_CROSSING, ctx->sp, ctx->bp + 16, now);
 
-	count(COUNTER_EXITS, 1);
 	if (i >= 0)
 		write_frame(t, i, now - frame_at(t, i)->start, 0);
 }
@@ -132,14 +127,13 @@ static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u
 static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, struct cookie *c,
 				       __u64 now)
 {
-	__u32 binary = c->binary;
-	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	struct ranges *ranges = ranges_of(t, c->binary);
 	__u64 caller, callback = CALLBACK_BY_INDEX | (c->id >> 8);
 	__u8 kind = c->action == ACTION_FAST_ENTRY	 ? CALL_FAST
 		    : c->action == ACTION_CALLBACK_ENTRY ? CALL_SLOW
 							 : CALL_GETTER;
 
-	if (!image)
+	if (!ranges)
 		return;
 	if (c->action == ACTION_CALLBACK_ENTRY) {
 		struct sum_key key = {.callback = callback, .pid = t->pid, .family = 2};
@@ -159,20 +153,22 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 	}
 	if (c->action != ACTION_PROPERTY_ENTRY) {
 		/* Optimised code lies outside of the binary; C++ that calls a callback itself does not cross. */
-		caller = read_word(ctx->sp) - bias_of(t, image);
-		if (caller >= image->text_start && caller < image->text_end &&
-		    !(caller >= image->builtins_start && caller < image->builtins_end)) {
+		caller = read_word(ctx->sp) - ranges->bias;
+		if (caller >= ranges->text_start && caller < ranges->text_end &&
+		    !(caller >= ranges->builtins_start && caller < ranges->builtins_end)) {
 			count(COUNTER_DIRECT_CALLS, 1);
 			return;
 		}
 	}
-	if (!count_only) {
-		t->call_stack = walk_stack(t, ctx->ip, ctx->sp, ctx->bp,
-					   WALK_AT_ENTRY | WALK_FROM_JAVASCRIPT);
-		t->call_at = now;
+	if (count_only) {
+		tally_call(t, callback, kind);
+		return;
 	}
+	t->call_stack =
+		walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY | WALK_FROM_JAVASCRIPT);
+	t->call_at = now;
 	write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED,
-		   count_only ? STACK_NONE : t->call_stack);
+		   t->call_stack);
 }
 
 /* ---- serialization ---- */
@@ -251,14 +247,11 @@ static __always_inline void serialization_return(struct pt_regs *ctx, struct thr
 /* ---- phases ---- */
 
 /*
- * Whether the reader waits for a milestone of the main thread: `--until loop-start` does, the service, and the memory reading. A wake-up is two
+ * Whether the reader waits for a milestone of the main thread: `--until loop-start` does, and the memory reading. A wake-up is two
  * interrupts, some 20 us on a virtual machine.
  */
-static __always_inline bool is_awaited(struct cookie *c, __u64 number)
+static __always_inline bool is_awaited(struct image *image, __u64 number)
 {
-	__u32 binary = c->binary;
-	struct image *image = bpf_map_lookup_elem(&images, &binary);
-
 	return !image || image->loop_start == image->loop_exit || number == image->loop_start ||
 	       number == image->loop_exit;
 }
@@ -266,9 +259,17 @@ static __always_inline bool is_awaited(struct cookie *c, __u64 number)
 static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 a, __u64 b,
 				      __u64 now)
 {
+	__u32 binary = c->binary;
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	bool is_main = t->pid == t->tid;
+
+	flush_counters(t);
+	flush_tallies(t);
 	/* A worker's environment has milestones of its own; phases are the main thread's. */
-	if (t->pid == t->tid && t->phase < 255)
+	if (is_main && t->phase < 255)
 		t->phase++;
+	if (is_main && (!image || image->loop_start == image->loop_exit || a == image->loop_start))
+		t->settled = 1;
 	RESERVE(record_milestone, r);
 	if (!r)
 		return;
@@ -277,8 +278,7 @@ static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 
 	r->number = a;
 	r->unused = 0;
 	r->timestamp = b;
-	bpf_ringbuf_submit(r, t->pid == t->tid && is_awaited(c, a) ? BPF_RB_FORCE_WAKEUP
-								   : wake_flag());
+	bpf_ringbuf_submit(r, is_main && is_awaited(image, a) ? wake_now() : wake_flag());
 }
 
 static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,

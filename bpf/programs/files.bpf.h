@@ -6,6 +6,9 @@
 #ifndef NODEPROF_FILES_H
 #define NODEPROF_FILES_H
 
+/* Times of system calls are taken. */
+volatile const bool time_files = true;
+
 /* x86-64 numbers; see asm/unistd_64.h. */
 enum syscall {
 	SYS_READ = 0,
@@ -75,13 +78,11 @@ static __always_inline enum operand operand_of(long number)
 /* Offset of flags in struct io_uring_params, after sq_entries and cq_entries. */
 #define PARAMS_FLAGS 8
 
-static __always_inline bool uses_ring_for_files(struct bpf_raw_tracepoint_args *ctx)
+static __always_inline bool uses_ring_for_files(struct pt_regs *regs)
 {
-	struct pt_regs *regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
 	__u32 flags = 0;
 
-	bpf_probe_read_user(&flags, sizeof(flags),
-			    (void *)(kernel_register(&regs->si) + PARAMS_FLAGS));
+	bpf_probe_read_user(&flags, sizeof(flags), (void *)(regs->si + PARAMS_FLAGS));
 	return flags & SETUP_SQPOLL;
 }
 
@@ -90,12 +91,9 @@ static __always_inline bool changes_mappings(long number)
 	return number == SYS_MMAP || number == SYS_MUNMAP || number == SYS_MREMAP;
 }
 
-static __always_inline int note_mapping(struct bpf_raw_tracepoint_args *ctx, struct thread *t,
-					long number)
+static __always_inline int note_mapping(struct pt_regs *regs, struct thread *t, long number,
+					__s64 result)
 {
-	struct pt_regs *regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
-	__s64 result = ctx->args[1];
-
 	if (result < 0 && result > -4096)
 		return 0;
 	if (number == SYS_MMAP)
@@ -103,20 +101,34 @@ static __always_inline int note_mapping(struct bpf_raw_tracepoint_args *ctx, str
 	return note_unmap(t, regs, number == SYS_MREMAP ? result : 0);
 }
 
-SEC("raw_tp/sys_enter")
-int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
+/* When a system call begins; attached only where times are wanted. */
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_syscall_enter, struct pt_regs *regs, long number)
 {
 	struct thread *t = thread_of(bpf_get_current_task_btf());
+
+	if (!t || !t->traced || !record_files || operand_of(number) == OPERAND_NONE)
+		return 0;
+	t->syscall_start = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
+{
+	struct thread *t = thread_of(bpf_get_current_task_btf());
+	__u64 now, start, pointer = 0;
+	struct text_head h = {};
 	long number;
 
 	if (!t || !t->traced)
 		return 0;
-	number = ctx->args[1];
+	number = regs->orig_ax;
 	if (record_mappings && changes_mappings(number))
-		t->syscall = number;
+		return note_mapping(regs, t, number, result);
 	if (!record_files)
 		return 0;
-	if (number == SYS_IO_URING_SETUP && uses_ring_for_files(ctx)) {
+	if (number == SYS_IO_URING_SETUP && uses_ring_for_files(regs)) {
 		RESERVE(record_span, r);
 		if (r) {
 			fill_header(&r->header, t, RECORD_IO_URING, bpf_ktime_get_ns());
@@ -126,48 +138,31 @@ int on_syscall_enter(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (operand_of(number) == OPERAND_NONE)
 		return 0;
-	t->syscall = number;
-	t->syscall_start = bpf_ktime_get_ns();
-	return 0;
-}
-
-SEC("raw_tp/sys_exit")
-int on_syscall_exit(struct bpf_raw_tracepoint_args *ctx)
-{
-	struct thread *t = thread_of(bpf_get_current_task_btf());
-	struct pt_regs *regs;
-	__u64 now, pointer = 0;
-	struct text_head h = {};
-	__s32 descriptor = -1;
-	long number;
-
-	if (!t || t->syscall < 0)
-		return 0;
-	number = t->syscall;
-	t->syscall = -1;
-	if (changes_mappings(number))
-		return note_mapping(ctx, t, number);
-	count(COUNTER_SYSCALLS, 1);
 	now = bpf_ktime_get_ns();
-	regs = (void *)ctx->args[0]; /* of the kernel's memory: read by helper */
+	start = now;
+	if (time_files) {
+		start = t->syscall_start;
+		t->syscall_start = 0;
+		if (!start)
+			return 0; /* it had begun before anybody looked */
+	}
+	count_syscall(t);
+	h.descriptor = regs->di;
 	switch (operand_of(number)) {
 	case OPERAND_DESCRIPTOR:
-		descriptor = kernel_register(&regs->di);
 		break;
 	case OPERAND_PATH:
-		descriptor = -100; /* AT_FDCWD */
-		pointer = kernel_register(&regs->di);
+		h.descriptor = -100; /* AT_FDCWD */
+		pointer = regs->di;
 		break;
 	default:
-		descriptor = kernel_register(&regs->di);
-		pointer = kernel_register(&regs->si);
+		pointer = regs->si;
 	}
-	fill_header(&h.header, t, RECORD_FILE, t->syscall_start);
+	fill_header(&h.header, t, RECORD_FILE, start);
 	h.header.id = number;
 	h.header.stack = crossing_stack(t);
-	h.duration = now - t->syscall_start;
-	h.result = ctx->args[1];
-	h.descriptor = descriptor;
+	h.duration = now - start;
+	h.result = result;
 	if (!pointer) {
 		struct text_head *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 

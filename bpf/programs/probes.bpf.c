@@ -36,7 +36,7 @@ int on_entry(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
-	count(COUNTER_HITS, 1);
+	count_hit(t);
 	if (count_only && needs_time(c.action))
 		now = bpf_ktime_get_ns();
 	t->image = c.binary + 1;
@@ -63,8 +63,7 @@ int on_entry(struct pt_regs *ctx)
 		int i;
 
 		if (count_only) {
-			write_call(t, now, 0, 0, CALLBACK_BY_INDEX, CALLBACK_NONE, CALL_TO_JS,
-				   RECORD_UNTIMED, STACK_NONE);
+			tally_call(t, CALLBACK_BY_INDEX, CALL_TO_JS);
 			break;
 		}
 		i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
@@ -161,7 +160,7 @@ int on_return(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
-	count(COUNTER_HITS, 1);
+	count_hit(t);
 	switch (c.action) {
 	case ACTION_SERIALIZATION:
 		know_strings(t, &c);

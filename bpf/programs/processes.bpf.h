@@ -198,7 +198,6 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	reset_stack(n);
 	n->traced = t->traced;
 	n->phase = pid == t->pid ? t->phase : 0;
-	n->syscall = -1;
 	n->image = t->image;
 	n->code_start = t->code_start;
 	n->serial = 0;
@@ -262,6 +261,10 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	struct thread *t = thread_of(task);
 	__u64 start, end, n;
 
+	if (t) {
+		flush_counters(t);
+		flush_tallies(t);
+	}
 	if (host && (!t || !executes_known_node(task))) {
 		if (t)
 			bpf_task_storage_delete(&threads, task);
@@ -279,9 +282,9 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 		announce(task);
 	reset_stack(t);
 	t->traced = 1;
-	t->phase = 0;
-	t->syscall = -1;
-	t->image = 0;
+	t->phase = t->settled = 0;
+	t->syscall_start = 0;
+	t->image = t->known = 0;
 	t->code_start = BPF_CORE_READ(task, mm, start_code);
 	t->serial = 0;
 	t->requirer = 0;
@@ -314,7 +317,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 		r->header.flags |= RECORD_TRUNCATED;
 	}
 	r->length = path + n;
-	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(r, wake_now());
 	if (record_mappings)
 		describe_exec(t, task);
 	return 0;
@@ -339,6 +342,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!t)
 		return 0;
 	bpf_loop(MAX_DEPTH, close_frame, &t, 0);
+	flush_counters(t);
+	flush_tallies(t);
 	RESERVE(record_exit, r);
 	if (!r)
 		return 0;

@@ -445,12 +445,10 @@ enum counter {
 	COUNTER_DIRECT_CALLS,	/* callbacks called by C++ directly: no crossing */
 	COUNTER_UNREADABLE,	/* memory of the program that could not be read */
 	COUNTER_STACKS_LOST,	/* stacks that could not be walked or kept */
-	COUNTER_ENTERS,
-	COUNTER_EXITS,
-	COUNTER_SAMPLES,     /* ticks in the tree */
-	COUNTER_SWITCHES,    /* of threads of the tree, off the CPU and on it */
-	COUNTER_WAITS_LIMIT, /* short waits beyond the limit per second */
-	COUNTER_FOREIGN,     /* processes that took over others' rights */
+	COUNTER_SAMPLES,	/* ticks in the tree */
+	COUNTER_SWITCHES,	/* of threads of the tree, off the CPU and on it */
+	COUNTER_WAITS_LIMIT,	/* short waits beyond the limit per second */
+	COUNTER_FOREIGN,	/* processes that took over others' rights */
 	COUNTER_MAX,
 };
 #endif

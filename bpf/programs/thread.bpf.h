@@ -49,13 +49,50 @@ struct frame {
 };
 _Static_assert(sizeof(struct frame) == 48, "the state of a thread must fit one page");
 
+/*
+ * Where calls are only counted, no more frames than those of compilations and spans are open, and the room of the others serves
+ * the counts of the thread's latest callbacks.
+ */
+#define COUNTING_DEPTH 32
+#define TALLIES	       64
+
+/* Calls that are not in the sums yet. */
+struct tally {
+	__u64 callback;
+	__u32 calls;
+	__u8 kind;
+	__u8 unused[3];
+};
+
+struct counting {
+	struct frame frames[COUNTING_DEPTH];
+	struct tally tallies[TALLIES];
+};
+
+union frames {
+	struct frame all[MAX_DEPTH];
+	struct counting counting;
+};
+_Static_assert(sizeof(union frames) == MAX_DEPTH * sizeof(struct frame),
+	       "tallies have the room of frames");
+
+/*
+ * Where code of a binary lies in the thread's memory, kept beside its other state: the map of all binaries is another page, and another miss of the
+ * TLB at each hit.
+ */
+struct ranges {
+	__u64 bias;
+	__u64 text_start, text_end;
+	__u64 builtins_start, builtins_end;
+	__u64 constructor_start, constructor_end;
+};
+
 struct thread {
 	__u8 depth;
 	__u8 top[FRAME_FAMILIES]; /* innermost frame of each family */
 	__u8 traced;	   /* it has executed the command: before that it is nodeprof's own fork */
 	__u8 phase;	   /* milestones passed */
 	__u8 pending_kind; /* what the next call of a shared site is */
-	__s32 syscall;
 	__u32 pid, tid;
 	__u64 syscall_start;
 	__u64 events;		/* written one by one so far */
@@ -79,8 +116,15 @@ struct thread {
 	__u8 wait_flags;
 	__u8 kept;	     /* frames that have been open since the last walk */
 	__u32 second, waits; /* waits written in that second */
+	__u32 known;	     /* 1 + the binary that the ranges are of */
+	__u32 flushes;	     /* tallies that went to the sums */
+	__u8 is_listed;	     /* in the map of those that have tallies */
+	__u8 settled;	     /* its event loop has started: calls go to the sums at once */
+	/* Not in the counters yet. */
+	__u32 hits, syscalls;
+	struct ranges ranges;
 	struct piece_stack open_pieces;
-	struct frame frames[MAX_DEPTH];
+	union frames frames;
 };
 _Static_assert(sizeof(struct thread) <= 4096 - 64,
 	       "one page, with the kernel's own words beside it");
@@ -119,6 +163,15 @@ struct {
 	__type(value, struct image);
 } images SEC(".maps");
 
+/* Processes whose main thread has tallies: who ends a recording meanwhile asks there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u8);
+} tallying SEC(".maps");
+
 /* Calls of one thread that are written one by one; later ones are summed. */
 volatile const __u64 event_limit = 200000;
 /* No times, no nesting: every call only adds to a sum, and no exit is probed. */
@@ -127,6 +180,8 @@ volatile const bool count_only = false;
 volatile const bool verify = false;
 /* Families whose syscalls are recorded. */
 volatile const bool record_files = true;
+/* The reader looks in by itself all the while: nothing need wake it but much that waits. */
+volatile const bool looks_in = false;
 /* Mappings of executable code are recorded: addresses will be named. */
 volatile const bool record_mappings = false;
 
@@ -139,6 +194,34 @@ __noinline int count(__u32 which, __u64 by)
 		*slot +=
 			by; /* per CPU: a preempted increment may be lost, so only for losses and cost */
 	return 0;
+}
+
+/*
+ * A thread's own counts go to the counters when there are so many, at each milestone and when it ends: those of a thread that lives when a trace ends may
+ * be less by that. They tell what tracing costs.
+ */
+#define FLUSH_AT 16
+
+__noinline int flush_counters(struct thread *t)
+{
+	if (!t)
+		return 0;
+	count(COUNTER_HITS, t->hits);
+	count(COUNTER_SYSCALLS, t->syscalls);
+	t->hits = t->syscalls = 0;
+	return 0;
+}
+
+static __always_inline void count_hit(struct thread *t)
+{
+	if (++t->hits >= FLUSH_AT)
+		flush_counters(t);
+}
+
+static __always_inline void count_syscall(struct thread *t)
+{
+	if (++t->syscalls >= FLUSH_AT)
+		flush_counters(t);
 }
 
 #ifdef NODEPROF_KERNEL_H
@@ -165,16 +248,46 @@ static __always_inline __u64 bias_of(struct thread *t, struct image *image)
 	return image->position_independent && t->code_start ? t->code_start - image->segment : 0;
 }
 
+/* Learns where code of a binary lies in this thread's memory. */
+__noinline int learn_binary(struct thread *t, __u32 binary)
+{
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+
+	if (!t || !image)
+		return 0;
+	t->known = binary + 1;
+	t->first_nonstring = image->first_nonstring;
+	t->ranges.bias = bias_of(t, image);
+	t->ranges.text_start = image->text_start;
+	t->ranges.text_end = image->text_end;
+	t->ranges.builtins_start = image->builtins_start;
+	t->ranges.builtins_end = image->builtins_end;
+	t->ranges.constructor_start = image->constructor_start;
+	t->ranges.constructor_end = image->constructor_end;
+	return 0;
+}
+
+/* Where code of a binary lies; 0: it is not known. */
+static __always_inline struct ranges *ranges_of(struct thread *t, __u32 binary)
+{
+	if (t->known != binary + 1) {
+		learn_binary(t, binary);
+		if (t->known != binary + 1)
+			return 0;
+	}
+	return &t->ranges;
+}
+
 /* A function's address as the linker wrote it, if it is one of the binary, else as it is. */
 static __always_inline __u64 as_linked(struct thread *t, __u32 binary, __u64 address)
 {
-	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	struct ranges *ranges = ranges_of(t, binary);
 	__u64 linked;
 
-	if (!image)
+	if (!ranges)
 		return address;
-	linked = address - bias_of(t, image);
-	return linked >= image->text_start && linked < image->text_end ? linked : address;
+	linked = address - ranges->bias;
+	return linked >= ranges->text_start && linked < ranges->text_end ? linked : address;
 }
 
 static __always_inline void fill_header(struct record_header *h, struct thread *t, __u8 type,
@@ -194,7 +307,7 @@ static __always_inline void fill_header(struct record_header *h, struct thread *
 
 static __always_inline struct frame *frame_at(struct thread *t, __u32 index)
 {
-	return &t->frames[index & (MAX_DEPTH - 1)];
+	return &t->frames.all[index & (MAX_DEPTH - 1)];
 }
 
 /*
@@ -219,6 +332,12 @@ static __always_inline __u64 wake_flag(void)
 		return BPF_RB_NO_WAKEUP;
 	woken_at = written;
 	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* For what somebody may wait for. */
+static __always_inline __u64 wake_now(void)
+{
+	return looks_in ? wake_flag() : BPF_RB_FORCE_WAKEUP;
 }
 
 #define RESERVE(type_, variable)                                                                   \
@@ -256,6 +375,20 @@ static __always_inline __u32 crossing_stack(struct thread *t)
 	return frame_at(t, i)->id;
 }
 
+/* The sum of a key, which is made if there is none; 0: there is no room. */
+static __always_inline struct sum *sum_of(struct sum_key *key)
+{
+	struct sum *s = bpf_map_lookup_elem(&sums, key);
+
+	if (!s) {
+		struct sum zero = {};
+
+		bpf_map_update_elem(&sums, key, &zero, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(&sums, key);
+	}
+	return s;
+}
+
 /* Adds a call to the sums. */
 __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s64 bytes, bool timed)
 {
@@ -263,16 +396,10 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 
 	if (!key)
 		return 0;
-	s = bpf_map_lookup_elem(&sums, key);
+	s = sum_of(key);
 	if (!s) {
-		struct sum zero = {};
-
-		bpf_map_update_elem(&sums, key, &zero, BPF_NOEXIST);
-		s = bpf_map_lookup_elem(&sums, key);
-		if (!s) {
-			count(COUNTER_SUMS_FULL, 1);
-			return 0;
-		}
+		count(COUNTER_SUMS_FULL, 1);
+		return 0;
 	}
 	__sync_fetch_and_add(&s->calls, 1);
 	if (timed) {
@@ -283,6 +410,92 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 	if (bytes > 0)
 		__sync_fetch_and_add(&s->bytes, bytes);
 	return 0;
+}
+
+/* Adds what a tally has to the sums. */
+__noinline int flush_tally(struct thread *t, __u32 index)
+{
+	struct sum_key key = {};
+	struct tally *tally;
+	struct sum *s;
+
+	if (!t)
+		return 0;
+	tally = &t->frames.counting.tallies[index & (TALLIES - 1)];
+	if (!tally->calls)
+		return 0;
+	key.callback = tally->callback;
+	key.pid = t->pid;
+	key.kind = tally->kind;
+	key.phase = t->phase;
+	key.stack = STACK_NONE;
+	s = sum_of(&key);
+	if (s)
+		__sync_fetch_and_add(&s->calls, tally->calls);
+	else
+		count(COUNTER_SUMS_FULL, tally->calls);
+	tally->calls = 0;
+	t->flushes++;
+	return 0;
+}
+
+/* To be called before its phase changes, and before it goes. */
+__noinline int flush_tallies(struct thread *t)
+{
+	__u32 pid;
+
+	if (!t || !count_only || !t->is_listed)
+		return 0;
+	for (__u32 i = 0; i < TALLIES; i++)
+		flush_tally(t, i);
+	pid = t->pid;
+	bpf_map_delete_elem(&tallying, &pid);
+	t->is_listed = 0;
+	return 0;
+}
+
+/* Whether calls of this thread may wait in its tallies: only where somebody will find them. Other threads may outlive all that is known of the process. */
+static __always_inline bool may_tally(struct thread *t)
+{
+	__u32 pid = t->pid;
+	__u8 one = 1;
+
+	if (t->is_listed)
+		return true;
+	if (t->settled || t->pid != t->tid)
+		return false;
+	t->is_listed = !bpf_map_update_elem(&tallying, &pid, &one, BPF_ANY);
+	return t->is_listed;
+}
+
+/* So many calls of one tally go to the sums at once. */
+#define MOST_CALLS (1U << 30)
+
+/*
+ * Counts a call where calls are only counted: in the thread's own memory, which the hit has in the cache already. A call in the sums costs
+ * a hash and two more pages.
+ */
+static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 kind)
+{
+	__u32 index = (callback ^ callback >> 5 ^ callback >> 11) & (TALLIES - 1);
+	struct tally *tally = &t->frames.counting.tallies[index];
+
+	if (!may_tally(t)) {
+		struct sum_key key = {.callback = callback,
+				      .pid = t->pid,
+				      .kind = kind,
+				      .phase = t->phase,
+				      .stack = STACK_NONE};
+
+		add_to_sum(&key, 0, 0, 0, false);
+		return;
+	}
+	if (tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS) {
+		flush_tally(t, index);
+		tally->callback = callback;
+		tally->kind = kind;
+	}
+	tally->calls++;
 }
 
 /* Whether a call shall be written by itself: the first ones of a thread, and those that never ended. */
@@ -469,7 +682,7 @@ __noinline int push_frame(struct thread *t, __u32 family, __u64 sp, __u64 now)
 	if (has_abandoned(t, sp + 1))
 		drop_abandoned(t, sp + 1, now);
 	i = t->depth;
-	if (i >= MAX_DEPTH) {
+	if (i >= (count_only ? COUNTING_DEPTH : MAX_DEPTH)) {
 		count(COUNTER_DEPTH, 1);
 		return -1;
 	}

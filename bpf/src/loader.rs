@@ -52,6 +52,8 @@ pub struct Options {
     /// Follow each process by itself, not the tree below it, and tell the holder of all large programs that anybody on
     /// the host executes.
     pub host: bool,
+    /// Who reads looks in again and again as long as something runs, and is woken only if much waits: a wake-up costs the program two interrupts.
+    pub looks_in: bool,
     /// On behalf of this user, who may not trace everybody's programs: processes are followed as long as they are the user's own,
     /// and no address of the kernel is told.
     pub owner: Option<u32>,
@@ -106,6 +108,7 @@ impl Default for Options {
             cache: None,
             ring_bytes: 8 << 20,
             host: false,
+            looks_in: false,
             owner: None,
         }
     }
@@ -206,11 +209,7 @@ impl Sum {
             stack: k.stack,
             kind: k.kind,
             phase: k.phase,
-            callee: match k.callback {
-                0 => None,
-                c if c & wire::CALLBACK_BY_INDEX != 0 => Some(Callee::Index(c as u32)),
-                c => Some(Callee::Address(c)),
-            },
+            callee: callee(k.callback),
             origin: Origin {
                 binary: k.id as u8,
                 probe: k.id >> 8,
@@ -238,8 +237,6 @@ pub struct Counters {
     pub no_state: u64,
     pub direct_calls: u64,
     pub unreadable: u64,
-    pub enters: u64,
-    pub exits: u64,
     pub stacks_lost: u64,
     pub samples: u64,
     pub switches: u64,
@@ -256,6 +253,7 @@ pub struct Programs {
     ticks: Option<ticks::SamplesSkel<'static>>,
     links: std::cell::RefCell<Vec<Link>>,
     at_hit: &'static str,
+    times_files: bool,
 }
 
 impl Programs {
@@ -310,6 +308,7 @@ impl Programs {
             maps,
             links: Default::default(),
             at_hit: options.at_hit(),
+            times_files: !options.count_only,
         })
     }
 
@@ -332,8 +331,9 @@ impl Programs {
     /// Attaches the tracepoints of the syscalls, for as long as these links live.
     pub(crate) fn syscall_links(&self) -> Result<Vec<Link>, LoadError> {
         let progs = &self.tree.progs;
-        [&progs.on_syscall_enter, &progs.on_syscall_exit]
-            .into_iter()
+        let enter = self.times_files.then_some(&progs.on_syscall_enter);
+        (enter.into_iter())
+            .chain([&progs.on_syscall_exit])
             .map(|program| program.attach().map_err(|e| LoadError::new(&e)))
             .collect()
     }
@@ -412,7 +412,6 @@ impl Programs {
         let top = offset_of!(skeleton::types::thread, top);
         value[top..top + 4].fill(0xff); // no open frame in any family
         for (offset, word) in [
-            (offset_of!(skeleton::types::thread, syscall), u32::MAX), // none under way
             (offset_of!(skeleton::types::thread, pid), pid),
             (offset_of!(skeleton::types::thread, tid), thread),
         ] {
@@ -438,6 +437,7 @@ impl Programs {
             let key = fd.as_raw_fd().to_ne_bytes();
             let _ = self.maps.maps.threads.delete(&key);
         }
+        let _ = self.maps.maps.tallying.delete(&pid.to_ne_bytes());
     }
 
     /// Descriptor of the map of followed threads, for [`is_followed`](crate::hold::is_followed).
@@ -519,18 +519,20 @@ impl Programs {
 
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
-        let all = self.all_sums();
-        let sums = all.iter().filter_map(|(key, value)| Sum::read(key, value));
-        sums.filter(|sum| sum.calls > 0).collect()
+        let (sums, tallies) = self.all_counts();
+        let sums = sums.iter().filter_map(|(key, value)| Sum::read(key, value));
+        sums.chain(tallies).filter(|sum| sum.calls > 0).collect()
     }
 
     /// The sums of processes that are over, which are forgotten; so are those that a process that `is_over` without being asked for has
     /// left behind. One pass over all that there are, however many processes are asked for: in a crowd of starts that is what keeps up.
+    /// What a process that still runs has counted since is not forgotten: that is the next one's to clear away.
     pub fn take_sums(&self, pids: &[u32], is_over: impl Fn(u32) -> bool) -> HashMap<u32, Vec<Sum>> {
         let mut taken: HashMap<u32, Vec<Sum>> = pids.iter().map(|pid| (*pid, Vec::new())).collect();
         let mut left = HashMap::new();
         let mut keys = Vec::new();
-        for (key, value) in self.all_sums() {
+        let (sums, tallies) = self.all_counts();
+        for (key, value) in sums {
             let Some(sum) = Sum::read(&key, &value) else {
                 continue;
             };
@@ -540,6 +542,11 @@ impl Programs {
                 continue;
             }
             keys.extend(key);
+        }
+        for sum in tallies {
+            if let Some(sums) = taken.get_mut(&sum.pid) {
+                sums.push(sum);
+            }
         }
         let map = &self.maps.maps.sums;
         let count = keys.len() as u32 / map.key_size();
@@ -553,12 +560,46 @@ impl Programs {
         taken
     }
 
+    /// Keys and values of the sums, and what main threads have not added to them yet. A thread adds to the sums what it has in tallies while
+    /// they are read: then all is read again, so that nothing counts twice or not at all.
+    fn all_counts(&self) -> (Vec<Entry>, Vec<Sum>) {
+        /// A thread that runs adds a callback's calls whenever another one takes its place.
+        const TIMES: usize = 8;
+        let mut before = self.tallies();
+        for _ in 1..TIMES {
+            let sums = self.all_sums();
+            let after = self.tallies();
+            let added = |of: &[Tallies]| of.iter().map(|t| (t.pid, t.flushes)).collect::<Vec<_>>();
+            if added(&before) == added(&after) {
+                return (sums, after.into_iter().flat_map(|t| t.sums).collect());
+            }
+            before = after;
+        }
+        let tallies = before.into_iter().flat_map(|t| t.sums).collect();
+        (self.all_sums(), tallies)
+    }
+
+    /// What main threads have counted and not added to the sums, by process.
+    fn tallies(&self) -> Vec<Tallies> {
+        let pids = (self.maps.maps.tallying.keys()).filter_map(|key| plain::<u32>(&key));
+        let mut all: Vec<Tallies> = pids
+            .filter_map(|pid| {
+                let fd = thread_descriptor(pid, pid).ok()?;
+                let key = fd.as_raw_fd().to_ne_bytes();
+                let thread = self.maps.maps.threads.lookup(&key, MapFlags::ANY);
+                Tallies::read(pid, &thread.ok().flatten()?)
+            })
+            .collect();
+        all.sort_unstable_by_key(|tallies| tallies.pid);
+        all
+    }
+
     /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once. Room for a
     /// whole table takes a while to clear, so first for that of some starts.
-    fn all_sums(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn all_sums(&self) -> Vec<Entry> {
         const SOME: u32 = 4096;
         let map = &self.maps.maps.sums;
-        let ask = |room: u32| -> Vec<(Vec<u8>, Vec<u8>)> {
+        let ask = |room: u32| -> Vec<Entry> {
             let sums = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
             sums.map(Iterator::collect).unwrap_or_default()
         };
@@ -593,14 +634,66 @@ impl Programs {
             no_state: get(wire::COUNTER_NO_STATE),
             direct_calls: get(wire::COUNTER_DIRECT_CALLS),
             unreadable: get(wire::COUNTER_UNREADABLE),
-            enters: get(wire::COUNTER_ENTERS),
-            exits: get(wire::COUNTER_EXITS),
             stacks_lost: get(wire::COUNTER_STACKS_LOST),
             samples: get(wire::COUNTER_SAMPLES),
             switches: get(wire::COUNTER_SWITCHES),
             waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
             foreign: get(wire::COUNTER_FOREIGN),
         }
+    }
+}
+
+/// Key and value in a map.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// What a main thread has counted and not added to the sums yet.
+struct Tallies {
+    pid: u32,
+    /// How often it has added some.
+    flushes: u32,
+    sums: Vec<Sum>,
+}
+
+impl Tallies {
+    /// Of the state of a thread.
+    fn read(pid: u32, thread: &[u8]) -> Option<Tallies> {
+        use skeleton::types;
+        let at = |offset: usize| thread.get(offset..);
+        let flushes = plain::<u32>(at(offset_of!(types::thread, flushes))?)?;
+        let phase = *thread.get(offset_of!(types::thread, phase))?;
+        // They have the room of the later frames.
+        let counting = plain::<types::counting>(at(offset_of!(types::thread, frames))?)?;
+        let sums = counting.tallies.iter().map(|tally| Sum {
+            family: SumFamily::Crossings,
+            pid,
+            stack: 0,
+            kind: tally.kind,
+            phase,
+            callee: callee(tally.callback),
+            origin: Origin {
+                binary: 0,
+                probe: 0,
+            },
+            calls: tally.calls.into(),
+            timed: 0,
+            total: 0,
+            own: 0,
+            bytes: 0,
+        });
+        Some(Tallies {
+            pid,
+            flushes,
+            sums: sums.collect(),
+        })
+    }
+}
+
+/// A callback, as the programs note it.
+fn callee(callback: u64) -> Option<Callee> {
+    match callback {
+        0 => None,
+        c if c & wire::CALLBACK_BY_INDEX != 0 => Some(Callee::Index(c as u32)),
+        c => Some(Callee::Address(c)),
     }
 }
 
@@ -677,10 +770,11 @@ fn load_probes(
         rodata.count_only = options.count_only;
         rodata.verify = options.verify;
         rodata.record_stacks = options.walks();
+        rodata.looks_in = options.looks_in;
     };
     load_sharing!(
         probes::ProbesSkelBuilder::default(), default_options(), maps, set,
-        share [threads, records, sums, counters, images, walks, stacks, functions, numbers],
+        share [threads, records, sums, tallying, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
     )
@@ -722,16 +816,19 @@ fn load_tree_with(
     open_options.btf_custom_path = types.map_or(std::ptr::null(), |path| path.as_ptr());
     let set = |rodata: &mut tree::types::rodata| {
         rodata.event_limit = options.single_events();
+        rodata.count_only = options.count_only;
         rodata.record_files = options.files;
         rodata.record_mappings = options.mappings;
         rodata.host = options.host;
+        rodata.looks_in = options.looks_in;
+        rodata.time_files = !options.count_only;
         rodata.owned = options.owner.is_some();
         rodata.owner = options.owner.unwrap_or(0);
         rodata.pid_namespace = pid_namespace();
     };
     load_sharing!(
         tree::TreeSkelBuilder::default(), open_options, maps, set,
-        share [threads, records, sums, counters, image_files],
+        share [threads, records, sums, tallying, counters, image_files],
         size [],
         without [on_switch if !options.waits, on_wakeup if !options.waits]
     )
@@ -769,4 +866,60 @@ pub(crate) struct Execution {
 fn plain<T: Copy>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length is checked; only called with structs of integers.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use std::{
+        cell::Cell,
+        io::Write as _,
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+    use crate::Record;
+
+    /// Whether an exec is written, and wakes who reads.
+    fn exec_is_written_and_wakes(looks_in: bool) -> (bool, bool) {
+        let programs = Programs::load(&Options {
+            count_only: true,
+            files: false,
+            looks_in,
+            ring_bytes: 1 << 20,
+            ..Options::default()
+        })
+        .unwrap();
+        programs.attach_tree(false).unwrap();
+        let is_written = Cell::new(false);
+        let reader = programs
+            .reader(|bytes| {
+                if let Ok(Record::Exec { .. }) = Record::decode(bytes) {
+                    is_written.set(true);
+                }
+            })
+            .unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read line; exec true"]);
+        let mut child = shell.stdin(Stdio::piped()).spawn().unwrap();
+        programs.follow(child.id()).unwrap();
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(child.wait().unwrap().success());
+        let mut awaited = libc::pollfd {
+            fd: reader.descriptor(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        let ready = unsafe { libc::poll(&mut awaited, 1, 200) };
+        reader.consume().unwrap();
+        (is_written.get(), ready == 1)
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn who_looks_in_is_not_woken_by_an_exec() {
+        assert_eq!(exec_is_written_and_wakes(false), (true, true));
+        assert_eq!(exec_is_written_and_wakes(true), (true, false));
+    }
 }

@@ -209,6 +209,31 @@ fn a_server_has_its_probes_until_its_loop_has_started_and_no_longer() {
     });
 }
 
+/// What its main thread has counted lies in the thread's own memory until then.
+#[test]
+#[ignore = "needs root"]
+fn a_start_that_reaches_its_limit_while_it_waits_has_all_its_calls() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let service = Service::knowing(&node, "limit = '700ms'");
+        let calls_of = |script: &str| -> u64 {
+            service.succeeds(&node, &["-e", script]);
+            service.says("recorded pid=");
+            let recording = service.recordings().pop().unwrap();
+            assert_eq!(recording.runs[0].ended_by, "duration");
+            let calls = calls(&recording).into_iter();
+            let proxies = calls.filter(|(name, _)| name.contains("IsProxy"));
+            proxies.map(|(_, calls)| calls).sum()
+        };
+        let wait = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500)";
+        let base = calls_of(wait);
+        let loops = "for (let i = 0; i < 3000; i++) require('util').types.isProxy(i);";
+        assert_eq!(calls_of(&format!("{loops} {wait}")), base + 3000);
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {

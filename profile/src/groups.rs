@@ -25,6 +25,8 @@ pub const KERNEL: &str = "kernel";
 pub const MACHINE: &str = "machine";
 /// [`Run::mode`] of a run that was not probed.
 pub const BARE: &str = "bare";
+/// Mode of a run whose calls and system calls were counted, not timed.
+pub const COUNT_MODE: &str = "count";
 
 impl Run {
     /// The value of a label; the last wins where a run repeats one.

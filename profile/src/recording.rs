@@ -283,9 +283,9 @@ pub struct FileAccess {
     pub process: ProcessId,
     /// On which thread.
     pub thread: ThreadId,
-    /// Syscall entry.
+    /// Syscall entry; its exit in count mode, which does not trace the entry.
     pub start: Nanoseconds,
-    /// Entry to exit.
+    /// Entry to exit; 0 in count mode.
     pub duration: Nanoseconds,
     /// What.
     pub operation: FileOperation,

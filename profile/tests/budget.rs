@@ -232,6 +232,30 @@ fn a_budget_that_names_nothing_says_so() {
 }
 
 #[test]
+fn times_that_count_mode_does_not_take_cannot_be_told() {
+    let status = |mode: &str, figure: &str| {
+        let counted = |recording: &mut Recording| recording.runs[0].mode = mode.into();
+        let text = format!("[[budget]]\nfigure = \"{figure}\"\nmax = \"3600s\"");
+        alone(runs("head", &NOISE[..1], counted), &text)
+            .unwrap()
+            .outcome
+    };
+    for figure in [
+        "files.stat.total_ns",
+        "package_json.total_ns",
+        "package_json.files[*].total_ns",
+        "phases[*].files_ns",
+        "phases[*].crossings_self_ns",
+    ] {
+        assert_eq!(status("full", figure), Outcome::Within, "{figure}");
+        assert_eq!(status("count", figure), Outcome::CannotTell, "{figure}");
+    }
+    for figure in ["compile.total_ns", "phases[*].duration_ns", "time.wall_ns"] {
+        assert_eq!(status("count", figure), Outcome::Within, "{figure}");
+    }
+}
+
+#[test]
 fn what_was_not_recorded_or_failed_cannot_be_told() {
     let off = |recording: &mut Recording| {
         recording.lookups.clear();

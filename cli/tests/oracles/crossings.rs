@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::support::{
-    Node, Traced, has_packages, has_tool, list, npm_script, number, on_each_node, plain, project,
-    seen_and_traced, trace,
+    Node, Trace, Traced, has_packages, has_tool, list, npm_script, number, on_each_node, plain,
+    project, seen_and_traced, trace,
 };
 
 on_each_node!(
@@ -15,6 +15,7 @@ on_each_node!(
     entries_of_callbacks_equal_crossings,
     two_runs_give_the_same_counts,
     counting_gives_the_counts_of_a_full_trace,
+    calls_are_counted_whoever_ends_first,
     bpftrace_counts_the_same,
 );
 
@@ -275,6 +276,37 @@ pub(crate) fn counting_gives_the_counts_of_a_full_trace(node: &Node) {
         };
         assert!(!functions(&full).is_empty());
         assert_eq!(functions(&full), functions(&asked), "{program:?}");
+    }
+}
+
+/// Before its event loop has started, a main thread keeps its latest counts to itself: whether the process ends then, executes something or is killed, or the
+/// trace ends while it waits, they must be there.
+pub(crate) fn calls_are_counted_whoever_ends_first(node: &Node) {
+    const CALLS: u64 = 5_000;
+    let proxies = |options: &[&str], n: u64, end: &str| -> u64 {
+        let script = format!(
+            "const {{ isProxy, isDate }} = require('util').types; for (let i = 0; i < {n}; i++) {{ isProxy(i); isDate(i) }} {end}"
+        );
+        let options = [&["--mode", "count"], options].concat();
+        let traced = Trace::new(&options, node.command(["-e", &script])).run();
+        traced.lost_nothing();
+        sums_agree(&traced);
+        let dates = traced.calls_of_kind(&["IsDate", "IsDateFastApi"], None);
+        assert!(dates >= n, "{dates} of {n}, {end}");
+        traced.calls_of_kind(&["IsProxy", "IsProxyFastApi"], None)
+    };
+    let wait = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2500)";
+    let child = "require('child_process').execFileSync(process.execPath, ['-e', 'require(\"util\").types.isProxy(1)'])";
+    for (options, end) in [
+        (&[][..], "process.exit()"),
+        (&[], "process.kill(process.pid, 'SIGKILL')"),
+        (&[], child),
+        (&["--until", "loop-start"], ""),
+        (&["--until", "1500ms"], wait),
+    ] {
+        let base = proxies(options, 0, end);
+        let counted = proxies(options, CALLS, end);
+        assert_eq!(counted - base, CALLS, "{end:?} on {}", node.version);
     }
 }
 

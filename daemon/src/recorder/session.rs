@@ -19,8 +19,12 @@ use nodeprof_bpf::{
     hold::{Event, Holder},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState};
-use nodeprof_profile::recording::{
-    CallbackId, CrossingKind, FamilyState, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
+use nodeprof_profile::{
+    groups::COUNT_MODE,
+    recording::{
+        CallbackId, CrossingKind, FamilyState, Nanoseconds, Overhead, ProbeHits, Recording, Run,
+        RunId,
+    },
 };
 
 use super::{
@@ -422,7 +426,7 @@ impl Session {
                 .filter(|_| status.is_some())
                 .unwrap_or(Nanoseconds(ended)),
             ended_by: ended_by.to_string(),
-            mode: if self.count { "count" } else { "full" }.into(),
+            mode: if self.count { COUNT_MODE } else { "full" }.into(),
             exit_status: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
             sample_hz: Some(options.hz()).filter(|&hz| hz > 0),

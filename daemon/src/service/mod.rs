@@ -67,6 +67,11 @@ const MOST_EARLY: usize = 256;
 const MOST_EARLY_BYTES: usize = 256 << 10;
 /// How often the loop looks in while processes are recorded.
 const LOOK_IN: Duration = Duration::from_millis(20);
+/// While the exec of one is expected: its environment must be read before it ends. Nothing that a program does wakes us, which would cost the program two
+/// interrupts.
+const SOON: Duration = Duration::from_millis(1);
+/// In ns: longer than any exec is held. One that fails is not heard of.
+const SOON_OVER: u64 = 60_000_000;
 /// How often it looks in otherwise: for the watchdog, and to see that the holder lives.
 const IDLE_LOOK_IN: Duration = Duration::from_secs(1);
 /// A holder that does not answer for this long is ended.
@@ -304,6 +309,7 @@ impl Sink {
 fn for_host(config: &Config) -> Options {
     Options {
         host: true,
+        looks_in: true,
         cache: Some(config.cache.clone()),
         ring_bytes: config.buffer_bytes,
         ..Options::default()
@@ -421,6 +427,13 @@ impl<'p> Service<'p> {
 
     /// How long the loop waits for news.
     fn look_in(&self) -> Duration {
+        let clock = now();
+        let awaits_exec = |run: &Running| {
+            run.executed.is_none() && clock.saturating_sub(run.attached_at) < SOON_OVER
+        };
+        if self.running.values().any(awaits_exec) {
+            return SOON;
+        }
         match self.running.is_empty() && !self.is_late {
             true => IDLE_LOOK_IN,
             false => LOOK_IN,
@@ -835,6 +848,16 @@ impl Service<'_> {
 
     /// Starts are over (of which process, and what ended it): their probes go, and what was seen is kept.
     fn finish(&mut self, over: &[(u32, &str)], tell: &mut dyn FnMut(Happening<'_>)) {
+        let pids: Vec<u32> = (over.iter().map(|(pid, _)| *pid))
+            .filter(|pid| self.running.contains_key(pid))
+            .collect();
+        if pids.is_empty() {
+            return;
+        }
+        // First, for one that still runs: what its main thread has not added to its sums goes with its probes.
+        let mut sums = self.programs.take_sums(&pids, |pid| {
+            !self.running.contains_key(&pid) && !Path::new(&format!("/proc/{pid}")).exists()
+        });
         let mut ended = Vec::new();
         for &(pid, ended_by) in over {
             if let Some(run) = self.running.remove(&pid) {
@@ -842,13 +865,6 @@ impl Service<'_> {
                 ended.push((pid, ended_by, run));
             }
         }
-        if ended.is_empty() {
-            return;
-        }
-        let pids: Vec<u32> = ended.iter().map(|(pid, ..)| *pid).collect();
-        let mut sums = self.programs.take_sums(&pids, |pid| {
-            !self.running.contains_key(&pid) && !Path::new(&format!("/proc/{pid}")).exists()
-        });
         for (pid, ended_by, run) in ended {
             let sums = sums.remove(&pid).unwrap_or_default();
             self.keep(pid, run, ended_by, &sums, tell);

@@ -11,8 +11,9 @@ use std::{
 
 use nodeprof_bpf::{Counters, Sum};
 use nodeprof_probes::plan::AttachPlan;
-use nodeprof_profile::recording::{
-    FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId,
+use nodeprof_profile::{
+    groups::COUNT_MODE,
+    recording::{FamilyState, Loss, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId},
 };
 
 use super::{
@@ -160,7 +161,7 @@ impl Running {
             ended: process.exited.unwrap_or(Nanoseconds(clock)),
             ended_by: ended_by.into(),
             mode: match self.mode {
-                Mode::Count => "count",
+                Mode::Count => COUNT_MODE,
                 Mode::Full => "full",
             }
             .into(),

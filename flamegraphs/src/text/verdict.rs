@@ -88,8 +88,10 @@ impl Report<'_> {
                 counted(run.processes.len() as u64, "process").replace("processs", "processes"),
             ));
         }
-        if run.mode == "count" {
-            details.push(faint("count mode: calls are counted, only sums are timed"));
+        if run.mode == nodeprof_profile::groups::COUNT_MODE {
+            details.push(faint(
+                "count mode: calls and system calls are counted, not timed",
+            ));
         }
         if let Some(version) = run.node.as_ref().and_then(|node| node.v8.as_deref()) {
             details.push(faint(format!("V8 {}", printable(version))));
