@@ -311,24 +311,24 @@ static __always_inline struct frame *frame_at(struct thread *t, __u32 index)
 }
 
 /*
- * A wake-up costs more than the record: the reader looks in by itself now and then, and is woken when this
- * much waits for it. At a million records a second the rest of the buffer lasts another 100 ms.
+ * A wake-up costs more than the record: the reader looks in by itself now and then, and is woken when this many bytes
+ * wait for it, a quarter of the buffer. At a million records a second the rest of 8 MiB lasts another 75 ms.
  */
-#define WAKE_AT (512 << 10)
+volatile const __u64 wake_at = 2 << 20;
 
 /* Where the buffer's writers were when one of them woke the reader. */
 static __u64 woken_at;
 
 /*
- * Once for each WAKE_AT that is written: until the reader runs, which on a busy machine can be milliseconds
+ * Once for each wake_at that is written: until the reader runs, which on a busy machine can be milliseconds
  * later, every further wake-up would only be an interrupt of the program.
  */
 static __always_inline __u64 wake_flag(void)
 {
-	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) < WAKE_AT)
+	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) < wake_at)
 		return BPF_RB_NO_WAKEUP;
 	__u64 written = bpf_ringbuf_query(&records, BPF_RB_PROD_POS);
-	if (written - woken_at < WAKE_AT)
+	if (written - woken_at < wake_at)
 		return BPF_RB_NO_WAKEUP;
 	woken_at = written;
 	return BPF_RB_FORCE_WAKEUP;

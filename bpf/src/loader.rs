@@ -83,6 +83,11 @@ impl Options {
         }
     }
 
+    /// Bytes in the ring buffer that wake its reader.
+    fn wake_at(&self) -> u64 {
+        u64::from(self.ring_bytes / 4)
+    }
+
     fn at_hit(&self) -> &'static str {
         match (self.count_only, self.walks()) {
             (true, _) => "count",
@@ -283,6 +288,13 @@ impl Programs {
             .sums
             .set_max_entries(options.ring_bytes / options.ring_bytes_per_sum())
             .map_err(|e| LoadError::new(&e))?;
+        if options.host {
+            // Loaded once, for many starts: memory that is there need not be asked for by an interrupt of one of them.
+            open.maps
+                .sums
+                .set_map_flags(0)
+                .map_err(|e| LoadError::new(&e))?;
+        }
         if !options.stacks || options.count_only {
             // 4 MB that nobody would use.
             for map in [
@@ -771,6 +783,7 @@ fn load_probes(
         rodata.verify = options.verify;
         rodata.record_stacks = options.walks();
         rodata.looks_in = options.looks_in;
+        rodata.wake_at = options.wake_at();
     };
     load_sharing!(
         probes::ProbesSkelBuilder::default(), default_options(), maps, set,
@@ -821,6 +834,7 @@ fn load_tree_with(
         rodata.record_mappings = options.mappings;
         rodata.host = options.host;
         rodata.looks_in = options.looks_in;
+        rodata.wake_at = options.wake_at();
         rodata.time_files = !options.count_only;
         rodata.owned = options.owner.is_some();
         rodata.owner = options.owner.unwrap_or(0);
@@ -842,6 +856,7 @@ fn load_ticks(
         rodata.sample_period = samples::period_ns(options.sample_hz);
         rodata.record_stacks = options.walks();
         rodata.kernel_frames = options.owner.is_none();
+        rodata.wake_at = options.wake_at();
     };
     let cpus = libbpf_rs::num_possible_cpus().map_err(|e| LoadError::new(&e))?;
     let cpus = u32::try_from(cpus)

@@ -19,7 +19,7 @@ use nodeprof_bpf::Reader;
 use super::wait_readable;
 use crate::event;
 
-/// How long a record waits at most: the programs wake nobody for less than half a megabyte.
+/// How long a record waits at most: the programs wake nobody for less than a quarter of the buffer.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Where the copying thread and who works on the records meet.
