@@ -107,6 +107,7 @@ struct mm_struct___6_18 {
 
 struct mm_struct {
 	unsigned long arg_start, arg_end;
+	unsigned long env_start, env_end;
 	unsigned long start_code, end_code;
 	unsigned long saved_auxv[64]; /* as many as there are */
 	struct file *exe_file;

@@ -255,6 +255,38 @@ static __always_inline void describe_exec(struct thread *t, struct task_struct *
 	t->image = image ? *image : 0;
 }
 
+/* Writes the environment that an exec has given the program into a record with room for `room` bytes, a power of two. */
+#define WRITE_ENVIRONMENT(type_, room)                                                             \
+	do {                                                                                       \
+		struct type_ *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);                    \
+		if (!r)                                                                            \
+			return 0;                                                                  \
+		fill_header(&r->header, t, RECORD_ENVIRONMENT, bpf_ktime_get_ns());                \
+		r->duration = r->result = r->descriptor = 0;                                       \
+		n &= (room)-1;                                                                     \
+		r->length = n;                                                                     \
+		if (bpf_probe_read_user(r->text, n, (void *)start)) {                              \
+			r->length = 0;                                                             \
+			r->header.flags |= RECORD_NO_TEXT;                                         \
+		}                                                                                  \
+		bpf_ringbuf_submit(r, wake_flag());                                                \
+	} while (0)
+
+/*
+ * A short program has ended before anybody could read it there. A longer one is not written, nor one that finds no room: it is read of the process then,
+ * if that still runs.
+ */
+__noinline int write_environment(struct thread *t, __u64 start, __u64 n)
+{
+	if (!t || n >= ENVIRONMENT_BYTES)
+		return 0;
+	if (n < TEXT_LARGE)
+		WRITE_ENVIRONMENT(record_text_large, TEXT_LARGE);
+	else
+		WRITE_ENVIRONMENT(record_environment, ENVIRONMENT_BYTES);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
@@ -317,7 +349,14 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 		r->header.flags |= RECORD_TRUNCATED;
 	}
 	r->length = path + n;
-	bpf_ringbuf_submit(r, wake_now());
+	if (host) {
+		start = BPF_CORE_READ(task, mm, env_start);
+		n = BPF_CORE_READ(task, mm, env_end) - start;
+	}
+	/* What is too long for us the reader must read at once. */
+	bpf_ringbuf_submit(r, host && n >= ENVIRONMENT_BYTES ? BPF_RB_FORCE_WAKEUP : wake_now());
+	if (host)
+		write_environment(t, start, n);
 	if (record_mappings)
 		describe_exec(t, task);
 	return 0;

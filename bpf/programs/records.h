@@ -112,6 +112,7 @@ enum record_type {
 	RECORD_CODE_POSITIONS,
 	RECORD_CODE_MOVED,
 	RECORD_CONTINUATION,
+	RECORD_ENVIRONMENT,
 };
 
 /* Flags of a record. */
@@ -316,6 +317,16 @@ struct record_text_large {
 	__s32 descriptor;
 	__u32 length;
 	char text[TEXT_LARGE];
+};
+/* The environment of a program: most have less than 4 KB, those of CI systems two or three times as much. */
+#define ENVIRONMENT_BYTES 16384
+struct record_environment {
+	struct record_header header;
+	__u64 duration;
+	__s64 result;
+	__s32 descriptor;
+	__u32 length;
+	char text[ENVIRONMENT_BYTES];
 };
 /*
  * A text that is longer comes in records of this size, in order: their `result` tells where in it, their `duration` how long it is. Even,

@@ -327,6 +327,11 @@ pub enum Record {
         arguments: Vec<Vec<u8>>,
         truncated: bool,
     },
+    /// The environment of a new program; `None` if it could not be read. Of a service only.
+    Environment {
+        header: Header,
+        text: Option<Vec<u8>>,
+    },
     /// A thread ends.
     Exit { header: Header, exit: ExitRecord },
     /// Stacks: frames that were seen for the first time below their callers.
@@ -759,6 +764,10 @@ impl Record {
                     truncated: head.flags & wire::RECORD_TRUNCATED as u8 != 0,
                 }
             }
+            wire::RECORD_ENVIRONMENT => Record::Environment {
+                header,
+                text: text(bytes, kind)?.1,
+            },
             wire::RECORD_EXIT => {
                 let r: raw::record_exit = read(bytes, kind)?;
                 let exit = ExitRecord {

@@ -45,6 +45,13 @@ pub enum Notice {
     Exec {
         /// Process.
         pid: u32,
+        /// All of its arguments are told.
+        is_whole: bool,
+    },
+    /// The environment that it got.
+    Environment {
+        /// Each variable with its NUL.
+        text: Vec<u8>,
     },
 }
 
@@ -572,7 +579,10 @@ impl Assembler {
                     arguments.push("…".into());
                 }
                 let absolute = self.absolute(process, CURRENT_DIRECTORY, &path);
-                self.notices.push(Notice::Exec { pid: header.pid });
+                self.notices.push(Notice::Exec {
+                    pid: header.pid,
+                    is_whole: !truncated,
+                });
                 let entry = &mut self.recording.processes[process.0 as usize];
                 if entry.forked.0 == 0 {
                     entry.forked = at;
@@ -582,6 +592,9 @@ impl Assembler {
                     path: absolute,
                     arguments,
                 });
+            }
+            Record::Environment { text, .. } => {
+                (self.notices).extend(text.map(|text| Notice::Environment { text }));
             }
             Record::Exit { header, exit } => {
                 let (process, _, at) = self.at(header);

@@ -291,7 +291,9 @@ impl Session {
     fn act(&mut self) {
         for notice in self.assembler.take_notices() {
             match notice {
-                Notice::Exec { pid } => {
+                // A service's.
+                Notice::Environment { .. } => {}
+                Notice::Exec { pid, .. } => {
                     if pid == self.root {
                         self.executed.get_or_insert_with(now);
                     }

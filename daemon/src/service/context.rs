@@ -1,7 +1,7 @@
 //! What the system tells of a process besides its events: folder, user, control group, container, and the few variables of
 //! its environment that may be read.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use nodeprof_bpf::stat_field;
 
@@ -12,6 +12,8 @@ use super::config::{Labels, Start};
 pub(super) struct Context {
     pub(super) pid: u32,
     pub(super) directory: PathBuf,
+    /// What it executes, where the process itself cannot be asked any more.
+    pub(super) executable: PathBuf,
     /// Arguments, where the kernel side has not told them.
     pub(super) command: Vec<Vec<u8>>,
     user: Option<u32>,
@@ -39,19 +41,42 @@ impl Context {
     }
 
     /// Of what it executes now.
-    pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    ///
+    /// # Errors
+    /// It has ended: such a process has no environment any more.
+    pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) -> io::Result<()> {
+        let environment = fs::read(format!("/proc/{pid}/environ"))?;
+        let line = fs::read(format!("/proc/{pid}/cmdline"))?;
+        if environment.is_empty() && line.is_empty() {
+            return Err(io::Error::other("it had ended"));
+        }
         self.of_environment = labels.of(&environment);
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = line.strip_suffix(b"\0").unwrap_or(&line);
-        self.command = line.split(|b| *b == 0).map(<[u8]>::to_vec).collect();
+        self.command = arguments(&line);
+        Ok(())
+    }
+
+    /// The arguments of its exec, as the kernel side has told them; the process is asked for what is missing of long ones.
+    pub(super) fn take_command(&mut self, told: Vec<Vec<u8>>, is_whole: bool) {
+        let line = match is_whole {
+            true => Vec::new(),
+            false => fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default(),
+        };
+        self.command = match line.is_empty() {
+            true => told,
+            false => arguments(&line),
+        };
+    }
+
+    /// The environment, as the kernel side has told it.
+    pub(super) fn take_environment(&mut self, environment: &[u8], labels: &Labels) {
+        self.of_environment = labels.of(environment);
     }
 
     /// For the rules.
     pub(super) fn start(&self) -> Start {
         let executable = fs::read_link(format!("/proc/{}/exe", self.pid));
         Start {
-            executable: executable.unwrap_or_default(),
+            executable: executable.unwrap_or_else(|_| self.executable.clone()),
             user: self.user,
             cgroup: self.cgroup.clone(),
             directory: Some(self.directory.clone()),
@@ -73,6 +98,11 @@ impl Context {
         add("container", container(cgroup).map(str::to_owned));
         labels
     }
+}
+
+fn arguments(line: &[u8]) -> Vec<Vec<u8>> {
+    let line = line.strip_suffix(b"\0").unwrap_or(line);
+    line.split(|b| *b == 0).map(<[u8]>::to_vec).collect()
 }
 
 /// User that a process runs as; `None` if it has ended.

@@ -65,13 +65,9 @@ const SILENT: Duration = Duration::from_secs(5);
 /// Processes whose records are kept before they are announced, and bytes of each.
 const MOST_EARLY: usize = 256;
 const MOST_EARLY_BYTES: usize = 256 << 10;
-/// How often the loop looks in while processes are recorded.
+/// How often the loop looks in while processes are recorded. Nothing that they do wakes it, which would cost them two interrupts, unless much waits or an environment
+/// is too long for the kernel side.
 const LOOK_IN: Duration = Duration::from_millis(20);
-/// While the exec of one is expected: its environment must be read before it ends. Nothing that a program does wakes us, which would cost the program two
-/// interrupts.
-const SOON: Duration = Duration::from_millis(1);
-/// In ns: longer than any exec is held. One that fails is not heard of.
-const SOON_OVER: u64 = 60_000_000;
 /// How often it looks in otherwise: for the watchdog, and to see that the holder lives.
 const IDLE_LOOK_IN: Duration = Duration::from_secs(1);
 /// A holder that does not answer for this long is ended.
@@ -427,13 +423,6 @@ impl<'p> Service<'p> {
 
     /// How long the loop waits for news.
     fn look_in(&self) -> Duration {
-        let clock = now();
-        let awaits_exec = |run: &Running| {
-            run.executed.is_none() && clock.saturating_sub(run.attached_at) < SOON_OVER
-        };
-        if self.running.values().any(awaits_exec) {
-            return SOON;
-        }
         match self.running.is_empty() && !self.is_late {
             true => IDLE_LOOK_IN,
             false => LOOK_IN,
@@ -713,7 +702,8 @@ impl Service<'_> {
             return;
         }
         self.finish(&[(pid, "exit")], tell);
-        let context = Context::of(pid);
+        let mut context = Context::of(pid);
+        context.executable = program.path.to_owned();
         let recording = Recording {
             runs: vec![Run::default()],
             ..Recording::default()
@@ -737,6 +727,7 @@ impl Service<'_> {
             exited: false,
             gone: false,
             unwanted: false,
+            awaits_environment: false,
             counters: self.programs.counters(),
         };
         run.add_image(binary, &self.plans);
@@ -773,17 +764,26 @@ impl Service<'_> {
             run.assembler.take(record);
             for notice in run.assembler.take_notices() {
                 match notice {
-                    Notice::Exec { pid } => {
+                    Notice::Exec { pid, is_whole } => {
                         run.executed.get_or_insert_with(now);
-                        run.read_program(pid, &self.config.labels);
+                        run.take_command(pid, is_whole);
                         run.unwanted = self.config.rules.ask_command()
                             && self.config.rules.is_off(&run.context.start(), self.mode);
                     }
                     Notice::Milestone { name, at, .. } if name == "loop_start" => {
                         run.loop_started.get_or_insert(at);
                     }
+                    Notice::Environment { text } => {
+                        run.take_environment(&text, &self.config.labels);
+                    }
                     Notice::Milestone { .. } => {}
                 }
+            }
+        }
+        // Longer ones are not told; nor is one that found no room.
+        for (&pid, run) in &mut self.running {
+            if run.awaits_environment {
+                run.read_program(pid, &self.config.labels);
             }
         }
     }

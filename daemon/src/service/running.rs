@@ -67,15 +67,33 @@ pub(super) struct Running {
     pub(super) gone: bool,
     /// By its command, which is known since its exec, it is not to be recorded.
     pub(super) unwanted: bool,
+    /// It was executed with an environment that the kernel side has not told.
+    pub(super) awaits_environment: bool,
     /// Counters when it began.
     pub(super) counters: Counters,
 }
 
 impl Running {
+    /// It has executed its program, with these arguments.
+    pub(super) fn take_command(&mut self, pid: u32, is_whole: bool) {
+        let execs = self.assembler.find_process(pid).map(|p| &p.execs);
+        let told = execs.and_then(|execs| execs.last());
+        let told = told.map(|exec| exec.arguments.clone());
+        self.context
+            .take_command(told.unwrap_or_default(), is_whole);
+        self.awaits_environment = true;
+    }
+
+    pub(super) fn take_environment(&mut self, text: &[u8], labels: &Labels) {
+        self.context.take_environment(text, labels);
+        self.awaits_environment = false;
+    }
+
     /// Its environment is its owner's alone.
     pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) {
+        self.awaits_environment = false;
         let read = lane::with_rights(self.mode, || self.context.read_program(pid, labels));
-        if let Err(error) = read {
+        if let Err(error) = read.and_then(|read| read) {
             self.hole(format!("its environment could not be read: {error}"));
         }
     }
