@@ -290,10 +290,9 @@ impl Programs {
             .map_err(|e| LoadError::new(&e))?;
         if options.host {
             // Loaded once, for many starts: memory that is there need not be asked for by an interrupt of one of them.
-            open.maps
-                .sums
-                .set_map_flags(0)
-                .map_err(|e| LoadError::new(&e))?;
+            for map in [&mut open.maps.sums, &mut open.maps.functions] {
+                map.set_map_flags(0).map_err(|e| LoadError::new(&e))?;
+            }
         }
         if !options.stacks || options.count_only {
             // 4 MB that nobody would use.

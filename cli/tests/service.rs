@@ -734,6 +734,9 @@ fn starts_have_their_labels_however_short_they_are_or_long_their_environment() {
         let mut late = Vec::new();
         for (recording, expected) in recordings.iter().zip(expected) {
             let commit = recording.runs[0].label("commit");
+            for label in ["user", "parent", "cgroup"] {
+                assert!(recording.runs[0].label(label).is_some(), "no {label}");
+            }
             // No exec is held for longer than 40 ms, whatever else the machine does: then the recording says what it lacks.
             match &recording.processes[0].incomplete {
                 Some(why) if commit.is_none() => late.push(why),

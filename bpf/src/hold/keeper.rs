@@ -130,7 +130,12 @@ impl Keeper {
             socket,
             threads: programs.threads(),
             not_node: programs.not_node(),
-            workers: Workers::start(programs, options.families, options.plans)?,
+            workers: Workers::start(
+                programs,
+                options.families,
+                options.plans,
+                options.description,
+            )?,
             fanotify,
             changes,
             unsent: VecDeque::new(),
@@ -563,6 +568,7 @@ impl Keeper {
             is_planned: false,
             answered: None,
             started: 0,
+            description: Vec::new(),
             outcome: Outcome::Failed(
                 "it had ended before its probes came, or anybody could ask whether it is to be recorded".into(),
             ),
@@ -586,6 +592,8 @@ impl Keeper {
                 body.extend((done.since.elapsed().as_nanos() as u64).to_le_bytes());
                 let (device, inode) = done.file.unwrap_or_default();
                 body.extend([device, inode].map(u64::to_le_bytes).concat());
+                body.extend((done.description.len() as u32).to_le_bytes());
+                body.extend(&done.description);
                 b'a'
             }
             Outcome::Failed(reason) => {

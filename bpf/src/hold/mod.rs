@@ -49,6 +49,10 @@ pub type PlanSource = Box<dyn Fn(&Path, &Path) -> Result<AttachPlan, String> + S
 /// the answer takes microseconds.
 pub type Admission = Box<dyn FnMut(u32, &Path) -> bool>;
 
+/// What is to be known of a process that got its probes: asked by the holder right after its exec went on, when it is there for certain. The
+/// answer is handed on as it is ([`Event::Attached`]).
+pub type Description = Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>;
+
 /// What the holder reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -70,6 +74,8 @@ pub enum Event {
         after_exec: bool,
         /// Time since its exec was met, or held: no more of its beginning than this can be missing.
         since: Duration,
+        /// See [`HolderOptions::description`]; empty without one.
+        description: Vec<u8>,
     },
     /// A process was kept stopped after its exec, until its probes existed.
     Stopped {
@@ -151,6 +157,8 @@ pub struct HolderOptions {
     /// For a service: follow whom this admits, whoever started it; else the traced tree only. The programs must be loaded with
     /// [`Options::host`](crate::Options).
     pub admission: Option<Admission>,
+    /// For a service: what it wants to know of each process.
+    pub description: Option<Description>,
     /// How execs are held.
     pub execs: Execs,
     /// For a service: trace syscalls while there is a process to be recorded.
@@ -339,7 +347,8 @@ impl Holder {
                 after_exec: *body.get(13)? != 0,
                 since: Duration::from_nanos(word(14)?),
                 file: Some((word(22)?, word(30)?)).filter(|file| *file != (0, 0)),
-                path: path(38),
+                description: body.get(42..42 + half_word(38)? as usize)?.to_vec(),
+                path: path(42 + half_word(38)? as usize),
             }),
             b'f' => {
                 let split = 4 + half_word(0)? as usize;

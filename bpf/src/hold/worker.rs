@@ -19,7 +19,7 @@ use nodeprof_probes::{
     plan::{AttachPlan, Family},
 };
 
-use super::{PlanSource, act_first, act_in_turn, fanotify::Answer};
+use super::{Description, PlanSource, act_first, act_in_turn, fanotify::Answer};
 use crate::{
     AttachPoints, Link, Programs,
     attach::{Mark, attach},
@@ -106,6 +106,8 @@ pub(super) struct Done {
     pub(super) answered: Option<bool>,
     /// Of the process that has the probes.
     pub(super) started: StartTime,
+    /// What a service wants to know of it.
+    pub(super) description: Vec<u8>,
 }
 
 pub(super) enum Outcome {
@@ -171,6 +173,7 @@ impl Workers {
         programs: &Programs,
         families: Vec<Family>,
         plans: PlanSource,
+        description: Option<Description>,
     ) -> io::Result<Workers> {
         let bench = Arc::new(Bench {
             entry: programs.entry(),
@@ -179,6 +182,7 @@ impl Workers {
             image_files: programs.image_files(),
             families,
             plans,
+            description,
             known: Mutex::default(),
             planning: Mutex::default(),
         });
@@ -279,6 +283,7 @@ struct Bench {
     image_files: RawFd,
     families: Vec<Family>,
     plans: PlanSource,
+    description: Option<Description>,
     known: Mutex<HashMap<Version, Known>>,
     /// One for each binary, held while its plan is made: twenty processes that execute the same new one wait for one plan, and nobody else does.
     planning: Mutex<HashMap<Version, Arc<Mutex<()>>>>,
@@ -297,6 +302,7 @@ impl Bench {
             outcome: Outcome::NotNode,
             answered: None,
             started: 0,
+            description: Vec::new(),
         };
         let executable = PathBuf::from(format!("/proc/{}/exe", job.pid));
         let opened = match job.binary {
@@ -350,6 +356,7 @@ impl Bench {
             done.answered = job.answer.map(|answer| answer.give());
             // Here and not in the loop, whose thread may take the CPU that the exec goes on with.
             done.started = start_time(job.pid);
+            done.description = (self.description.as_ref()).map_or_else(Vec::new, |of| of(job.pid));
         }
         done
     }

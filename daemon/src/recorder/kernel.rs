@@ -161,6 +161,7 @@ impl Kernel {
                 // The holder has a copy and closes it last; ours goes at once.
                 spare: registration,
                 admission: None,
+                description: None,
                 execs: Execs::Alone,
                 syscalls: false,
                 obeys: Obeys::Socket,

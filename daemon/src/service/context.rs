@@ -4,26 +4,31 @@
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use nodeprof_bpf::stat_field;
+use serde::{Deserialize, Serialize};
 
 use super::config::{Labels, Start};
 
 /// Of one start.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Context {
     pub(super) pid: u32,
     pub(super) directory: PathBuf,
-    /// What it executes, where the process itself cannot be asked any more.
-    pub(super) executable: PathBuf,
-    /// Arguments, where the kernel side has not told them.
-    pub(super) command: Vec<Vec<u8>>,
     user: Option<u32>,
     cgroup: Option<String>,
     parent: Option<u32>,
+    /// What it executes, where the process itself cannot be asked any more.
+    #[serde(skip)]
+    pub(super) executable: PathBuf,
+    /// Arguments, where the kernel side has not told them.
+    #[serde(skip)]
+    pub(super) command: Vec<Vec<u8>>,
+    #[serde(skip)]
     of_environment: Vec<(String, String)>,
 }
 
 impl Context {
-    /// Of a process that is about to execute: what stays as it is through an exec.
+    /// Of a process that is about to execute, or has just done so: what stays as it is through an exec. To be asked by who let it go: a short
+    /// program has ended before the service comes to it.
     pub(super) fn of(pid: u32) -> Context {
         Context {
             pid,
@@ -33,6 +38,19 @@ impl Context {
             parent: parent(pid),
             ..Context::default()
         }
+    }
+
+    /// For who is another process.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // A folder whose name is no text cannot be told: then the process is asked again.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// What [`Context::to_bytes`] made, as far as it was told.
+    pub(super) fn from_bytes(pid: u32, bytes: &[u8]) -> Context {
+        let told = serde_json::from_slice(bytes).ok();
+        told.filter(|told: &Context| told.pid == pid)
+            .unwrap_or_else(|| Context::of(pid))
     }
 
     /// The user that it runs as, if known.
@@ -163,6 +181,16 @@ mod tests {
         assert_eq!(unit(plain), Some("run-u12.service"));
         assert_eq!(container(plain), None);
         assert_eq!((unit("/"), container("/")), (None, None));
+    }
+
+    #[test]
+    fn what_one_process_knows_another_one_reads() {
+        let own = Context::of(std::process::id());
+        assert_eq!(Context::from_bytes(own.pid, &own.to_bytes()), own);
+        // Of another process, or nothing: asked again.
+        for bytes in [Context::of(1).to_bytes(), Vec::new(), b"{}".to_vec()] {
+            assert_eq!(Context::from_bytes(own.pid, &bytes), own);
+        }
     }
 
     #[test]

@@ -488,6 +488,7 @@ fn start_holder(
         candidates,
         spare: None,
         admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
+        description: Some(Box::new(|pid| Context::of(pid).to_bytes())),
         execs: guard.execs(),
         // Where code is mapped, the names of functions depend on.
         syscalls: config.files || !is_count,
@@ -568,11 +569,16 @@ impl Service<'_> {
                     file,
                     after_exec,
                     since,
+                    description,
                     ..
                 } => {
                     let late = after_exec.then_some(since);
-                    let program = Program { path: &path, file };
-                    self.begin(pid, binary, took, &program, late, tell);
+                    let program = Program {
+                        path: &path,
+                        file,
+                        context: Context::from_bytes(pid, &description),
+                    };
+                    self.begin(pid, binary, took, program, late, tell);
                 }
                 Event::Failed { pid, path, reason } => {
                     self.lost += 1;
@@ -653,7 +659,7 @@ impl Service<'_> {
         pid: u32,
         binary: u8,
         took: Duration,
-        program: &Program<'_>,
+        program: Program<'_>,
         late: Option<Duration>,
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
@@ -702,7 +708,7 @@ impl Service<'_> {
             return;
         }
         self.finish(&[(pid, "exit")], tell);
-        let mut context = Context::of(pid);
+        let mut context = program.context;
         context.executable = program.path.to_owned();
         let recording = Recording {
             runs: vec![Run::default()],

@@ -28,6 +28,7 @@ pub(super) struct Program<'a> {
     pub(super) path: &'a Path,
     /// Device and inode.
     pub(super) file: Option<(u64, u64)>,
+    pub(super) context: Context,
 }
 
 impl Program<'_> {

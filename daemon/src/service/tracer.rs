@@ -306,6 +306,7 @@ fn trace(
             candidates: job.nodes.clone(),
             spare: warmth.stop(),
             admission: None,
+            description: None,
             execs,
             syscalls: false,
             obeys: Obeys::Nobody(binary.map(|binary| (job.pid, binary))),
