@@ -246,29 +246,24 @@ static __always_inline void serialization_return(struct pt_regs *ctx, struct thr
 
 /* ---- phases ---- */
 
-/*
- * Whether the reader waits for a milestone of the main thread: `--until loop-start` does, and the memory reading. A wake-up is two
- * interrupts, some 20 us on a virtual machine.
- */
-static __always_inline bool is_awaited(struct image *image, __u64 number)
-{
-	return !image || image->loop_start == image->loop_exit || number == image->loop_start ||
-	       number == image->loop_exit;
-}
-
 static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 a, __u64 b,
 				      __u64 now)
 {
 	__u32 binary = c->binary;
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	bool is_main = t->pid == t->tid;
+	/* In a binary whose numbers of them are not known each one may be the start of the loop. */
+	bool starts_loop =
+		!image || image->loop_start == image->loop_exit || a == image->loop_start;
+	/* `--until loop-start` waits for one, and the memory reading. A wake-up is two interrupts, some 20 us on a virtual machine. */
+	bool is_awaited = starts_loop || a == image->loop_exit;
 
 	flush_counters(t);
 	flush_tallies(t);
 	/* A worker's environment has milestones of its own; phases are the main thread's. */
 	if (is_main && t->phase < 255)
 		t->phase++;
-	if (is_main && (!image || image->loop_start == image->loop_exit || a == image->loop_start))
+	if (is_main && starts_loop)
 		t->settled = 1;
 	RESERVE(record_milestone, r);
 	if (!r)
@@ -278,7 +273,7 @@ static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 
 	r->number = a;
 	r->unused = 0;
 	r->timestamp = b;
-	bpf_ringbuf_submit(r, is_main && is_awaited(image, a) ? wake_now() : wake_flag());
+	bpf_ringbuf_submit(r, is_main && is_awaited ? wake_now() : wake_flag());
 }
 
 static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, struct cookie *c,

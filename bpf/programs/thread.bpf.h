@@ -375,6 +375,20 @@ static __always_inline __u32 crossing_stack(struct thread *t)
 	return frame_at(t, i)->id;
 }
 
+static __always_inline struct sum_key call_key(struct thread *t, __u64 callback, __u8 kind,
+					       __u32 stack)
+{
+	struct sum_key key = {
+		.callback = callback,
+		.pid = t->pid,
+		.kind = kind,
+		.phase = t->phase,
+		.stack = stack,
+	};
+
+	return key;
+}
+
 /* The sum of a key, which is made if there is none; 0: there is no room. */
 static __always_inline struct sum *sum_of(struct sum_key *key)
 {
@@ -415,7 +429,7 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 /* Adds what a tally has to the sums. */
 __noinline int flush_tally(struct thread *t, __u32 index)
 {
-	struct sum_key key = {};
+	struct sum_key key;
 	struct tally *tally;
 	struct sum *s;
 
@@ -424,11 +438,7 @@ __noinline int flush_tally(struct thread *t, __u32 index)
 	tally = &t->frames.counting.tallies[index & (TALLIES - 1)];
 	if (!tally->calls)
 		return 0;
-	key.callback = tally->callback;
-	key.pid = t->pid;
-	key.kind = tally->kind;
-	key.phase = t->phase;
-	key.stack = STACK_NONE;
+	key = call_key(t, tally->callback, tally->kind, STACK_NONE);
 	s = sum_of(&key);
 	if (s)
 		__sync_fetch_and_add(&s->calls, tally->calls);
@@ -452,6 +462,41 @@ __noinline int flush_tallies(struct thread *t)
 	bpf_map_delete_elem(&tallying, &pid);
 	t->is_listed = 0;
 	return 0;
+}
+
+/* Whether a call shall be written by itself: the first ones of a thread, and those that never ended. */
+static __always_inline bool by_itself(struct thread *t, __u8 flags)
+{
+	if (flags & RECORD_UNFINISHED)
+		return true;
+	if (t->events >= event_limit)
+		return false;
+	t->events++;
+	return true;
+}
+
+static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner,
+				       __u64 callback, __u64 parent, __u8 kind, __u8 flags,
+				       __u32 stack)
+{
+	if (!by_itself(t, flags)) {
+		struct sum_key key = call_key(t, callback, kind, stack);
+
+		add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED));
+		return;
+	}
+	RESERVE(record_call, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_CALL, start);
+	r->header.kind = kind;
+	r->header.flags = flags;
+	r->header.stack = stack;
+	r->duration = duration;
+	r->inner = inner;
+	r->callback = callback;
+	r->parent = parent;
+	bpf_ringbuf_submit(r, wake_flag());
 }
 
 /* Whether calls of this thread may wait in its tallies: only where somebody will find them. Other threads may outlive all that is known of the process. */
@@ -481,13 +526,7 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 	struct tally *tally = &t->frames.counting.tallies[index];
 
 	if (!may_tally(t)) {
-		struct sum_key key = {.callback = callback,
-				      .pid = t->pid,
-				      .kind = kind,
-				      .phase = t->phase,
-				      .stack = STACK_NONE};
-
-		add_to_sum(&key, 0, 0, 0, false);
+		write_call(t, 0, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
 	if (tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS) {
@@ -496,47 +535,6 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 		tally->kind = kind;
 	}
 	tally->calls++;
-}
-
-/* Whether a call shall be written by itself: the first ones of a thread, and those that never ended. */
-static __always_inline bool by_itself(struct thread *t, __u8 flags)
-{
-	if (flags & RECORD_UNFINISHED)
-		return true;
-	if (t->events >= event_limit)
-		return false;
-	t->events++;
-	return true;
-}
-
-static __always_inline void write_call(struct thread *t, __u64 start, __u64 duration, __u64 inner,
-				       __u64 callback, __u64 parent, __u8 kind, __u8 flags,
-				       __u32 stack)
-{
-	if (!by_itself(t, flags)) {
-		struct sum_key key = {
-			.callback = callback,
-			.pid = t->pid,
-			.kind = kind,
-			.phase = t->phase,
-			.stack = stack,
-		};
-
-		add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED));
-		return;
-	}
-	RESERVE(record_call, r);
-	if (!r)
-		return;
-	fill_header(&r->header, t, RECORD_CALL, start);
-	r->header.kind = kind;
-	r->header.flags = flags;
-	r->header.stack = stack;
-	r->duration = duration;
-	r->inner = inner;
-	r->callback = callback;
-	r->parent = parent;
-	bpf_ringbuf_submit(r, wake_flag());
 }
 
 static __always_inline void write_serialization(struct thread *t, struct frame *f, __u64 duration,

@@ -530,7 +530,7 @@ impl Programs {
 
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
-        let (sums, tallies) = self.all_counts();
+        let (sums, tallies) = self.all_counts(|_| true);
         let sums = sums.iter().filter_map(|(key, value)| Sum::read(key, value));
         sums.chain(tallies).filter(|sum| sum.calls > 0).collect()
     }
@@ -542,7 +542,7 @@ impl Programs {
         let mut taken: HashMap<u32, Vec<Sum>> = pids.iter().map(|pid| (*pid, Vec::new())).collect();
         let mut left = HashMap::new();
         let mut keys = Vec::new();
-        let (sums, tallies) = self.all_counts();
+        let (sums, tallies) = self.all_counts(|pid| taken.contains_key(&pid));
         for (key, value) in sums {
             let Some(sum) = Sum::read(&key, &value) else {
                 continue;
@@ -555,9 +555,7 @@ impl Programs {
             keys.extend(key);
         }
         for sum in tallies {
-            if let Some(sums) = taken.get_mut(&sum.pid) {
-                sums.push(sum);
-            }
+            taken.entry(sum.pid).or_default().push(sum);
         }
         let map = &self.maps.maps.sums;
         let count = keys.len() as u32 / map.key_size();
@@ -571,15 +569,15 @@ impl Programs {
         taken
     }
 
-    /// Keys and values of the sums, and what main threads have not added to them yet. A thread adds to the sums what it has in tallies while
+    /// Keys and values of the sums, and what main threads of these processes have not added to them yet. A thread adds to the sums what it has in tallies while
     /// they are read: then all is read again, so that nothing counts twice or not at all.
-    fn all_counts(&self) -> (Vec<Entry>, Vec<Sum>) {
+    fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> (Vec<Entry>, Vec<Sum>) {
         /// A thread that runs adds a callback's calls whenever another one takes its place.
         const TIMES: usize = 8;
-        let mut before = self.tallies();
+        let mut before = self.tallies(&is_wanted);
         for _ in 1..TIMES {
             let sums = self.all_sums();
-            let after = self.tallies();
+            let after = self.tallies(&is_wanted);
             let added = |of: &[Tallies]| of.iter().map(|t| (t.pid, t.flushes)).collect::<Vec<_>>();
             if added(&before) == added(&after) {
                 return (sums, after.into_iter().flat_map(|t| t.sums).collect());
@@ -591,9 +589,10 @@ impl Programs {
     }
 
     /// What main threads have counted and not added to the sums, by process.
-    fn tallies(&self) -> Vec<Tallies> {
+    fn tallies(&self, is_wanted: impl Fn(u32) -> bool) -> Vec<Tallies> {
         let pids = (self.maps.maps.tallying.keys()).filter_map(|key| plain::<u32>(&key));
         let mut all: Vec<Tallies> = pids
+            .filter(|pid| is_wanted(*pid))
             .filter_map(|pid| {
                 let fd = thread_descriptor(pid, pid).ok()?;
                 let key = fd.as_raw_fd().to_ne_bytes();
@@ -843,7 +842,7 @@ fn load_tree_with(
         tree::TreeSkelBuilder::default(), open_options, maps, set,
         share [threads, records, sums, tallying, counters, image_files],
         size [],
-        without [on_switch if !options.waits, on_wakeup if !options.waits]
+        without [on_syscall_enter if options.count_only, on_switch if !options.waits, on_wakeup if !options.waits]
     )
 }
 

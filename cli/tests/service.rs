@@ -747,6 +747,33 @@ fn starts_have_their_labels_however_short_they_are_or_long_their_environment() {
     });
 }
 
+/// What the holder tells of a start has its bounds: a folder with a name so long and strange goes another way, and is recorded all the same.
+#[test]
+#[ignore = "needs root"]
+fn a_start_in_a_folder_with_a_monstrous_name_is_recorded() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let service = Service::knowing(
+            &node,
+            "[[rule]]\nmode = 'count'\ndirectory = '{top}/work/**'\n",
+        );
+        let mut folder = service.work();
+        for _ in 0..14 {
+            // Each of these takes six bytes where it must be escaped.
+            folder.push("\u{1}".repeat(250));
+            fs::create_dir(&folder).unwrap();
+        }
+        let mut command = service.node(&node, &["-e", "setTimeout(() => 0, 300)"]);
+        assert!(command.current_dir(&folder).status().unwrap().success());
+        assert!(!service.says("recorded pid=").contains("not recorded"));
+        let run = &service.recordings()[0].runs[0];
+        assert_eq!(run.directory, folder.as_os_str().as_encoded_bytes());
+        assert!(run.label("user").is_some());
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_configuration_is_read_again_and_one_with_a_fault_changes_nothing() {

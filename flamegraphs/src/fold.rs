@@ -343,7 +343,7 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
         ),
-        _ if metric.unit() == Unit::Time && description.is_some_and(|run| run.mode == "count") => (
+        _ if metric.unit() == Unit::Time && description.is_some_and(|run| run.mode == nodeprof_profile::groups::COUNT_MODE) => (
             " (it was made in count mode)".to_owned(),
             "needed: times; type: nodeprof trace --mode full -- COMMAND".to_owned(),
         ),

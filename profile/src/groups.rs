@@ -25,7 +25,7 @@ pub const KERNEL: &str = "kernel";
 pub const MACHINE: &str = "machine";
 /// [`Run::mode`] of a run that was not probed.
 pub const BARE: &str = "bare";
-/// Mode of a run whose calls and system calls were counted, not timed.
+/// [`Run::mode`] of a run whose calls and system calls were counted, not timed.
 pub const COUNT_MODE: &str = "count";
 
 impl Run {

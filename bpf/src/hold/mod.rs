@@ -50,8 +50,11 @@ pub type PlanSource = Box<dyn Fn(&Path, &Path) -> Result<AttachPlan, String> + S
 pub type Admission = Box<dyn FnMut(u32, &Path) -> bool>;
 
 /// What is to be known of a process that got its probes: asked by the holder right after its exec went on, when it is there for certain. The
-/// answer is handed on as it is ([`Event::Attached`]).
+/// answer is handed on as it is ([`Event::Attached`]), or left out if it is longer than [`DESCRIPTION_LIMIT`].
 pub type Description = Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>;
+
+/// Bytes of a [`Description`].
+pub const DESCRIPTION_LIMIT: usize = 8 << 10;
 
 /// What the holder reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +77,7 @@ pub enum Event {
         after_exec: bool,
         /// Time since its exec was met, or held: no more of its beginning than this can be missing.
         since: Duration,
-        /// See [`HolderOptions::description`]; empty without one.
+        /// See [`HolderOptions::description`]; empty without one, or if it was too long.
         description: Vec<u8>,
     },
     /// A process was kept stopped after its exec, until its probes existed.
@@ -508,8 +511,10 @@ impl Request {
     }
 }
 
-/// Longest message: a reason and a path.
+/// Longest message: a reason or a description, and a path.
 const MESSAGE_LIMIT: usize = 16 << 10;
+// A message with a description has a path, too, and a few numbers.
+const _: () = assert!(DESCRIPTION_LIMIT + libc::PATH_MAX as usize + 64 <= MESSAGE_LIMIT);
 
 fn message(kind: u8, pid: u32, body: &[u8]) -> Vec<u8> {
     let mut message = vec![kind];

@@ -19,7 +19,7 @@ use nodeprof_probes::{
     plan::{AttachPlan, Family},
 };
 
-use super::{Description, PlanSource, act_first, act_in_turn, fanotify::Answer};
+use super::{DESCRIPTION_LIMIT, Description, PlanSource, act_first, act_in_turn, fanotify::Answer};
 use crate::{
     AttachPoints, Link, Programs,
     attach::{Mark, attach},
@@ -356,7 +356,10 @@ impl Bench {
             done.answered = job.answer.map(|answer| answer.give());
             // Here and not in the loop, whose thread may take the CPU that the exec goes on with.
             done.started = start_time(job.pid);
-            done.description = (self.description.as_ref()).map_or_else(Vec::new, |of| of(job.pid));
+            let description = self.description.as_ref().map(|of| of(job.pid));
+            done.description = description
+                .filter(|bytes| bytes.len() <= DESCRIPTION_LIMIT)
+                .unwrap_or_default();
         }
         done
     }

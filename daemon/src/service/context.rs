@@ -19,7 +19,7 @@ pub(super) struct Context {
     /// What it executes, where the process itself cannot be asked any more.
     #[serde(skip)]
     pub(super) executable: PathBuf,
-    /// Arguments, where the kernel side has not told them.
+    /// Arguments, as the kernel side or the process itself tells them.
     #[serde(skip)]
     pub(super) command: Vec<Vec<u8>>,
     #[serde(skip)]
@@ -42,7 +42,7 @@ impl Context {
 
     /// For who is another process.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        // A folder whose name is no text cannot be told: then the process is asked again.
+        // A folder whose name is no text cannot be told, nor one that is very long: then the process is asked again.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -69,7 +69,9 @@ impl Context {
             return Err(io::Error::other("it had ended"));
         }
         self.of_environment = labels.of(&environment);
-        self.command = arguments(&line);
+        if self.command.is_empty() {
+            self.command = arguments(&line);
+        }
         Ok(())
     }
 

@@ -15,7 +15,7 @@ impl<'a> Report<'a> {
         let reason = match (self.off("stacks"), self.run.node.is_some()) {
             (Some(reason), _) => format!("Stacks are {reason}"),
             (None, false) => "No process of this run ran node.".to_owned(),
-            (None, true) if self.run.mode == "count" => {
+            (None, true) if self.run.mode == nodeprof_profile::groups::COUNT_MODE => {
                 "Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned()
             }
             (None, true) if self.run.milestones.bootstrap_complete.is_none() && self.run.crossings.total == 0 => {
