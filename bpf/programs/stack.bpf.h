@@ -22,6 +22,8 @@
 /* What is read of a frame, from its frame pointer on: -40 to +32. */
 #define FRAME_BELOW 40
 #define FRAME_BYTES 72
+/* A frame of V8's that is smaller has no function yet. */
+#define ENTERED_BYTES 16
 /* Frames that are compared in one step. */
 #define COMPARED_FRAMES 4
 /* Frames that get their numbers in one step. */
@@ -45,7 +47,7 @@
 #define WALK_STEPS (3 * WALK_FRAMES + MAX_DEPTH)
 
 /* What a frame was found to be. */
-enum raw_kind { RAW_MACHINE, RAW_INTERPRETED, RAW_CODE, RAW_BUILTIN, RAW_GLUE };
+enum raw_kind { RAW_MACHINE, RAW_INTERPRETED, RAW_CODE, RAW_BUILTIN, RAW_GLUE, RAW_ENTERED };
 
 struct raw_frame {
 	__u64 fp;
@@ -544,13 +546,18 @@ static __always_inline bool is_bytecode(__u32 binary, __u64 tagged)
 	return image && instance_type(tagged) == image->bytecode_type;
 }
 
+static __always_inline bool is_context(__u32 binary, __u64 tagged)
+{
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+	__u32 type = instance_type(tagged);
+
+	return image && type >= image->first_context_type && type <= image->last_context_type;
+}
+
 /* Whether what lies at -8 of a frame is a context. In a library's frame a register may be saved there, with any of V8's values. */
 static __always_inline bool has_context(__u32 binary, __u64 fp)
 {
-	struct image *image = bpf_map_lookup_elem(&images, &binary);
-	__u32 type = instance_type(read_word(fp - 8));
-
-	return image && type >= image->first_context_type && type <= image->last_context_type;
+	return is_context(binary, read_word(fp - 8));
 }
 
 /* What a frame of V8's machine code is: the number of its function, 0 if it is none, and in *kind whether it is optimised. */
@@ -734,10 +741,35 @@ static __always_inline void write_walk(struct walker *walker)
 		count(COUNTER_RING_FULL, 1);
 }
 
+/*
+ * The innermost function has just made its frame: that leads on already, but nothing else is in it. A function of V8's own code still has
+ * its closure and its context in the registers that it is called with. (In a builtin they may be arguments; its address tells what it is.)
+ */
+static __always_inline void enter_frame(struct walker *walker, __u64 ip, __u64 bp)
+{
+	struct walk_slot *slot = walker->slot;
+	struct walk *w = &slot->walk;
+	__u64 function = 0;
+
+#ifdef NODEPROF_TICKS
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	__u64 builtins = w->builtins_end - w->builtins_start;
+
+	if (!(ip >= w->builtins_start && ip < w->builtins_end) &&
+	    !(slot->interpreter && ip - slot->interpreter + builtins < 2 * builtins) &&
+	    is_context(w->binary, regs->si))
+		function = regs->di;
+#endif
+	note(slot, bp, ip, function, 0, function ? RAW_ENTERED : RAW_MACHINE);
+	if (!step_out(w, read_word(bp), read_word(bp + 8)))
+		begin_search(w);
+}
+
 static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp, __u64 bp)
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
+	bool running = false;
 	__u64 caller;
 
 	w->fp = bp;
@@ -765,6 +797,9 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			w->pc = read_word(sp) - 1;
 			w->inside = false;
 		}
+	} else if (!in_node(w, ip) && bp - sp < ENTERED_BYTES && !(bp & 7)) {
+		enter_frame(walker, ip, bp);
+		running = true;
 	} else if (!(ip >= w->text_start && ip < w->text_end)) {
 		/* In a library, or in code that V8 made: there the frame pointer leads on. */
 		caller = read_word(sp) - 1;
@@ -780,7 +815,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			begin_search(w);
 		}
 	}
-	w->running = w->inside;
+	w->running = running || w->inside;
 	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
 	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;

@@ -19,6 +19,7 @@ on_each_node!(undisturbed:
     samples_in_the_kernel_have_its_frames,
     a_frequency_is_kept_to,
     samples_of_the_main_thread_reach_main,
+    samples_at_the_beginning_of_a_function_have_its_callers,
     times_of_functions_are_those_of_the_cpu_profiler_and_of_their_own_clock,
 );
 on_each_node!(without_a_frequency_nothing_is_sampled);
@@ -279,6 +280,43 @@ fn samples_of_the_main_thread_reach_main(node: &Node) {
         assert!(samples > 150, "only {samples} samples of {program:?}");
         assert!(share >= 98.0, "{share:.2}% of {program:?}");
     }
+}
+
+/// Uses the CPU for some 600 ms, nearly all of it for beginning functions and ending them.
+const CALLS: &str = "
+function fibonacci(n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+function* counter(n) { for (let i = 0; i < n; i++) yield i; }
+let sum = 0;
+const until = process.cpuUsage().user + 600_000;
+while (process.cpuUsage().user < until) {
+  sum += fibonacci(20);
+  for (const i of counter(20_000)) sum += i;
+}
+";
+
+fn samples_at_the_beginning_of_a_function_have_its_callers(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "calls.js", CALLS);
+    let traced = Trace::new(["--freq", "4000"], node.command([&script])).run();
+    traced.lost_nothing();
+    let recording = recording(&traced);
+    let pid = recording.processes[0].pid;
+    let (mut samples, mut in_script, mut alone) = (0u32, 0u32, 0u32);
+    for sample in recording.samples.iter().filter(|s| s.thread.0 == pid) {
+        let Some(stack) = sample.stack else { continue };
+        let frames: Vec<_> = recording.frames_of(stack).collect();
+        samples += 1;
+        in_script += u32::from(frames.iter().any(|f| f.kind == FrameKind::JavaScript));
+        alone += u32::from(frames.len() == 1 && frames[0].kind == FrameKind::Unknown);
+    }
+    assert!(in_script > 1500, "only {in_script} samples in JavaScript");
+    // V8's code is of no file, so who finds no caller of it has nothing to show.
+    let share = 100.0 * f64::from(alone) / f64::from(samples);
+    println!("node {}: {alone} of {samples} alone", node.version);
+    assert!(
+        share <= 0.1,
+        "{alone} of {samples} samples are alone in V8's code"
+    );
 }
 
 const COLLECTOR: &str = "(garbage collector)";
