@@ -149,6 +149,15 @@ struct {
 	__type(value, struct sum);
 } sums SEC(".maps");
 
+/* Calls whose stack found no room in the sums: their count and their times stay exact. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct sum_key);
+	__type(value, struct sum);
+} stackless_sums SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTER_MAX);
@@ -403,6 +412,23 @@ static __always_inline struct sum *sum_of(struct sum_key *key)
 	return s;
 }
 
+/* Where calls of this key count when there is no room for their stacks; 0: there is none for them either. */
+static __always_inline struct sum *stackless_sum_of(struct sum_key *key)
+{
+	struct sum_key own = *key;
+	struct sum *s;
+
+	own.stack = STACK_NONE;
+	s = bpf_map_lookup_elem(&stackless_sums, &own);
+	if (!s) {
+		struct sum zero = {};
+
+		bpf_map_update_elem(&stackless_sums, &own, &zero, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(&stackless_sums, &own);
+	}
+	return s;
+}
+
 /* Adds a call to the sums. */
 __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s64 bytes, bool timed)
 {
@@ -412,9 +438,12 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 		return 0;
 	s = sum_of(key);
 	if (!s) {
-		count(COUNTER_SUMS_FULL, 1);
-		return 0;
+		s = stackless_sum_of(key);
+		if (!s || key->stack)
+			count(s ? COUNTER_STACKS_LOST : COUNTER_SUMS_FULL, 1);
 	}
+	if (!s)
+		return 0;
 	__sync_fetch_and_add(&s->calls, 1);
 	if (timed) {
 		__sync_fetch_and_add(&s->timed, 1);

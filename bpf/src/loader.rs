@@ -300,6 +300,7 @@ impl Programs {
                 &mut open.maps.walks,
                 &mut open.maps.stacks,
                 &mut open.maps.functions,
+                &mut open.maps.stackless_sums,
             ] {
                 map.set_max_entries(1).map_err(|e| LoadError::new(&e))?;
             }
@@ -531,7 +532,8 @@ impl Programs {
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
         let (sums, tallies) = self.all_counts(|_| true);
-        let sums = sums.iter().filter_map(|(key, value)| Sum::read(key, value));
+        let sums = sums.iter().flatten();
+        let sums = sums.filter_map(|(key, value)| Sum::read(key, value));
         sums.chain(tallies).filter(|sum| sum.calls > 0).collect()
     }
 
@@ -541,27 +543,30 @@ impl Programs {
     pub fn take_sums(&self, pids: &[u32], is_over: impl Fn(u32) -> bool) -> HashMap<u32, Vec<Sum>> {
         let mut taken: HashMap<u32, Vec<Sum>> = pids.iter().map(|pid| (*pid, Vec::new())).collect();
         let mut left = HashMap::new();
-        let mut keys = Vec::new();
+        let mut keys = [Vec::new(), Vec::new()];
         let (sums, tallies) = self.all_counts(|pid| taken.contains_key(&pid));
-        for (key, value) in sums {
-            let Some(sum) = Sum::read(&key, &value) else {
-                continue;
-            };
-            if let Some(sums) = taken.get_mut(&sum.pid) {
-                sums.push(sum);
-            } else if !*left.entry(sum.pid).or_insert_with(|| is_over(sum.pid)) {
-                continue;
+        for (sums, keys) in sums.into_iter().zip(&mut keys) {
+            for (key, value) in sums {
+                let Some(sum) = Sum::read(&key, &value) else {
+                    continue;
+                };
+                if let Some(sums) = taken.get_mut(&sum.pid) {
+                    sums.push(sum);
+                } else if !*left.entry(sum.pid).or_insert_with(|| is_over(sum.pid)) {
+                    continue;
+                }
+                keys.extend(key);
             }
-            keys.extend(key);
         }
         for sum in tallies {
             taken.entry(sum.pid).or_default().push(sum);
         }
-        let map = &self.maps.maps.sums;
-        let count = keys.len() as u32 / map.key_size();
-        if count > 0 {
-            // A key that is gone already (`ENOENT`) ends it early: nothing else deletes any.
-            let _ = map.delete_batch(&keys, count, MapFlags::ANY, MapFlags::ANY);
+        for (map, keys) in self.maps_of_sums().into_iter().zip(&keys) {
+            let count = keys.len() as u32 / map.key_size();
+            if count > 0 {
+                // A key that is gone already (`ENOENT`) ends it early: nothing else deletes any.
+                let _ = map.delete_batch(keys, count, MapFlags::ANY, MapFlags::ANY);
+            }
         }
         for sums in taken.values_mut() {
             sums.retain(|sum| sum.calls > 0);
@@ -571,7 +576,7 @@ impl Programs {
 
     /// Keys and values of the sums, and what main threads of these processes have not added to them yet. A thread adds to the sums what it has in tallies while
     /// they are read: then all is read again, so that nothing counts twice or not at all.
-    fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> (Vec<Entry>, Vec<Sum>) {
+    fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> ([Vec<Entry>; 2], Vec<Sum>) {
         /// A thread that runs adds a callback's calls whenever another one takes its place.
         const TIMES: usize = 8;
         let mut before = self.tallies(&is_wanted);
@@ -604,22 +609,15 @@ impl Programs {
         all
     }
 
-    /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once. Room for a
-    /// whole table takes a while to clear, so first for that of some starts.
-    fn all_sums(&self) -> Vec<Entry> {
-        const SOME: u32 = 4096;
-        let map = &self.maps.maps.sums;
-        let ask = |room: u32| -> Vec<Entry> {
-            let sums = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
-            sums.map(Iterator::collect).unwrap_or_default()
-        };
-        let sums = ask(SOME);
-        // What shares a hash is handed out together or not at all, and the iterator takes any room that is left for the end of the table:
-        // where much is left, it is.
-        match sums.len() < SOME as usize / 2 {
-            true => sums,
-            false => ask(map.max_entries()),
-        }
+    /// The sums, and those without stacks, which are there only where stacks are.
+    fn maps_of_sums(&self) -> [&dyn MapCore; 2] {
+        [&self.maps.maps.sums, &self.maps.maps.stackless_sums]
+    }
+
+    fn all_sums(&self) -> [Vec<Entry>; 2] {
+        let [sums, stackless] = self.maps_of_sums();
+        let stackless = Some(stackless).filter(|map| map.max_entries() > 1);
+        [entries(sums), stackless.map(entries).unwrap_or_default()]
     }
 
     /// What the programs counted about themselves.
@@ -655,6 +653,23 @@ impl Programs {
 
 /// Key and value in a map.
 type Entry = (Vec<u8>, Vec<u8>);
+
+/// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once. Room for a
+/// whole table takes a while to clear, so first for that of some starts.
+fn entries(map: &dyn MapCore) -> Vec<Entry> {
+    const SOME: u32 = 4096;
+    let ask = |room: u32| -> Vec<Entry> {
+        let sums = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
+        sums.map(Iterator::collect).unwrap_or_default()
+    };
+    let sums = ask(SOME);
+    // What shares a hash is handed out together or not at all, and the iterator takes any room that is left for the end of the table:
+    // where much is left, it is.
+    match sums.len() < SOME as usize / 2 {
+        true => sums,
+        false => ask(map.max_entries()),
+    }
+}
 
 /// What a main thread has counted and not added to the sums yet.
 struct Tallies {
@@ -785,7 +800,7 @@ fn load_probes(
     };
     load_sharing!(
         probes::ProbesSkelBuilder::default(), default_options(), maps, set,
-        share [threads, records, sums, tallying, counters, images, walks, stacks, functions, numbers],
+        share [threads, records, sums, stackless_sums, tallying, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
     )
@@ -840,7 +855,7 @@ fn load_tree_with(
     };
     load_sharing!(
         tree::TreeSkelBuilder::default(), open_options, maps, set,
-        share [threads, records, sums, tallying, counters, image_files],
+        share [threads, records, sums, stackless_sums, tallying, counters, image_files],
         size [],
         without [on_syscall_enter if options.count_only, on_switch if !options.waits, on_wakeup if !options.waits]
     )

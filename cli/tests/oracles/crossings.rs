@@ -16,6 +16,7 @@ on_each_node!(
     two_runs_give_the_same_counts,
     counting_gives_the_counts_of_a_full_trace,
     calls_are_counted_whoever_ends_first,
+    calls_count_where_there_is_no_room_for_their_stacks,
     bpftrace_counts_the_same,
 );
 
@@ -308,6 +309,29 @@ pub(crate) fn calls_are_counted_whoever_ends_first(node: &Node) {
         let counted = proxies(options, CALLS, end);
         assert_eq!(counted - base, CALLS, "{end:?} on {}", node.version);
     }
+}
+
+/// Beyond the 200,000 calls that are written one by one there is a sum for each stack, and room for 131,072.
+pub(crate) fn calls_count_where_there_is_no_room_for_their_stacks(node: &Node) {
+    const DEPTH: u32 = 19;
+    let calls = |depth: u32| {
+        // Each call has a stack of its own: which way it came down.
+        let script = format!(
+            "const {{ isProxy }} = require('util').types; const down = (n) => {{ if (!n) return isProxy(n); down(n - 1); down(n - 1) }}; down({depth})"
+        );
+        let traced = Trace::new(["--freq", "0"], node.command(["-e", &script])).run();
+        sums_agree(&traced);
+        let calls = traced.calls_of_kind(&["IsProxy", "IsProxyFastApi"], None);
+        (calls, traced.run["losses"].clone())
+    };
+    let (base, _) = calls(0);
+    let (counted, losses) = calls(DEPTH);
+    assert_eq!(counted - base, (1 << DEPTH) - 1, "on {}", node.version);
+    println!("node {}: {losses}", node.version);
+    assert!(number(&losses["stacks"]) > 100_000, "{losses}");
+    let others = losses.as_object().expect("losses").iter();
+    let others = others.filter(|(kind, count)| *kind != "stacks" && number(count) > 0);
+    assert_eq!(others.count(), 0, "{losses}");
 }
 
 /// Functions that bpftrace counts: name in C++ without arguments, callbacks of the report.
