@@ -94,6 +94,10 @@ DOCDIR = $(PREFIX)/share/doc/nodeprof
 # `replace`: also where there is one already (packages, whose managers ask).
 CONFIGURATION ?= keep
 PROGRAMS := nodeprof nodeprofd nodeprof-holder
+MANDIR = $(PREFIX)/share/man
+# Where Debian's zsh looks is not where others do.
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+COMPLETIONS = bash:$(PREFIX)/share/bash-completion/completions/nodeprof zsh:$(ZSHDIR)/_nodeprof fish:$(PREFIX)/share/fish/vendor_completions.d/nodeprof.fish
 # What is written for the default folders names these.
 ADAPT = sed -E -e 's,/usr/local,$(PREFIX),g' -e 's,([ =-])/etc/(nodeprof|default)/,\1$(SYSCONFDIR)/\2/,g'
 
@@ -102,6 +106,12 @@ install-files:
 	  echo "make: $(BINARIES)/$$program is not there; type make build first, or make install BINARIES=FOLDER" >&2; exit 1; }; done
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(SYSUSERSDIR)" "$(DESTDIR)$(SYSCONFDIR)/nodeprof" "$(DESTDIR)$(SYSCONFDIR)/default"
 	for program in $(PROGRAMS); do install -m 755 "$(BINARIES)/$$program" "$(DESTDIR)$(PREFIX)/bin" || exit 1; done
+	@# Of the programs themselves, so that they tell what these can do. (umask: in a folder of one's own they are nobody else's.)
+	pages=$$(mktemp -d) && trap 'rm -rf -- "$$pages"' EXIT && "$(BINARIES)/nodeprof" manual "$$pages" && \
+	  install -d "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man8" && install -m 644 "$$pages"/*.1 "$(DESTDIR)$(MANDIR)/man1"
+	"$(BINARIES)/nodeprofd" --manual | install -m 644 /dev/stdin "$(DESTDIR)$(MANDIR)/man8/nodeprofd.8"
+	echo '.so man8/nodeprofd.8' | install -m 644 /dev/stdin "$(DESTDIR)$(MANDIR)/man8/nodeprof-holder.8"
+	for completion in $(COMPLETIONS); do "$(BINARIES)/nodeprof" completions $${completion%%:*} | install -D -m 644 /dev/stdin "$(DESTDIR)$${completion#*:}" || exit 1; done
 	for unit in systemd/*.service systemd/*.socket; do $(ADAPT) $$unit | install -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; done
 	install -m 644 systemd/sysusers.conf "$(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf"
 	@# In the tree's own folders: they link to each other.
@@ -120,6 +130,8 @@ uninstall: ## remove what install installed, and end the service; configuration 
 	for unit in systemd/*.service systemd/*.socket; do rm -f "$(DESTDIR)$(UNITDIR)/$${unit##*/}"; done
 	rm -f "$(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf"
 	for program in $(PROGRAMS); do rm -f "$(DESTDIR)$(PREFIX)/bin/$$program"; done
+	for completion in $(COMPLETIONS); do rm -f "$(DESTDIR)$${completion#*:}"; done
+	rm -f "$(DESTDIR)$(MANDIR)"/man1/nodeprof.1 "$(DESTDIR)$(MANDIR)"/man1/nodeprof-*.1 "$(DESTDIR)$(MANDIR)"/man8/nodeprofd.8 "$(DESTDIR)$(MANDIR)"/man8/nodeprof-holder.8
 	rm -rf "$(DESTDIR)$(DOCDIR)"
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 

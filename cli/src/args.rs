@@ -84,6 +84,31 @@ pub enum Command {
     Service(service::Service),
     /// Check whether this machine can trace, and say what to type where it cannot
     Doctor(Doctor),
+    /// Print what makes a shell complete nodeprof's commands and options
+    Completions(Completions),
+    /// Write nodeprof's manual pages
+    #[command(hide = true)]
+    Manual(Manual),
+}
+
+/// `nodeprof completions`.
+#[derive(Args)]
+#[command(after_help = "\
+`make install` and the Debian package install them. Otherwise, for example:
+  nodeprof completions bash > ~/.local/share/bash-completion/completions/nodeprof
+  nodeprof completions fish > ~/.config/fish/completions/nodeprof.fish
+  nodeprof completions zsh > FOLDER/_nodeprof      with FOLDER in zsh's $fpath")]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `nodeprof manual`, for `make install`.
+#[derive(Args)]
+pub struct Manual {
+    /// Where to: nodeprof.1, and nodeprof-COMMAND.1 for each command
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
 }
 
 /// Text or JSON.

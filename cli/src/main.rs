@@ -50,6 +50,8 @@ fn main() -> ExitCode {
         args::Command::Probes(a) => commands::probes::run(&a, color),
         args::Command::Service(a) => commands::service::run(&a, color),
         args::Command::Doctor(a) => commands::doctor::run(&a, color),
+        args::Command::Completions(a) => commands::manual::completions(&a),
+        args::Command::Manual(a) => commands::manual::run(&a),
     };
     match outcome {
         Ok(code) => code,

@@ -95,6 +95,47 @@ fn what_is_not_built_is_not_built_by_an_installation() {
     assert!(!root.exists() && !built.exists());
 }
 
+/// One for each program and each command, with its options.
+fn has_manual_pages(top: &Path) {
+    let page = |path: &str| fs::read_to_string(top.join(path)).expect(path);
+    let help = Command::new(NODEPROF).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let listed = help.split("Commands:\n").nth(1).unwrap();
+    let listed = listed.lines().take_while(|line| !line.is_empty());
+    let commands: Vec<_> = listed
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in &commands {
+        let text = page(&format!("man1/nodeprof-{command}.1"));
+        assert!(
+            text.contains(&format!(".TH nodeprof-{command} 1")),
+            "{text}"
+        );
+    }
+    assert!(page("man1/nodeprof-trace.1").contains("\\-\\-freq"));
+    assert!(page("man1/nodeprof-service.1").contains("nodeprof\\-service\\-runs(1)"));
+    assert!(page("man1/nodeprof.1").contains("nodeprof\\-trace(1)"));
+    assert!(page("man8/nodeprofd.8").contains("\\-\\-config"));
+    assert!(page("man8/nodeprof-holder.8").contains("man8/nodeprofd.8"));
+    // What is not for users is not described.
+    assert!(!top.join("man1/nodeprof-manual.1").exists());
+    assert!(!page("man8/nodeprofd.8").contains("tracer"));
+}
+
+/// As bash asks when somebody types `nodeprof tr` and Tab.
+fn completes(script: &Path) {
+    let asked = "source \"$1\"; COMP_WORDS=(nodeprof tr); COMP_CWORD=1; _nodeprof nodeprof tr nodeprof; echo \"${COMPREPLY[@]}\"";
+    let asked = Command::new("bash")
+        .args(["-c", asked, "bash"])
+        .arg(script)
+        .output();
+    let answer = String::from_utf8(asked.unwrap().stdout).unwrap();
+    assert!(answer.split_whitespace().any(|w| w == "trace"), "{answer}");
+}
+
 #[test]
 fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
     if !has_make() {
@@ -151,6 +192,16 @@ fn what_is_installed_is_uninstalled_and_a_configuration_stays() {
         assert!(documents.join(file).exists(), "{file}");
     }
     assert_eq!(dangling(&documents), Vec::<String>::new());
+    has_manual_pages(&root.join("usr/local/share/man"));
+    let shared = root.join("usr/local/share");
+    completes(&shared.join("bash-completion/completions/nodeprof"));
+    for other in [
+        "zsh/site-functions/_nodeprof",
+        "fish/vendor_completions.d/nodeprof.fish",
+    ] {
+        let script = fs::read_to_string(shared.join(other)).unwrap();
+        assert!(script.contains("critical-chain"), "{other}");
+    }
 
     write(&root, "etc/nodeprof/nodeprofd.toml", "mode = 'off'\n");
     make("install");

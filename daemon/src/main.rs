@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use nodeprofd::service::{Happening, config::Config, lane, serve, store::Outcome, tracer};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
@@ -40,10 +40,20 @@ struct Arguments {
     /// What the process of full mode is to do
     #[arg(long, hide = true)]
     lane: Option<String>,
+    /// Print the manual page
+    #[arg(long, hide = true)]
+    manual: bool,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.manual {
+        let page = clap_mangen::Man::new(Arguments::command()).section("8");
+        return match page.render(&mut std::io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     start_log();
     let own = |outcome: Result<(), String>| match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    io,
     path::Path,
     time::{Duration, Instant},
 };
 
-use super::{Admission, drop_aside, worker::FileId};
+use super::{Admission, drop_aside, is_dropping, worker::FileId};
 use crate::{Link, Programs};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
@@ -85,6 +86,17 @@ impl Host {
         self.idle_since = Instant::now();
     }
 
+    /// Whether no other process is recorded that is still there, and nobody's probes are being taken away.
+    pub(super) fn is_calm(&self, pid: u32) -> bool {
+        let is_there = |pid: u32| {
+            // SAFETY: takes integers; signal 0 is none.
+            let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
+            answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+        };
+        let mut others = self.recorded.keys().filter(|other| **other != pid);
+        !is_dropping() && !others.any(|other| is_there(*other))
+    }
+
     /// Whether there is something to be done by and by.
     pub(super) fn is_busy(&self) -> bool {
         !self.recorded.is_empty() || !self.tracing.is_empty() || !self.refused.is_empty()
@@ -104,5 +116,34 @@ impl Host {
 
     pub(super) fn into_links(self) -> impl Iterator<Item = Link> {
         self.recorded.into_values().flatten()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn it_is_calm_when_nobody_else_who_is_recorded_is_there() {
+        let mut host = Host::new(Box::new(|_, _| true), false);
+        let mut other = Command::new("sleep").arg("100").spawn().unwrap();
+        host.keep(std::process::id(), None, None);
+        // Another test may be taking probes away.
+        let is_calm = |host: &Host| {
+            let begun = Instant::now();
+            while is_dropping() && begun.elapsed() < MEMORY {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            host.is_calm(std::process::id())
+        };
+        assert!(is_calm(&host));
+        host.keep(other.id(), None, None);
+        assert!(!is_calm(&host));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(is_calm(&host));
     }
 }

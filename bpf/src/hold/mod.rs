@@ -32,6 +32,7 @@ use std::{
     },
     path::{Path, PathBuf},
     rc::Rc,
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -472,10 +473,20 @@ pub fn act_behind() {
 /// Drops links, for which the kernel takes a while. As far ahead of all programs as the thread that asks for it: it holds locks of the kernel
 /// that an attach may wait for, and an exec for that.
 fn drop_aside(links: impl Send + 'static) {
+    DROPPING.fetch_add(1, Ordering::Relaxed);
     std::thread::spawn(move || {
         let _expedited = Expedited::new();
         drop(links);
+        DROPPING.fetch_sub(1, Ordering::Relaxed);
     });
+}
+
+/// Threads that drop links now.
+static DROPPING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether some do.
+fn is_dropping() -> bool {
+    DROPPING.load(Ordering::Relaxed) > 0
 }
 
 /// Of niceness.

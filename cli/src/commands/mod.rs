@@ -16,6 +16,7 @@ pub mod doctor;
 pub mod export;
 pub mod flame;
 pub mod import;
+pub mod manual;
 pub mod measure;
 pub mod metrics;
 pub mod modules;

@@ -734,6 +734,7 @@ impl Service<'_> {
             gone: false,
             unwanted: false,
             awaits_environment: false,
+            no_environment: None,
             counters: self.programs.counters(),
         };
         run.add_image(binary, &self.plans);

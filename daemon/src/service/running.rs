@@ -70,6 +70,8 @@ pub(super) struct Running {
     pub(super) unwanted: bool,
     /// It was executed with an environment that the kernel side has not told.
     pub(super) awaits_environment: bool,
+    /// Why its environment is not known: it was asked for, and could not be read. What the kernel side tells of it may still come.
+    pub(super) no_environment: Option<String>,
     /// Counters when it began.
     pub(super) counters: Counters,
 }
@@ -88,15 +90,14 @@ impl Running {
     pub(super) fn take_environment(&mut self, text: &[u8], labels: &Labels) {
         self.context.take_environment(text, labels);
         self.awaits_environment = false;
+        self.no_environment = None;
     }
 
     /// Its environment is its owner's alone.
     pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) {
         self.awaits_environment = false;
         let read = lane::with_rights(self.mode, || self.context.read_program(pid, labels));
-        if let Err(error) = read.and_then(|read| read) {
-            self.hole(format!("its environment could not be read: {error}"));
-        }
+        self.no_environment = read.and_then(|read| read).err().map(|e| e.to_string());
     }
 
     pub(super) fn add_image(&mut self, binary: u8, plans: &HashMap<u8, Arc<AttachPlan>>) {
@@ -136,6 +137,9 @@ impl Running {
         config: &Config,
     ) -> Recording {
         let clock = now();
+        if let Some(error) = self.no_environment.take() {
+            self.hole(format!("its environment could not be read: {error}"));
+        }
         self.assembler.add_sums(sums);
         self.assembler.finish();
         if self.mode == Mode::Full {
@@ -247,4 +251,55 @@ fn families(mode: Mode, files: bool) -> Vec<FamilyState> {
 /// What one of them counted from then to now.
 fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
     of(now).saturating_sub(of(then))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    /// A start whose process has ended before anybody could read of it, as far as that was tried; then what the kernel side told came, or not.
+    fn of_ended(told: Option<&[u8]>) -> Recording {
+        let mut short = std::process::Command::new("true").spawn().unwrap();
+        let pid = short.id();
+        short.wait().unwrap();
+        let recording = Recording {
+            runs: vec![Run::default()],
+            ..Recording::default()
+        };
+        let mut run = Running {
+            assembler: Assembler::new(recording, RunId(0), pid, "/".as_ref()),
+            mode: Mode::Count,
+            context: Context::of(pid),
+            started_unix_ns: 0,
+            attached_at: 0,
+            attach_ns: 0,
+            executed: None,
+            late: None,
+            one_in: 1,
+            loop_started: None,
+            exited: true,
+            gone: false,
+            unwanted: false,
+            awaits_environment: false,
+            no_environment: None,
+            counters: Counters::default(),
+        };
+        let config = Config::default();
+        run.read_program(pid, &config.labels);
+        if let Some(told) = told {
+            run.take_environment(told, &config.labels);
+        }
+        run.close(pid, "exit", &[], &Counters::default(), &config)
+    }
+
+    #[test]
+    fn an_environment_that_the_kernel_side_has_told_need_not_be_read() {
+        let of_environment = |recording: Recording| {
+            let incomplete = recording.processes[0].incomplete.as_ref();
+            incomplete.is_some_and(|why| why.contains("environment could not be read"))
+        };
+        assert!(of_environment(of_ended(None)));
+        assert!(!of_environment(of_ended(Some(b"HOME=/\0"))));
+    }
 }
