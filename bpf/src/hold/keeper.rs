@@ -347,8 +347,8 @@ impl Keeper {
             }
         }
         // To wake a worker takes longer than to attach (0.25 and 0.2 ms, on a virtual machine with an idle processor). But the kernel makes an attach wait
-        // for the memory locks of all who execute the same file, and for who detaches: 12 to 95 ms in one start of seven, of twenty at a time. Then nobody
-        // would read the next execs, and the guard would let them all go. (Should it make us wait here nevertheless, the watch over this turn lets the exec go.)
+        // for the memory locks of all who execute the same file, and for who detaches: 12 ms and more in one start of eleven, of twenty at a time. Then
+        // nobody would read the next execs, and the guard would let them all go. (Should it make us wait here nevertheless, the watch over this turn does.)
         let here = is_alone
             && self.workers.knows(&held.file)
             && self.host.as_ref().is_some_and(|host| host.is_calm(pid));
