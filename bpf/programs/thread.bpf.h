@@ -440,7 +440,7 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 	if (!s) {
 		s = stackless_sum_of(key);
 		if (!s || key->stack)
-			count(s ? COUNTER_STACKS_LOST : COUNTER_SUMS_FULL, 1);
+			count(s ? COUNTER_STACKLESS : COUNTER_SUMS_FULL, 1);
 	}
 	if (!s)
 		return 0;
