@@ -106,12 +106,15 @@ install-files:
 	  echo "make: $(BINARIES)/$$program is not there; type make build first, or make install BINARIES=FOLDER" >&2; exit 1; }; done
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(SYSUSERSDIR)" "$(DESTDIR)$(SYSCONFDIR)/nodeprof" "$(DESTDIR)$(SYSCONFDIR)/default"
 	for program in $(PROGRAMS); do install -m 755 "$(BINARIES)/$$program" "$(DESTDIR)$(PREFIX)/bin" || exit 1; done
-	@# Of the programs themselves, so that they tell what these can do. (umask: in a folder of one's own they are nobody else's.)
-	pages=$$(mktemp -d) && trap 'rm -rf -- "$$pages"' EXIT && "$(BINARIES)/nodeprof" manual "$$pages" && \
-	  install -d "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man8" && install -m 644 "$$pages"/*.1 "$(DESTDIR)$(MANDIR)/man1"
-	"$(BINARIES)/nodeprofd" --manual | install -m 644 /dev/stdin "$(DESTDIR)$(MANDIR)/man8/nodeprofd.8"
-	echo '.so man8/nodeprofd.8' | install -m 644 /dev/stdin "$(DESTDIR)$(MANDIR)/man8/nodeprof-holder.8"
-	for completion in $(COMPLETIONS); do "$(BINARIES)/nodeprof" completions $${completion%%:*} | install -D -m 644 /dev/stdin "$(DESTDIR)$${completion#*:}" || exit 1; done
+	@# Manual pages and completions are what the programs themselves tell.
+	@set -e; made=$$(mktemp -d); trap 'rm -rf -- "$$made"' EXIT; \
+	"$(BINARIES)/nodeprof" manual "$$made"; \
+	"$(BINARIES)/nodeprofd" --manual >"$$made/nodeprofd.8"; \
+	echo '.so man8/nodeprofd.8' >"$$made/nodeprof-holder.8"; \
+	for page in "$$made"/*.[18]; do install -D -m 644 "$$page" "$(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}"; done; \
+	for completion in $(COMPLETIONS); do \
+	  "$(BINARIES)/nodeprof" completions $${completion%%:*} >"$$made/completion"; \
+	  install -D -m 644 "$$made/completion" "$(DESTDIR)$${completion#*:}"; done
 	for unit in systemd/*.service systemd/*.socket; do $(ADAPT) $$unit | install -m 644 /dev/stdin "$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; done
 	install -m 644 systemd/sysusers.conf "$(DESTDIR)$(SYSUSERSDIR)/nodeprof.conf"
 	@# In the tree's own folders: they link to each other.

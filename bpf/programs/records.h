@@ -460,7 +460,6 @@ enum counter {
 	COUNTER_SWITCHES,	/* of threads of the tree, off the CPU and on it */
 	COUNTER_WAITS_LIMIT,	/* short waits beyond the limit per second */
 	COUNTER_FOREIGN,	/* processes that took over others' rights */
-	COUNTER_STACKLESS,	/* calls whose stack found no room in the sums */
 	COUNTER_MAX,
 };
 #endif

@@ -217,6 +217,14 @@ static __always_inline bool is_offset(__u64 word)
 	return word && !(word & 0xffffffff);
 }
 
+/* Whether an address lies beside the interpreter, as all builtins do. V8 may run a copy of them, which is in no plan. */
+static __always_inline bool is_beside_interpreter(struct walk_slot *slot, __u64 pc)
+{
+	__u64 builtins = slot->walk.builtins_end - slot->walk.builtins_start;
+
+	return slot->interpreter && pc - slot->interpreter + builtins < 2 * builtins;
+}
+
 /*
  * Whether a frame of this shape is one of the interpreter. Code that was optimised while a loop ran has taken over the interpreter's
  * frame, and left in it what lay there.
@@ -224,12 +232,11 @@ static __always_inline bool is_offset(__u64 word)
 static __always_inline bool is_interpreter(struct walk_slot *slot)
 {
 	struct walk *w = &slot->walk;
-	__u64 builtins = w->builtins_end - w->builtins_start;
 
 	/* All its calls return to one place; where that is depends on where V8 has put its builtins. */
 	if (!slot->interpreter || w->pc == slot->interpreter)
 		return true;
-	return w->inside && w->pc - slot->interpreter + builtins < 2 * builtins;
+	return w->inside && is_beside_interpreter(slot, w->pc);
 }
 
 static __always_inline bool is_address(__u64 word)
@@ -753,13 +760,12 @@ static __always_inline void enter_frame(struct walker *walker, __u64 ip, __u64 b
 
 #ifdef NODEPROF_TICKS
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	__u64 builtins = w->builtins_end - w->builtins_start;
 
 	if (!(ip >= w->builtins_start && ip < w->builtins_end) &&
-	    !(slot->interpreter && ip - slot->interpreter + builtins < 2 * builtins) &&
-	    is_context(w->binary, regs->si))
+	    !is_beside_interpreter(slot, ip) && is_context(w->binary, regs->si))
 		function = regs->di;
 #endif
+	w->running = true;
 	note(slot, bp, ip, function, 0, function ? RAW_ENTERED : RAW_MACHINE);
 	if (!step_out(w, read_word(bp), read_word(bp + 8)))
 		begin_search(w);
@@ -769,7 +775,6 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
-	bool running = false;
 	__u64 caller;
 
 	w->fp = bp;
@@ -799,7 +804,6 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 		}
 	} else if (!in_node(w, ip) && bp - sp < ENTERED_BYTES && !(bp & 7)) {
 		enter_frame(walker, ip, bp);
-		running = true;
 	} else if (!(ip >= w->text_start && ip < w->text_end)) {
 		/* In a library, or in code that V8 made: there the frame pointer leads on. */
 		caller = read_word(sp) - 1;
@@ -815,7 +819,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			begin_search(w);
 		}
 	}
-	w->running = running || w->inside;
+	w->running |= w->inside;
 	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
 	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;

@@ -149,11 +149,10 @@ struct {
 	__type(value, struct sum);
 } sums SEC(".maps");
 
-/* Calls whose stack found no room in the sums: their count and their times stay exact. */
+/* Calls whose stack found no room in the sums, or no memory at the moment: their count and their times stay exact. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct sum_key);
 	__type(value, struct sum);
 } stackless_sums SEC(".maps");
@@ -398,34 +397,32 @@ static __always_inline struct sum_key call_key(struct thread *t, __u64 callback,
 	return key;
 }
 
-/* The sum of a key, which is made if there is none; 0: there is no room. */
-static __always_inline struct sum *sum_of(struct sum_key *key)
+/* The sum of a key in one of the maps of sums, which is made if there is none; 0: there is no room. */
+static __always_inline struct sum *sum_in(void *map, struct sum_key *key)
 {
-	struct sum *s = bpf_map_lookup_elem(&sums, key);
+	struct sum *s = bpf_map_lookup_elem(map, key);
 
 	if (!s) {
 		struct sum zero = {};
 
-		bpf_map_update_elem(&sums, key, &zero, BPF_NOEXIST);
-		s = bpf_map_lookup_elem(&sums, key);
+		bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(map, key);
 	}
 	return s;
 }
 
-/* Where calls of this key count when there is no room for their stacks; 0: there is none for them either. */
-static __always_inline struct sum *stackless_sum_of(struct sum_key *key)
+/* Where a call counts for which there is no room with its stack; 0: there is none for it either. */
+static __always_inline struct sum *stackless_sum(struct sum_key *key)
 {
 	struct sum_key own = *key;
 	struct sum *s;
 
 	own.stack = STACK_NONE;
-	s = bpf_map_lookup_elem(&stackless_sums, &own);
-	if (!s) {
-		struct sum zero = {};
-
-		bpf_map_update_elem(&stackless_sums, &own, &zero, BPF_NOEXIST);
-		s = bpf_map_lookup_elem(&stackless_sums, &own);
-	}
+	s = sum_in(&stackless_sums, &own);
+	if (!s)
+		count(COUNTER_SUMS_FULL, 1);
+	else if (key->stack)
+		count(COUNTER_STACKS_LOST, 1);
 	return s;
 }
 
@@ -436,12 +433,9 @@ __noinline int add_to_sum(struct sum_key *key, __u64 duration, __u64 inner, __s6
 
 	if (!key)
 		return 0;
-	s = sum_of(key);
-	if (!s) {
-		s = stackless_sum_of(key);
-		if (!s || key->stack)
-			count(s ? COUNTER_STACKLESS : COUNTER_SUMS_FULL, 1);
-	}
+	s = sum_in(&sums, key);
+	if (!s)
+		s = stackless_sum(key);
 	if (!s)
 		return 0;
 	__sync_fetch_and_add(&s->calls, 1);
@@ -468,7 +462,7 @@ __noinline int flush_tally(struct thread *t, __u32 index)
 	if (!tally->calls)
 		return 0;
 	key = call_key(t, tally->callback, tally->kind, STACK_NONE);
-	s = sum_of(&key);
+	s = sum_in(&sums, &key);
 	if (s)
 		__sync_fetch_and_add(&s->calls, tally->calls);
 	else

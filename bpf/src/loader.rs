@@ -247,7 +247,6 @@ pub struct Counters {
     pub switches: u64,
     pub waits_beyond_limit: u64,
     pub foreign: u64,
-    pub stackless: u64,
 }
 
 /// The loaded programs and their maps.
@@ -289,11 +288,15 @@ impl Programs {
             .sums
             .set_max_entries(options.ring_bytes / options.ring_bytes_per_sum())
             .map_err(|e| LoadError::new(&e))?;
+        // Where programs ask for memory while they run, there may be none at hand for a moment (an interrupt brings more), and the function that was to be
+        // numbered then would have no name: 1 to 13 of a trace had none.
+        let mut allocated = vec![&mut open.maps.functions];
         if options.host {
-            // Loaded once, for many starts: memory that is there need not be asked for by an interrupt of one of them.
-            for map in [&mut open.maps.sums, &mut open.maps.functions] {
-                map.set_map_flags(0).map_err(|e| LoadError::new(&e))?;
-            }
+            // Loaded once, for many starts: none of them need pay for such interrupts.
+            allocated.push(&mut open.maps.sums);
+        }
+        for map in allocated {
+            map.set_map_flags(0).map_err(|e| LoadError::new(&e))?;
         }
         if !options.stacks || options.count_only {
             // 4 MB that nobody would use.
@@ -648,7 +651,6 @@ impl Programs {
             switches: get(wire::COUNTER_SWITCHES),
             waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
             foreign: get(wire::COUNTER_FOREIGN),
-            stackless: get(wire::COUNTER_STACKLESS),
         }
     }
 }

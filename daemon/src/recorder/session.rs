@@ -545,7 +545,7 @@ impl Session {
             ("abandoned_frames", counters.abandoned),
             ("frames_too_deep", counters.too_deep),
             ("sums_full", counters.sums_full),
-            ("stacks", counters.stackless),
+            ("stacks", counters.stacks_lost),
             ("threads_not_followed", counters.no_state),
             ("memory_unreadable", counters.unreadable),
             ("waits", counters.waits_beyond_limit),

@@ -118,7 +118,7 @@ impl Running {
         self.assembler.losses_with(&[
             ("records", since(|c| c.ring_full)),
             ("sums_full", since(|c| c.sums_full)),
-            ("stacks", since(|c| c.stackless)),
+            ("stacks", since(|c| c.stacks_lost)),
             ("threads_not_followed", since(|c| c.no_state)),
             ("memory_unreadable", since(|c| c.unreadable)),
             ("unmatched_exits", since(|c| c.unmatched_exits)),

@@ -117,7 +117,7 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
             "{n} calls found no room in the tables of sums: they are missing in Crossings and Serialization"
         ),
         "stacks" => format!(
-            "{n} calls are without a stack, for which there was no room: they count, but belong to no module, package or function"
+            "{n} times there was no room for a stack, or for a function on it: what has none counts, but belongs to no module, package or function"
         ),
         "threads_not_followed" => format!(
             "{n} times a thread could not be followed: what it did is missing in all sections"
