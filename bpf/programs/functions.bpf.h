@@ -70,10 +70,13 @@ struct seen {
 #define ONE_BYTE_NODE 0x3a65646f6eULL
 #define TWO_BYTE_FILE 0x0065006c00690066ULL
 
+/*
+ * The least recently used go when it is full: functions of threads that have ended, which nobody else takes out. One that comes again after that
+ * gets a new number and is told again. Allocated in advance, as all such tables are.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct function_key);
 	__type(value, __u32);
 } functions SEC(".maps");

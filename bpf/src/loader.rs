@@ -288,15 +288,12 @@ impl Programs {
             .sums
             .set_max_entries(options.ring_bytes / options.ring_bytes_per_sum())
             .map_err(|e| LoadError::new(&e))?;
-        // Where programs ask for memory while they run, there may be none at hand for a moment (an interrupt brings more), and the function that was to be
-        // numbered then would have no name: 1 to 13 of a trace had none.
-        let mut allocated = vec![&mut open.maps.functions];
         if options.host {
-            // Loaded once, for many starts: none of them need pay for such interrupts.
-            allocated.push(&mut open.maps.sums);
-        }
-        for map in allocated {
-            map.set_map_flags(0).map_err(|e| LoadError::new(&e))?;
+            // Loaded once, for many starts: none of them need pay for the interrupts that bring memory.
+            open.maps
+                .sums
+                .set_map_flags(0)
+                .map_err(|e| LoadError::new(&e))?;
         }
         if !options.stacks || options.count_only {
             // 4 MB that nobody would use.

@@ -16,7 +16,7 @@ const [countText, kind] = process.argv.slice(2);
 const count = Number(countText);
 const operations = makeOperations();
 
-if (!Number.isSafeInteger(count) || count < 0 || !Object.hasOwn(operations, kind)) {
+if (!Number.isSafeInteger(count) || count < 0 || !Object.keys(operations).includes(kind)) {
   console.error(`usage: node --expose-internals calls.js N ${Object.keys(operations).join('|')}`);
   process.exit(2);
 }

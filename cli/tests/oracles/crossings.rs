@@ -20,6 +20,11 @@ on_each_node!(
     bpftrace_counts_the_same,
 );
 
+mod constructions_are_told_from_calls {
+    // The only line of versions whose V8 has its own form of CallOrConstruct.
+    crate::support::on_each_node! { @versions super::constructions_are_told_from_calls, node_25 "25.9.0" }
+}
+
 const STAT: &[&str] = &["InternalModuleStat", "FastInternalModuleStat"];
 const BYTE_LENGTH: &[&str] = &["ByteLengthUtf8", "SlowByteLengthUtf8", "FastByteLengthUtf8"];
 
@@ -138,6 +143,16 @@ pub(crate) fn n_calls_are_n_crossings(node: &Node) {
             }
         }
     }
+}
+
+fn constructions_are_told_from_calls(node: &Node) {
+    let calls = |n| {
+        let traced = trace(&[], known_calls(node, n, "construct"));
+        sums_agree(&traced);
+        traced.calls_of_kind(&["New"], Some("construct"))
+    };
+    let base = calls(0);
+    assert_eq!(calls(1_000), base + 1_000, "on {}", node.version);
 }
 
 /// What `--verify` prints: entries of all binding callbacks, and the crossings that lead to them.

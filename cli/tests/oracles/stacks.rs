@@ -8,7 +8,7 @@ use std::{
 
 use nodeprof_profile::{
     Recording,
-    recording::{Crossing, Frame, FrameKind, StackId},
+    recording::{CallbackId, Crossing, Frame, FrameKind, StackId},
 };
 use serde::Deserialize;
 
@@ -22,6 +22,10 @@ on_each_node!(
     innermost_functions_are_those_of_errors_in_hot_code_under_pressure,
     innermost_functions_are_those_of_errors_in_hot_code_that_moves,
 );
+
+mod functions_have_names_after_those_of_many_processes {
+    crate::support::on_each_node! { @versions super::functions_have_names_after_those_of_many_processes, node_20 "20.20.2" }
+}
 
 /// A frame as V8 itself tells it.
 #[derive(Debug, Deserialize)]
@@ -385,4 +389,49 @@ fn innermost_functions_are_those_of_errors_in_hot_code_that_moves(node: &Node) {
     // V8 throws much of its code away, too, also while it runs: docs/limits.md.
     let what = "hot, while the collector moves everything";
     assert_hot(node, &flags, what, (10, 98.0));
+}
+
+/// Processes of one trace that have more functions together than the kernel's table has room for: those of the last are known like those of the first.
+fn functions_have_names_after_those_of_many_processes(node: &Node) {
+    const FUNCTIONS: usize = 2_000;
+    const PROCESSES: usize = 40;
+    let folder = folder();
+    let script = folder.path().join("many.js");
+    let mut text = String::from("const fs = require('fs');\n");
+    for i in 0..FUNCTIONS {
+        text.push_str(&format!(
+            "function f{i}() {{ fs.existsSync('/'); }} f{i}();\n"
+        ));
+    }
+    fs::write(&script, text).expect("a script");
+    let run = format!("for i in $(seq {PROCESSES}); do \"$0\" \"$1\"; done");
+    let mut command = vec!["sh".to_owned(), "-c".to_owned(), run];
+    command.extend(node.command([&script]));
+    let traced = Trace::new(["--freq", "0"], command).run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let is_own = |frame: &Frame| {
+        frame.kind == FrameKind::JavaScript
+            && String::from_utf8_lossy(recording.name(frame.function))
+                .strip_prefix('f')
+                .is_some_and(|number| number.parse::<usize>().is_ok())
+    };
+    let of_exists =
+        |callback: CallbackId| recording.callbacks[callback.0 as usize].function == "ExistsSync";
+    let has_own =
+        |stack: Option<StackId>| stack.is_some_and(|stack| recording.frames_of(stack).any(is_own));
+    let single = recording.crossings.iter();
+    let single = single.map(|crossing| (crossing.callback, crossing.stack, 1));
+    let sums = recording.crossing_sums.iter();
+    let sums = sums.map(|sum| (sum.callback, sum.stack, sum.calls as usize));
+    let (mut calls, mut named) = (0, 0);
+    for (_, stack, n) in single.chain(sums).filter(|call| of_exists(call.0)) {
+        calls += n;
+        named += if has_own(stack) { n } else { 0 };
+    }
+    assert_eq!(
+        (calls, named),
+        (FUNCTIONS * PROCESSES, FUNCTIONS * PROCESSES)
+    );
 }
