@@ -40,7 +40,7 @@ pub struct BadRule {
 /// Words in the name of an option, a variable or a parameter whose value is a secret.
 macro_rules! secret_word {
     () => {
-        "(?:token|secret|passwd|password|passphrase|pwd|api[-_]?key|access[-_]?key|private[-_]?key|auth|credentials?|signature|sig|session[-_]?id|cookie)"
+        "(?:token|secret|passwd|password|passphrase|pwd|(?:api|access|private|secret|encryption|signing|master|account)[-_]?key|auth|credentials?|signature|sig|session[-_]?id|cookie)"
     };
 }
 
@@ -48,8 +48,14 @@ macro_rules! secret_word {
 const BUILT_IN: &[(&str, &str)] = &[
     // scheme://user:password@host, also without a password: many services take a token as the user.
     (
-        r"(?i)([a-z][a-z0-9+.-]*://)(?:[^/\s:@]+(?::[^/\s@]*)?|:[^/\s@]+)@",
+        // Up to the last @ before the host: a password may have one, too.
+        r"(?i)([a-z][a-z0-9+.-]*://)[^/\s]+@",
         "${1}[redacted]@",
+    ),
+    // pass=X, SMTP_PASS=X, but neither bypass=X nor passed: 3.
+    (
+        r#"(?i)((?:^|[^a-z0-9])(?:[a-z0-9]+[_.-])*pass["']?\s*[=:]\s*["']?)[^\s&"';,#\[/][^\s&"';,#]*"#,
+        "${1}[redacted]",
     ),
     // --token=X, API_KEY=X, ?access_token=X, password: X. Not the path in `secret-sauce/index.js`: a name ends before = or :.
     (
@@ -60,7 +66,12 @@ const BUILT_IN: &[(&str, &str)] = &[
         ),
         "${1}[redacted]",
     ),
-    // Authorization: Bearer X
+    // Authorization: SCHEME X, Cookie: a=b; c=d: all that follows is secret, whatever the scheme. After the rule above, which leaves what follows its first word.
+    (
+        r#"(?i)(\b(?:authorization|cookie)["']?\s*:\s*["']?(?:(?:bearer|basic)\s+)?)[^"'\r\n]+"#,
+        "${1}[redacted]",
+    ),
+    // Bearer X
     (
         r"(?i)\b((?:bearer|basic)\s+)[a-z0-9+/_.~=-]{8,}",
         "${1}[redacted]",
@@ -140,7 +151,12 @@ impl Redaction {
         Ok(Redaction {
             any: RegexSet::new(all.iter().map(|(pattern, _)| pattern)).map_err(bad)?,
             rules,
-            option: Regex::new(concat!(r"(?i)^--?[a-z0-9-]*", secret_word!(), "$")).map_err(bad)?,
+            option: Regex::new(concat!(
+                r"(?i)^(?:--?|//)(?:[a-z0-9_.:/-]*",
+                secret_word!(),
+                r"(?:[_-]?(?:key|value|token|string))?|(?:[a-z0-9]+[_.-])*pass|authorization)$"
+            ))
+            .map_err(bad)?,
         })
     }
 
