@@ -12,7 +12,7 @@ use crate::modules::{Bucket, Costs, Module, Modules};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
     Binary, CallbackId, CrossingKind, FileOperation, NameId, Nanoseconds, Process, ProcessId,
-    Recording, RunId, StackId,
+    Recording, RunId, StackId, UNREADABLE,
 };
 use crate::report::{
     Attribution, CallbackProfile, CallsByKind, Compile, Crossings, Family, FileOperationProfile,
@@ -414,16 +414,23 @@ impl RunContext<'_> {
         };
 
         let mut askers: Map<(ProcessId, NameId), ()> = Map::default();
+        let mut unreadable = 0;
         for cell in &cells.lookups {
             let path = self.recording.name(cell.path);
             count(&mut result.lookups, cell.calls);
+            if path == UNREADABLE {
+                // Each may be of another path.
+                count(&mut unreadable, cell.calls);
+                continue;
+            }
             askers.insert((cell.process, cell.path), ());
             count(
                 &mut files.entry(path).or_insert_with(|| file(path)).lookups,
                 cell.calls,
             );
         }
-        result.repeated_lookups = result.lookups.saturating_sub(askers.len() as u64);
+        result.repeated_lookups =
+            (result.lookups.saturating_sub(unreadable)).saturating_sub(askers.len() as u64);
 
         let mut openers: Map<(ProcessId, NameId), ()> = Map::default();
         for cell in &cells.files {

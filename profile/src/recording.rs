@@ -4,6 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Name of a path that could not be read from the program's memory. Two of that name need not be one path.
+pub const UNREADABLE: &[u8] = b"(unreadable)";
+
 /// An instant on CLOCK_MONOTONIC or a duration, in nanoseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -161,7 +164,7 @@ pub struct Crossing {
     pub thread: ThreadId,
     /// Enter.
     pub start: Nanoseconds,
-    /// Enter to exit; `None` where only the entry is seen (Fast API, interceptors) or it never returned.
+    /// Enter to exit; `None` where only the entry is seen (Fast API, interceptors) or its end was not seen.
     pub duration: Option<Nanoseconds>,
     /// `duration` less nested crossings.
     pub self_time: Option<Nanoseconds>,
@@ -171,7 +174,7 @@ pub struct Crossing {
     pub kind: CrossingKind,
     /// Crossing (JS → C++) inside which it happened, directly.
     pub parent: Option<CallbackId>,
-    /// It was entered and never returned (`process.reallyExit`, an abort, a kill).
+    /// It was entered and never returned (`process.reallyExit`, an abort, a kill): `duration` is up to the end of the process.
     pub unfinished: bool,
     /// Where it was called from; the innermost frame is the caller. `None`: stacks were not recorded, or there was none.
     pub stack: Option<StackId>,

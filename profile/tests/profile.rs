@@ -527,3 +527,18 @@ fn a_synthetic_recording_is_consistent_and_of_the_size_asked_for() {
     assert_eq!(run.crossings.total + run.crossings.by_kind.to_js, 20_000);
     assert!(run.package_json.repeated_lookups > 0);
 }
+
+#[test]
+fn paths_that_could_not_be_read_are_not_one_path_asked_for_again() {
+    let mut recording = small();
+    let before = small_profile().package_json;
+    let path = NameId(recording.names.len() as u32);
+    recording.names.push(b"(unreadable)".to_vec());
+    let first = recording.lookups[0];
+    for _ in 0..3 {
+        recording.lookups.push(Lookup { path, ..first });
+    }
+    let after = &Profile::from_recording(&recording).runs[0].package_json;
+    assert_eq!(after.lookups, before.lookups + 3);
+    assert_eq!(after.repeated_lookups, before.repeated_lookups);
+}

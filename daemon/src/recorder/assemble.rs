@@ -15,7 +15,7 @@ use nodeprof_profile::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
     CrossingSum, Exec, FileAccess, FileOperation, Import, Lookup, Loss, Milestone, NameId,
     Nanoseconds, Process, ProcessId, Recording, RunId, Sample, Serialization, SerializationSum,
-    Span, StackId, ThreadId, Wait,
+    Span, StackId, ThreadId, UNREADABLE, Wait,
 };
 
 use super::{
@@ -707,7 +707,7 @@ impl Assembler {
             Some(path) => self.name(&path),
             None => {
                 self.lose("paths_unreadable", 1);
-                self.name(b"(unreadable)")
+                self.name(UNREADABLE)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What was asked of the file system.
 
+use nodeprof_profile::recording::UNREADABLE;
 use nodeprof_profile::report::{FileOperationProfile, PackageJsonFile, PathProfile};
 
 use super::page::{plain, warning};
@@ -58,7 +59,12 @@ impl Report<'_> {
             .filter(|file| file.found == Some(false))
             .count() as u64;
         if missing > 0 {
-            let files = counted(package_json.files.len() as u64, "path");
+            let unreadable = String::from_utf8_lossy(UNREADABLE);
+            let named = package_json
+                .files
+                .iter()
+                .filter(|file| file.path != unreadable);
+            let files = counted(named.count() as u64, "path");
             phrases.push(warning(format!(
                 "{} of {files} do not exist",
                 number(missing)
