@@ -646,3 +646,33 @@ fn who_reads_in_the_writers_process_leaves_it_its_locks() {
         2
     );
 }
+
+#[test]
+fn a_run_that_was_kept_while_the_clock_was_ahead_keeps_no_later_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for _ in 0..4 {
+        database.keep(Recording::synthetic(500), None).unwrap();
+    }
+    // The first in ten years, two an hour ago, the last one now.
+    let sqlite = Connection::open(&path).unwrap();
+    let set = |run: u32, seconds: i64| {
+        let shift = seconds * 1_000_000_000;
+        sqlite
+            .execute(
+                "UPDATE kept SET kept_unix_ns = kept_unix_ns + ?2 WHERE run = ?1",
+                (run, shift),
+            )
+            .unwrap();
+    };
+    for (run, seconds) in [(1, 10 * 365 * 86_400), (2, -3_600), (3, -3_600)] {
+        set(run, seconds);
+    }
+    let limits = Limits {
+        age: Duration::from_secs(60),
+        ..NO_LIMITS
+    };
+    assert_eq!(database.retain(&limits).unwrap().removed, 2);
+    assert_eq!(database.runs(), 2);
+}

@@ -56,6 +56,11 @@ struct Version {
 }
 
 impl Version {
+    fn of_file(file: &File) -> Result<Version, String> {
+        let meta = file.metadata().map_err(|e| e.to_string())?;
+        Ok(Version::of(&meta))
+    }
+
     fn of(meta: &fs::Metadata) -> Version {
         Version {
             file: file_id(meta),
@@ -367,12 +372,7 @@ impl Bench {
     /// What to attach for a binary, by its plan. The plan is that of the file that was opened: at its path there may be another one, here or in
     /// the file system that the process sees, and its probes would end programs that execute this one.
     fn prepare(&self, file: &File, path: &Path, open: &Path) -> Result<Known, String> {
-        let version = || {
-            file.metadata()
-                .map(|meta| Version::of(&meta))
-                .map_err(|e| e.to_string())
-        };
-        let id = version()?;
+        let id = Version::of_file(file)?;
         let known = || lock(&self.known).get(&id).cloned();
         if let Some(known) = known() {
             return Ok(known);
@@ -382,15 +382,26 @@ impl Bench {
         if let Some(known) = known() {
             return Ok(known);
         }
+        let made = self.plan(id, file, path, open);
+        lock(&self.planning).remove(&id);
+        made
+    }
+
+    /// Makes the plan of a binary that has none yet.
+    fn plan(&self, id: Version, file: &File, path: &Path, open: &Path) -> Result<Known, String> {
         act_in_turn(); // it takes 0.2 s
         let plan = (self.plans)(path, open);
         act_first();
         let mut plan = plan?;
         path.clone_into(&mut plan.binary.path);
-        if version()? != id {
+        if Version::of_file(file)? != id {
             return Err("the file was changed while its plan was made".into());
         }
         let mut all = lock(&self.known);
+        if let Some(known) = all.get(&id) {
+            // Another thread's, which came when a plan before this one had failed.
+            return Ok(known.clone());
+        }
         let binary = u8::try_from(all.len())
             .ok()
             .filter(|&b| u32::from(b) < crate::wire::MAX_IMAGES);
@@ -404,8 +415,6 @@ impl Bench {
             points: Arc::new(points),
         };
         all.insert(id, known.clone());
-        drop(all);
-        lock(&self.planning).remove(&id);
         Ok(known)
     }
 

@@ -44,6 +44,8 @@ pub const LONGEST_ANSWER: usize = 32 << 20;
 pub const LONGEST_STEP: usize = 64;
 /// Runs of one answer.
 pub const MOST_FOUND: usize = 1000;
+/// Labels that one request chooses runs by. Each is a search of its own: 900 took the store 12 s.
+pub const MOST_LABELS: usize = 16;
 /// Runs of one recording that is handed over.
 pub const MOST_FETCHED: usize = 50;
 /// Where the service listens by default.

@@ -525,7 +525,7 @@ fn duration(name: &str, text: &str) -> Result<Duration, String> {
 }
 
 /// What the rules look at.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Start {
     /// What is executed.
     pub executable: PathBuf,
@@ -613,6 +613,13 @@ impl Rule {
         }
     }
 
+    fn without_command(&self) -> Rule {
+        Rule {
+            command: None,
+            ..self.clone()
+        }
+    }
+
     fn fits(&self, start: &Start) -> bool {
         let text = |glob: &Option<GlobMatcher>, value: Option<&Path>| {
             glob.as_ref()
@@ -626,29 +633,45 @@ impl Rule {
     }
 }
 
+/// Of shares of one in so many, the largest: none (0) only if all are.
+fn densest(shares: &[u32]) -> u32 {
+    let some = shares.iter().copied().filter(|n| *n > 0);
+    some.min().unwrap_or(0)
+}
+
 impl Rules {
     /// One start in so many of this kind is recorded in this mode; 0: none.
     ///
-    /// Before the exec nobody knows the command: a rule that asks for one is passed over where it turns recording in this mode off, and
-    /// taken as fitting where it turns it on, so that [`is_off`](Rules::is_off) can decide after the exec.
+    /// Before the exec nobody knows the command: a rule that asks for one may fit or not. So it is one in as many as the densest of the rules has that
+    /// may be the first one to fit, and [`wants`](Rules::wants) decides after the exec.
     pub fn one_in(&self, start: &Start, mode: Mode) -> u32 {
-        let fits = |rule: &Rule| match (&rule.command, &start.command) {
-            (Some(_), None) => {
-                let early = Rule {
-                    command: None,
-                    ..rule.clone()
-                };
-                rule.share.of(mode) > 0 && early.fits(start)
+        let mut possible = Vec::new();
+        for rule in &self.rules {
+            let is_open = rule.command.is_some() && start.command.is_none();
+            let fits = match is_open {
+                true => rule.without_command().fits(start),
+                false => rule.fits(start),
+            };
+            if fits {
+                possible.push(rule.share.of(mode));
+                if !is_open {
+                    return densest(&possible);
+                }
             }
-            _ => rule.fits(start),
-        };
-        let found = self.rules.iter().find(|rule| fits(rule));
-        found.map_or(self.otherwise, |rule| rule.share).of(mode)
+        }
+        possible.push(self.otherwise.of(mode));
+        densest(&possible)
     }
 
-    /// Whether the rules turn recording in this mode off for a start whose command is known.
-    pub fn is_off(&self, start: &Start, mode: Mode) -> bool {
-        self.one_in(start, mode) == 0
+    /// Whether a start whose command is known now, and that [`one_in`](Rules::one_in) had admitted without it, is recorded in this mode. `lot` is between 0 and 1, the
+    /// same for all that one start executes.
+    pub fn wants(&self, start: &Start, mode: Mode, lot: f64) -> bool {
+        let wanted = self.one_in(start, mode);
+        let early = Start {
+            command: None,
+            ..start.clone()
+        };
+        wanted > 0 && lot * f64::from(wanted) < f64::from(self.one_in(&early, mode))
     }
 
     /// Whether any start is recorded in this mode.
@@ -929,16 +952,49 @@ mod tests {
         };
         assert!(config.rules.ask_command());
         assert_eq!(config.rules.one_in(&start(None), Mode::Count), 1);
-        assert!(
-            config
-                .rules
-                .is_off(&start(Some("node --version")), Mode::Count)
-        );
-        assert!(
-            !config
-                .rules
-                .is_off(&start(Some("node app.js")), Mode::Count)
-        );
+        let wants = |command, lot| config.rules.wants(&start(Some(command)), Mode::Count, lot);
+        assert!(!wants("node --version", 0.0));
+        assert!(wants("node app.js", 0.999));
+    }
+
+    #[test]
+    fn a_rule_on_the_command_takes_its_share_of_what_it_fits_and_of_nothing_else() {
+        let config = parse(
+            "one-in = 2\n\
+             [[rule]]\nmode = 'count'\none-in = 10\ncommand = '*rare*'\n\
+             [[rule]]\nmode = 'count'\none-in = 4\ncommand = '*some*'\n\
+             [[rule]]\nmode = 'count'\ncommand = '*all*'\ndirectory = '/srv/**'\n\
+             [[rule]]\nmode = 'off'\ncommand = '*none*'\n",
+        )
+        .unwrap();
+        let mut random = nodeprof_profile::random::Random::new(1);
+        let mut share = |directory: &str, command: &str| {
+            let before = Start {
+                directory: Some(directory.into()),
+                ..Start::default()
+            };
+            let after = Start {
+                command: Some(command.into()),
+                ..before.clone()
+            };
+            let recorded = (0..10_000).filter(|_| {
+                let admitted = config.rules.one_in(&before, Mode::Count) as usize;
+                random.below(admitted) == 0
+                    && config.rules.wants(&after, Mode::Count, random.fraction())
+            });
+            recorded.count() as f64 / 10_000.0
+        };
+        for directory in ["/srv/a", "/home/a"] {
+            for (command, wanted) in [("rare", 0.1), ("some", 0.25), ("none", 0.0), ("other", 0.5)]
+            {
+                let found = share(directory, command);
+                assert!(
+                    (found - wanted).abs() < 0.03,
+                    "{directory} {command}: {found}"
+                );
+            }
+        }
+        assert_eq!(share("/srv/a", "all"), 1.0);
     }
 
     #[test]

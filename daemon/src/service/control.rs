@@ -32,8 +32,8 @@ use super::{
 };
 use crate::{
     control::{
-        Answer, Ask, Find, Incoming, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND, Request, Status,
-        VERSION, read_message, write_message, write_with_files,
+        Answer, Ask, Find, Incoming, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND, MOST_LABELS,
+        Request, Status, VERSION, read_message, write_message, write_with_files,
     },
     event,
     recorder::Wanted,
@@ -431,7 +431,7 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
             return Ok((Answer::Metrics(text.map_err(|e| e.to_string())?), None));
         }
         Ask::Runs(find) => {
-            let filter = filter(find, owners);
+            let filter = filter(find, owners)?;
             let runs = reader(shared)?.find(&filter);
             return Ok((Answer::Runs(runs.map_err(in_words)?), None));
         }
@@ -456,13 +456,19 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
 }
 
 /// Whose runs there are is decided here, whatever was asked for.
-fn filter(find: Find, owners: Option<Vec<u32>>) -> Filter {
+fn filter(find: Find, owners: Option<Vec<u32>>) -> Result<Filter, String> {
+    if find.labels.len() > MOST_LABELS {
+        return Err(format!(
+            "found {} labels; needed: at most {MOST_LABELS} to choose runs by",
+            find.labels.len()
+        ));
+    }
     let owners = match (owners, find.user) {
         (None, user) => user.map(|user| vec![user]),
         (Some(own), None) => Some(own),
         (Some(own), Some(user)) => Some(own.into_iter().filter(|uid| *uid == user).collect()),
     };
-    Filter {
+    Ok(Filter {
         runs: find.runs,
         labels: find.labels,
         command: find.command,
@@ -471,7 +477,7 @@ fn filter(find: Find, owners: Option<Vec<u32>>) -> Filter {
         until_unix_ns: find.until_unix_ns,
         owners,
         most: Some(find.most.unwrap_or(MOST_FOUND).min(MOST_FOUND)),
-    }
+    })
 }
 
 fn in_words(error: DatabaseError) -> String {
@@ -500,7 +506,7 @@ fn fetch(
         runs: Some(runs.clone()),
         ..Find::default()
     };
-    let found = reader.find(&filter(find, owners)).map_err(in_words)?;
+    let found = reader.find(&filter(find, owners)?).map_err(in_words)?;
     // What is not there and what may not be read are told alike: nobody learns of others' runs.
     if let Some(missing) = runs
         .iter()
@@ -667,6 +673,23 @@ mod tests {
                 .iter()
                 .any(|(key, _, _)| key == "n")
         );
+    }
+
+    #[test]
+    fn runs_are_chosen_by_so_many_labels_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let _control = service(folder.path(), &access);
+        let client = Client::new(&access.socket);
+        let by = |labels: usize| {
+            client.find(Find {
+                labels: vec![("n".into(), "0".into()); labels],
+                ..Find::default()
+            })
+        };
+        assert_eq!(by(MOST_LABELS).unwrap().len(), 1);
+        let why = by(MOST_LABELS + 1).unwrap_err().to_string();
+        assert!(why.contains("found 17 labels; needed: at most 16"), "{why}");
     }
 
     #[test]

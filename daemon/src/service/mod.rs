@@ -40,7 +40,10 @@ use nodeprof_bpf::{
     hold::{Event, Holder, HolderOptions, Obeys, act_behind, guard::News},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
-use nodeprof_profile::recording::{Recording, Run, RunId};
+use nodeprof_profile::{
+    random::Random,
+    recording::{Recording, Run, RunId},
+};
 
 use crate::control::Status;
 use crate::recorder::{
@@ -733,6 +736,7 @@ impl Service<'_> {
             exited: false,
             gone: false,
             unwanted: false,
+            lot: Random::new(u64::from(pid) ^ now()).fraction(),
             awaits_environment: false,
             no_environment: None,
             counters: self.programs.counters(),
@@ -775,7 +779,10 @@ impl Service<'_> {
                         run.executed.get_or_insert_with(now);
                         run.take_command(pid, is_whole);
                         run.unwanted = self.config.rules.ask_command()
-                            && self.config.rules.is_off(&run.context.start(), self.mode);
+                            && !self
+                                .config
+                                .rules
+                                .wants(&run.context.start(), self.mode, run.lot);
                     }
                     Notice::Milestone { name, at, .. } if name == "loop_start" => {
                         run.loop_started.get_or_insert(at);

@@ -68,6 +68,8 @@ pub(super) struct Running {
     pub(super) gone: bool,
     /// By its command, which is known since its exec, it is not to be recorded.
     pub(super) unwanted: bool,
+    /// Between 0 and 1: decides, once for all that it executes, where a rule on the command takes one in many.
+    pub(super) lot: f64,
     /// It was executed with an environment that the kernel side has not told.
     pub(super) awaits_environment: bool,
     /// Why its environment is not known: it was asked for, and could not be read. What the kernel side tells of it may still come.
@@ -281,6 +283,7 @@ mod tests {
             exited: true,
             gone: false,
             unwanted: false,
+            lot: 0.0,
             awaits_environment: false,
             no_environment: None,
             counters: Counters::default(),

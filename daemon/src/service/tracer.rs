@@ -120,8 +120,8 @@ pub(super) fn check(process: &OwnedFd, uid: u32) -> Result<u32, String> {
         words.filter_map(|word| word.parse().ok()).collect()
     };
     let (users, groups) = (ids("Uid:"), ids("Gid:"));
-    // The files of a process in /proc are the owner's only where the owner may look into it.
-    let owner = fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());
+    // The files of a process in /proc are the owner's only where the owner may look into it (its folder always is).
+    let owner = fs::metadata(format!("/proc/{pid}/status")).map(|meta| meta.uid());
     let is_own = users == [uid; 4]
         && groups.len() == 4
         && groups.iter().all(|group| *group == groups[0])

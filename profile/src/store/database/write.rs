@@ -242,9 +242,13 @@ impl Database {
         // A clock that was set back makes nothing old.
         let before =
             |age: Duration| now_ns().saturating_sub(age.as_nanos().min(i64::MAX as u128) as i64);
-        // What was kept after a younger run is no older than that one: the clock had been set back for a while.
-        let old = "kept_unix_ns < ?1 AND run < coalesce((SELECT min(run) FROM kept WHERE kept_unix_ns >= ?1), run + 1)";
-        let mut gone = self.oldest(old, before(limits.age), AT_ONCE)?;
+        // What was kept after a younger run is no older than that one: the clock had been set back for a while. What was kept in the future tells nothing: the clock
+        // was ahead then.
+        let now = now_ns();
+        let old = format!(
+            "kept_unix_ns < ?1 AND run < coalesce((SELECT min(run) FROM kept WHERE kept_unix_ns BETWEEN ?1 AND {now}), run + 1)"
+        );
+        let mut gone = self.oldest(&old, before(limits.age), AT_ONCE)?;
         if gone.len() < AT_ONCE {
             let above = self.runs.saturating_sub(limits.count);
             if above > gone.len() {
