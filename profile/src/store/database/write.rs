@@ -25,6 +25,8 @@ const GRAIN: i64 = 256;
 const AT_ONCE: usize = 32;
 /// Pages of 4 KiB.
 const PAGE: u64 = 4096;
+/// By so much a clock may be set back for a while without what was kept before it counting as of the future.
+const SET_BACK: Duration = Duration::from_secs(86_400);
 
 /// How much is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,9 +244,9 @@ impl Database {
         // A clock that was set back makes nothing old.
         let before =
             |age: Duration| now_ns().saturating_sub(age.as_nanos().min(i64::MAX as u128) as i64);
-        // What was kept after a younger run is no older than that one: the clock had been set back for a while. What was kept in the future tells nothing: the clock
+        // What was kept after a younger run is no older than that one: the clock had been set back for a while. What was kept far in the future tells nothing: the clock
         // was ahead then.
-        let now = now_ns();
+        let now = now_ns().saturating_add(SET_BACK.as_nanos() as i64);
         let old = format!(
             "kept_unix_ns < ?1 AND run < coalesce((SELECT min(run) FROM kept WHERE kept_unix_ns BETWEEN ?1 AND {now}), run + 1)"
         );
