@@ -45,7 +45,8 @@ __noinline __u32 compiled_number(struct thread *t, struct image *image, __u64 sh
 	number = number_of(&key, &fresh);
 	if (fresh) {
 		f.literal = key.literal;
-		write_function(t, image, &f, number);
+		if (!write_function(t, image, &f, number))
+			forget_number(t, &key);
 	}
 	return number;
 }

@@ -143,6 +143,19 @@ static __always_inline __u32 number_of(struct function_key *key, bool *fresh)
 	return number;
 }
 
+/*
+ * What a fresh number means found no room in the buffer: the next to meet the key gives it another number and tells that. Whatever the thread
+ * remembers may lead to the number that nobody was told: it forgets it all, as after a garbage collection.
+ */
+__noinline int forget_number(struct thread *t, struct function_key *key)
+{
+	if (!t || !key)
+		return 0;
+	bpf_map_delete_elem(&functions, key);
+	t->epoch++;
+	return 0;
+}
+
 /* Writes a long text in pieces: the pieces' heads tell the length of the whole and where each lies in it. */
 struct pieces {
 	struct thread *thread;
@@ -156,20 +169,24 @@ static long write_piece(__u32 index, struct pieces *p)
 	__u64 n = p->left > PIECE_BYTES ? PIECE_BYTES : p->left;
 
 	p->head->result = (__u64)index * PIECE_BYTES;
-	write_text(p->thread, p->head, p->from, n);
+	if (!write_text(p->thread, p->head, p->from, n))
+		return 1;
 	p->from += n;
 	p->left -= n;
 	return !p->left;
 }
 
-static __always_inline void write_long_text(struct thread *t, struct text_head *h, __u64 from,
+/* False if a piece found no room; what is longer than there are pieces is cut. */
+static __always_inline bool write_long_text(struct thread *t, struct text_head *h, __u64 from,
 					    __u64 length)
 {
 	struct pieces p = {.thread = t, .head = h, .from = from, .left = length};
+	__s64 written = 1;
 
 	h->duration = length;
 	if (length)
-		bpf_loop(LARGEST_TEXT / PIECE_BYTES, write_piece, &p, 0);
+		written = bpf_loop(LARGEST_TEXT / PIECE_BYTES, write_piece, &p, 0);
+	return !p.left || written >= LARGEST_TEXT / PIECE_BYTES;
 }
 
 /*
@@ -199,7 +216,8 @@ static __always_inline bool lies_in_a_file(struct v8_string *name, bool wrapped)
 
 /*
  * Writes a script's name, where its source lies if that is outside of the heap, what wraps it, and where its first line is
- * said to stand. The text of one that is in no file (an eval's) is written too: else nothing would tell its lines.
+ * said to stand. The text of one that is in no file (an eval's) is written too: else nothing would tell its lines. Such texts leave
+ * half of the buffer to all else. 0: there was no room for the name.
  */
 __noinline int write_script(struct thread *t, struct image *image, __u64 script, __u32 number)
 {
@@ -224,15 +242,22 @@ __noinline int write_script(struct thread *t, struct image *image, __u64 script,
 		h.duration = (__u64)source.length << 1 | source.two_byte;
 	}
 	v8_string_data(t, tagged, &name);
-	write_string(t, &h, tagged);
-	if (!source.data || lies_in_a_file(&name, wrapped))
+	if (!write_string(t, &h, tagged))
 		return 0;
+	if (!source.data || lies_in_a_file(&name, wrapped))
+		return 1;
+	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) >
+	    bpf_ringbuf_query(&records, BPF_RB_RING_SIZE) / 2) {
+		count(COUNTER_SOURCES_LOST, 1);
+		return 1;
+	}
 	fill_header(&h.header, t, RECORD_SOURCE, 0);
 	h.header.id = number;
 	h.header.kind = source.two_byte;
 	h.descriptor = 0;
-	write_long_text(t, &h, source.data, (__u64)source.length << source.two_byte);
-	return 0;
+	if (!write_long_text(t, &h, source.data, (__u64)source.length << source.two_byte))
+		count(COUNTER_SOURCES_LOST, 1);
+	return 1;
 }
 
 /* Of a scope info. */
@@ -388,7 +413,7 @@ __noinline __u64 name_hash(struct thread *t, __u64 name)
 	return hash | 1;
 }
 
-/* Writes a function's name and place. */
+/* Writes a function's name and place; 0: there was no room for them. */
 __noinline int write_function(struct thread *t, struct image *image, struct function_at *f,
 			      __u32 number)
 {
@@ -436,12 +461,12 @@ __noinline int write_function(struct thread *t, struct image *image, struct func
 
 		fill_header(&h.header, t, RECORD_FUNCTION_NAME, 0);
 		h.header.id = number;
-		write_string(t, &h, scope.name);
+		return write_string(t, &h, scope.name);
 	}
-	return 0;
+	return 1;
 }
 
-/* Writes the table that tells a position in the source for an offset into the bytecode. */
+/* Writes the table that tells a position in the source for an offset into the bytecode, if there is any; 0: there was no room for it. */
 __noinline int write_positions(struct thread *t, struct image *image, __u64 array, __u32 number)
 {
 	__u64 table, length;
@@ -449,20 +474,19 @@ __noinline int write_positions(struct thread *t, struct image *image, __u64 arra
 	struct text_head h = {};
 
 	if (!t || !image || instance_type(array) != image->bytecode_type)
-		return 0;
+		return 1;
 	table = read_word(array - 1 + image->bytecode_positions);
 	type = instance_type(table);
 	if (type != image->byte_array_type &&
 	    (type != image->trusted_byte_array_type || !image->trusted_byte_array_type))
-		return 0;
+		return 1;
 	length = read_word(table - 1 + 8) >> 32;
 	if (!length)
-		return 0;
+		return 1;
 	fill_header(&h.header, t, RECORD_POSITIONS, 0);
 	h.header.id = number;
 	h.descriptor = image->bytecode_data;
-	write_long_text(t, &h, table - 1 + 16, length);
-	return 0;
+	return write_long_text(t, &h, table - 1 + 16, length);
 }
 
 /* The number of a script; writes it if it is new. `key` is that of one of its functions. */
@@ -474,8 +498,8 @@ static __always_inline __u32 script_number(struct thread *t, struct image *image
 
 	key.literal = LITERAL_IS_SCRIPT;
 	number = number_of(&key, &fresh);
-	if (fresh)
-		write_script(t, image, script, number);
+	if (fresh && !write_script(t, image, script, number))
+		forget_number(t, &key);
 	return number;
 }
 
@@ -559,8 +583,9 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	number = number_of(&key, &fresh);
 	if (fresh) {
 		f.literal = key.literal;
-		write_function(t, image, &f, number);
-		write_positions(t, image, read_word(fp - 32), number);
+		if (!write_function(t, image, &f, number) ||
+		    !write_positions(t, image, read_word(fp - 32), number))
+			forget_number(t, &key);
 	}
 	return number;
 }

@@ -460,6 +460,7 @@ enum counter {
 	COUNTER_SWITCHES,	/* of threads of the tree, off the CPU and on it */
 	COUNTER_WAITS_LIMIT,	/* short waits beyond the limit per second */
 	COUNTER_FOREIGN,	/* processes that took over others' rights */
+	COUNTER_SOURCES_LOST,	/* texts of scripts that are in no file */
 	COUNTER_MAX,
 };
 #endif

@@ -702,9 +702,9 @@ static __always_inline __u64 check_of(__u64 hash, struct known_walk *k)
 	return hash ^ ((__u64)k->first << 32 | k->base) * 0xbf58476d1ce4e5b9ULL;
 }
 
-/* Finds the number of a walk; true if it has one. Else it gets one, which is kept for the next time. */
+/* Finds the number of a walk; true if it has one. Else it gets one, which is kept for the next time in *kept. */
 static __always_inline bool number_walk(struct walk *w, struct thread *t,
-					struct serial_numbers *given)
+					struct serial_numbers *given, struct known_walk **kept)
 {
 	__u64 hash = (w->hash ^ ((__u64)t->serial << 32 | w->stack)) * 0x9e3779b97f4a7c15ULL;
 	__u32 index = hash >> 32 & (KNOWN_WALKS - 1);
@@ -722,6 +722,7 @@ static __always_inline bool number_walk(struct walk *w, struct thread *t,
 	known.check = check_of(hash, &known);
 	if (place)
 		*place = known;
+	*kept = place;
 	return false;
 }
 
@@ -732,8 +733,9 @@ static __always_inline void write_walk(struct walker *walker)
 	struct walk *w = &slot->walk;
 	__u32 zero = 0, n = w->written;
 	struct serial_numbers *given = bpf_map_lookup_elem(&numbers, &zero);
+	struct known_walk *kept = 0;
 
-	if (!given || number_walk(w, walker->thread, given))
+	if (!given || number_walk(w, walker->thread, given, &kept))
 		return;
 	fill_header(&slot->out.header, walker->thread, RECORD_WALK, bpf_ktime_get_ns());
 	slot->out.header.flags = w->cut && !w->stack ? RECORD_CUT : 0;
@@ -744,8 +746,13 @@ static __always_inline void write_walk(struct walker *walker)
 	if (bpf_ringbuf_output(&records, &slot->out,
 			       __builtin_offsetof(struct record_walk, frames) +
 				       n * sizeof(struct walk_frame),
-			       wake_flag()))
+			       wake_flag())) {
 		count(COUNTER_RING_FULL, 1);
+		/* Nobody was told: no later walk may build on it, nor take its number. */
+		if (kept)
+			kept->first = 0;
+		walker->thread->epoch++;
+	}
 }
 
 /*

@@ -3,7 +3,7 @@
 #ifndef NODEPROF_TEXT_H
 #define NODEPROF_TEXT_H
 
-/* Writes `length` bytes (or up to NUL if negative) of the program's memory behind the head. */
+/* Writes `length` bytes (or up to NUL if negative) of the program's memory behind the head; 0: there was no room for the record. */
 __noinline int write_text(struct thread *t, struct text_head *h, __u64 pointer, __s64 length)
 {
 	__s64 got;
@@ -33,7 +33,7 @@ __noinline int write_text(struct thread *t, struct text_head *h, __u64 pointer, 
 				count(COUNTER_UNREADABLE, 1);
 			}
 			bpf_ringbuf_submit(r, wake_flag());
-			return 0;
+			return 1;
 		}
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
 	}
@@ -61,7 +61,7 @@ __noinline int write_text(struct thread *t, struct text_head *h, __u64 pointer, 
 		}
 		bpf_ringbuf_submit(r, wake_flag());
 	}
-	return 0;
+	return 1;
 }
 
 #endif

@@ -286,7 +286,7 @@ static long walk_piece(__u32 index, struct string_walk *w)
 	return 0;
 }
 
-/* Writes a record with a string of several pieces (cons and sliced strings). */
+/* Writes a record with a string of several pieces (cons and sliced strings); 0: there was no room for it. */
 __noinline int write_pieces(struct thread *t, struct text_head *h, __u64 tagged)
 {
 	struct string_walk w = {.thread = t};
@@ -313,10 +313,10 @@ __noinline int write_pieces(struct thread *t, struct text_head *h, __u64 tagged)
 	}
 	r->length = w.length;
 	bpf_ringbuf_submit(r, wake_flag());
-	return 0;
+	return 1;
 }
 
-/* Writes the characters of a V8 string behind the head. */
+/* Writes the characters of a V8 string behind the head; 0: there was no room for the record. */
 __noinline int write_string(struct thread *t, struct text_head *h, __u64 tagged)
 {
 	struct v8_string s = {};

@@ -247,6 +247,7 @@ pub struct Counters {
     pub switches: u64,
     pub waits_beyond_limit: u64,
     pub foreign: u64,
+    pub sources_lost: u64,
 }
 
 /// The loaded programs and their maps.
@@ -648,6 +649,7 @@ impl Programs {
             switches: get(wire::COUNTER_SWITCHES),
             waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
             foreign: get(wire::COUNTER_FOREIGN),
+            sources_lost: get(wire::COUNTER_SOURCES_LOST),
         }
     }
 }

@@ -27,6 +27,10 @@ mod functions_have_names_after_those_of_many_processes {
     crate::support::on_each_node! { @versions super::functions_have_names_after_those_of_many_processes, node_20 "20.20.2" }
 }
 
+mod functions_have_names_again_after_records_were_lost {
+    crate::support::on_each_node! { @versions super::functions_have_names_again_after_records_were_lost, node_20 "20.20.2", node_24 "24.21.0" }
+}
+
 /// A frame as V8 itself tells it.
 #[derive(Debug, Deserialize)]
 struct Told {
@@ -433,5 +437,66 @@ fn functions_have_names_after_those_of_many_processes(node: &Node) {
     assert_eq!(
         (calls, named),
         (FUNCTIONS * PROCESSES, FUNCTIONS * PROCESSES)
+    );
+}
+
+/// The tracer is stopped until its buffer is full, and functions are called for the first time meanwhile: what they are and which stacks they have is
+/// lost. When all is calm again they are called again.
+fn functions_have_names_again_after_records_were_lost(node: &Node) {
+    const FUNCTIONS: usize = 400;
+    const ROUNDS: usize = 10;
+    let folder = folder();
+    let script = folder.path().join("lost.js");
+    let text = format!(
+        "const fs = require('fs');
+        globalThis.fs = fs;
+        const all = [...Array({FUNCTIONS})].map((_, i) =>
+          eval(`(function f${{i}}() {{ fs.existsSync('/'); }})`));
+        setTimeout(() => {{
+          process.kill(process.ppid, 'SIGSTOP');
+          try {{
+            for (let i = 0; i < 40000; i++) fs.statSync('/');
+            for (const f of all) f();
+          }} finally {{
+            process.kill(process.ppid, 'SIGCONT');
+          }}
+          setTimeout(() => {{
+            for (let i = 0; i < {ROUNDS}; i++) for (const f of all) f();
+          }}, 2000);
+        }}, 300);"
+    );
+    fs::write(&script, text).expect("a script");
+    let traced = Trace::new(["--freq", "0"], node.command([&script])).run();
+    traced.succeeded();
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let lost = recording.losses.iter().find(|loss| loss.kind == "records");
+    assert!(
+        lost.is_some_and(|loss| loss.count > 0),
+        "nothing was lost: the test shows nothing"
+    );
+    let is_own = |frame: &Frame| {
+        String::from_utf8_lossy(recording.name(frame.function))
+            .strip_prefix('f')
+            .is_some_and(|number| number.parse::<usize>().is_ok())
+    };
+    let mut calls: Vec<&Crossing> = (recording.crossings.iter())
+        .filter(|call| {
+            recording.callbacks[call.callback.0 as usize]
+                .function
+                .contains("ExistsSync")
+                || recording.callbacks[call.callback.0 as usize]
+                    .function
+                    .contains("Access")
+        })
+        .collect();
+    calls.sort_by_key(|call| call.start);
+    let last = calls.len().saturating_sub(FUNCTIONS * ROUNDS);
+    let named = calls[last..].iter().filter(|call| {
+        call.stack
+            .is_some_and(|stack| recording.frames_of(stack).any(is_own))
+    });
+    assert_eq!(
+        (calls.len() - last, named.count()),
+        (FUNCTIONS * ROUNDS, FUNCTIONS * ROUNDS)
     );
 }

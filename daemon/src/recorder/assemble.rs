@@ -963,6 +963,10 @@ impl Assembler {
         self.tell_sources();
         let mut sources = std::mem::take(&mut self.sources);
         let stacks = std::mem::take(&mut self.stacks);
+        let texts = stacks.texts_lost();
+        if texts > 0 {
+            self.lose("sources", texts);
+        }
         let leaves = std::mem::take(&mut self.leaves);
         let lost = stacks.finish(
             &mut self.recording,

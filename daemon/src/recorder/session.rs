@@ -550,6 +550,7 @@ impl Session {
             ("memory_unreadable", counters.unreadable),
             ("waits", counters.waits_beyond_limit),
             ("processes_of_others", counters.foreign),
+            ("sources", counters.sources_lost),
             ("counts_unknown", u64::from(self.no_counts.is_some())),
         ]);
         let mut recording = self.assembler.recording;

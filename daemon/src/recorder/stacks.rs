@@ -33,6 +33,9 @@ pub struct Stacks {
     scripts: HashMap<u32, (ScriptRecord, u32)>,
     positions: HashMap<u32, Positions>,
     texts: HashMap<u32, Source>,
+    /// Bytes of all these texts, and scripts whose text found no room among them.
+    text_bytes: usize,
+    cut_texts: HashSet<u32>,
     code: OptimizedCode,
     /// Processes whose V8 encodes positions as up to V8 13.
     signed_positions: HashSet<u32>,
@@ -75,7 +78,15 @@ const FIRST_INITIALIZER: u32 = 24;
 /// A builtin that programs may see in a stack. Others are V8's own closures around an await, an import and so on.
 const NATIVE: u32 = 1 << 5;
 
+/// Bytes of all texts of scripts that are in no file: a program may make them without end.
+const MOST_TEXT: usize = 64 << 20;
+
 impl Stacks {
+    /// Scripts in no file whose text is missing or cut because there were too many.
+    pub fn texts_lost(&self) -> u64 {
+        self.cut_texts.len() as u64
+    }
+
     /// Takes a record about stacks; hands any other back.
     pub fn take(&mut self, record: Record) -> Option<Record> {
         match record {
@@ -141,11 +152,17 @@ impl Stacks {
                 text,
                 ..
             } => {
+                if self.text_bytes + text.bytes.len() > MOST_TEXT {
+                    self.cut_texts.insert(script);
+                    return None;
+                }
                 let source = self.texts.entry(script).or_insert(Source {
                     bytes: Vec::new(),
                     two_byte,
                 });
+                let before = source.bytes.len();
                 extend(&mut source.bytes, &text);
+                self.text_bytes += source.bytes.len() - before;
             }
             other => return Some(other),
         }

@@ -126,6 +126,7 @@ impl Running {
             ("unmatched_exits", since(|c| c.unmatched_exits)),
             ("abandoned_frames", since(|c| c.abandoned)),
             ("frames_too_deep", since(|c| c.too_deep)),
+            ("sources", since(|c| c.sources_lost)),
         ])
     }
 

@@ -119,6 +119,9 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "stacks" => format!(
             "{n} times there was no room for a stack, or for a function on it: what has none counts, but belongs to no module, package or function"
         ),
+        "sources" => format!(
+            "{n} texts of scripts that are in no file (an eval, say) found no room: their functions have no lines"
+        ),
         "threads_not_followed" => format!(
             "{n} times a thread could not be followed: what it did is missing in all sections"
         ),
