@@ -6,6 +6,7 @@
  */
 #include "types.h"
 #include <bpf/bpf_helpers.h>
+#include "kernel.h"
 #include "records.h"
 #include "thread.bpf.h"
 #include "text.bpf.h"
@@ -37,6 +38,8 @@ int on_entry(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	count_hit(t);
+	if (t->tid != t->pid)
+		follow_phase(t);
 	if (count_only && needs_time(c.action))
 		now = bpf_ktime_get_ns();
 	t->image = c.binary + 1;
@@ -161,6 +164,8 @@ int on_return(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	count_hit(t);
+	if (t->tid != t->pid)
+		follow_phase(t);
 	switch (c.action) {
 	case ACTION_SERIALIZATION:
 		know_strings(t, &c);

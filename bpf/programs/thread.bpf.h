@@ -241,6 +241,17 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 {
 	return task->bpf_storage ? bpf_task_storage_get(&threads, task, 0, 0) : 0;
 }
+
+/* Phases are those of the main thread, which passes the milestones: any other one is in the phase that the main thread has reached. */
+__noinline int follow_phase(struct thread *t)
+{
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	struct thread *of_leader = leader ? bpf_task_storage_get(&threads, leader, 0, 0) : 0;
+
+	if (t && of_leader && of_leader->pid == t->pid)
+		t->phase = of_leader->phase;
+	return 0;
+}
 #endif
 
 static __always_inline struct thread *current_thread(void)

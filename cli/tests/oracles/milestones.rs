@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::{Node, on_each_node, trace};
+use crate::support::{Node, list, number, on_each_node, text, trace};
 
 on_each_node!(undisturbed: milestones_are_those_of_node_timing);
+on_each_node!(calls_of_a_worker_are_in_the_phase_of_their_time);
 
 /// Node hands its clock's nanoseconds to both; only `nodeTiming`'s arithmetic in milliseconds rounds.
 const TOLERANCE_NS: f64 = 2_000.0;
@@ -48,4 +49,29 @@ pub(crate) fn milestones_are_those_of_node_timing(node: &Node) {
         order.is_sorted_by_key(|name| milestones[name].as_u64()),
         "{milestones}"
     );
+}
+
+/// A worker counts its calls in the phase in which it makes them, not in that in which it was created.
+fn calls_of_a_worker_are_in_the_phase_of_their_time(node: &Node) {
+    let script = "const { Worker } = require('worker_threads');
+        new Worker(`setTimeout(() => {
+          const fs = require('fs');
+          for (let i = 0; i < 5000; i++) fs.statSync('/');
+        }, 300)`, { eval: true });";
+    for mode in ["count", "full"] {
+        let traced = trace(&["--mode", mode], node.command(["-e", script]));
+        let calls = |name: &str| {
+            let phase = list(&traced.run["phases"])
+                .iter()
+                .find(|phase| text(&phase["name"]) == name);
+            phase.map_or(0, |phase| number(&phase["crossings"]))
+        };
+        // The worker was created in the main script, and that is before the loop in both modes.
+        assert!(calls("loop") >= 5000, "{mode}: {}", calls("loop"));
+        assert!(
+            calls("main_script") < 5000,
+            "{mode}: {}",
+            calls("main_script")
+        );
+    }
 }
