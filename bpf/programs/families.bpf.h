@@ -105,8 +105,11 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 		return;
 	}
 	i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
-	if (i < 0)
+	if (i < 0) {
+		write_call(t, now, 0, 0, callback, current_callback(t), kind, RECORD_UNTIMED,
+			   walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_FROM_JAVASCRIPT));
 		return;
+	}
 	frame_at(t, i)->callback = callback;
 	frame_at(t, i)->kind = kind;
 	frame_at(t, i)->id = walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_FROM_JAVASCRIPT);
@@ -203,8 +206,15 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 		return;
 	}
 	i = push_frame(t, FRAME_SERIALIZATION, ctx->sp, now);
-	if (i < 0)
+	if (i < 0) {
+		struct frame single = {
+			.start = now, .id = c->id, .value = value, .callback = current_callback(t)};
+
+		if ((c->detail & 15) == SIZE_FIELD_AT_RETURN)
+			single.value = -1;
+		write_serialization(t, &single, 0, RECORD_UNTIMED | (nested ? RECORD_NESTED : 0));
 		return;
+	}
 	frame_at(t, i)->id = c->id;
 	frame_at(t, i)->value = value;
 	frame_at(t, i)->flags = nested ? RECORD_NESTED : 0;

@@ -70,13 +70,16 @@ int on_entry(struct pt_regs *ctx)
 			break;
 		}
 		i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
-		if (i >= 0) {
-			frame_at(t, i)->callback = CALLBACK_BY_INDEX;
-			frame_at(t, i)->kind = CALL_TO_JS;
-			frame_at(t, i)->value = read_word(ctx->sp);
-			frame_at(t, i)->id =
-				walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY);
+		if (i < 0) {
+			write_call(t, now, 0, 0, CALLBACK_BY_INDEX, current_callback(t), CALL_TO_JS,
+				   RECORD_UNTIMED,
+				   walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY));
+			break;
 		}
+		frame_at(t, i)->callback = CALLBACK_BY_INDEX;
+		frame_at(t, i)->kind = CALL_TO_JS;
+		frame_at(t, i)->value = read_word(ctx->sp);
+		frame_at(t, i)->id = walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY);
 		break;
 	}
 	case ACTION_MILESTONE:

@@ -703,6 +703,11 @@ static __always_inline bool has_abandoned(struct thread *t, __u64 below)
 	return t->depth && frame_at(t, t->depth - 1)->sp < below;
 }
 
+static __always_inline __u8 most_frames(void)
+{
+	return count_only ? COUNTING_DEPTH : MAX_DEPTH;
+}
+
 /* Opens a frame and returns its index; negative if the shadow stack is full. */
 __noinline int push_frame(struct thread *t, __u32 family, __u64 sp, __u64 now)
 {
@@ -714,7 +719,7 @@ __noinline int push_frame(struct thread *t, __u32 family, __u64 sp, __u64 now)
 	if (has_abandoned(t, sp + 1))
 		drop_abandoned(t, sp + 1, now);
 	i = t->depth;
-	if (i >= (count_only ? COUNTING_DEPTH : MAX_DEPTH)) {
+	if (i >= most_frames()) {
 		count(COUNTER_DEPTH, 1);
 		return -1;
 	}
@@ -749,7 +754,9 @@ __noinline int pop_frame(struct thread *t, __u32 family, __u64 lowest, __u64 hig
 		drop_abandoned(t, lowest, now);
 	f = frame_at(t, t->depth - 1);
 	if (!t->depth || f->sp > highest || f->family != family) {
-		count(COUNTER_UNMATCHED_EXIT, 1);
+		/* Of a call that was nested too deep, which has been counted as that. */
+		if (!(t->depth >= most_frames() && f->sp > highest))
+			count(COUNTER_UNMATCHED_EXIT, 1);
 		return -1;
 	}
 	if (f->outer != NO_FRAME)

@@ -17,6 +17,7 @@ on_each_node!(
     counting_gives_the_counts_of_a_full_trace,
     calls_are_counted_whoever_ends_first,
     calls_count_where_there_is_no_room_for_their_stacks,
+    calls_count_however_deep_they_nest,
     bpftrace_counts_the_same,
 );
 
@@ -142,6 +143,34 @@ pub(crate) fn n_calls_are_n_crossings(node: &Node) {
                 _ => assert_eq!(fast, 0, "{what}"),
             }
         }
+    }
+}
+
+/// A recursion through C++, deeper than calls are timed: they count nevertheless, and what is told to be missing is their times.
+fn calls_count_however_deep_they_nest(node: &Node) {
+    const DEPTH: u64 = 200;
+    let script = format!(
+        "const fs = require('fs');
+        function nest(depth) {{
+          fs.existsSync('/');
+          if (depth > 1) 'x'.replace(/x/, () => {{ nest(depth - 1); return ''; }});
+          fs.existsSync('/');
+        }}
+        nest({DEPTH});"
+    );
+    for mode in ["count", "full"] {
+        let traced = Trace::new(["--mode", mode], node.command(["-e", &script])).run();
+        traced.succeeded();
+        traced.lost_nothing_but(&["frames_too_deep"]);
+        assert_eq!(
+            traced.calls(&["ExistsSync", "Access"]),
+            2 * DEPTH,
+            "{mode} on {}: {:?}",
+            node.version,
+            traced.calls_by_callback()
+        );
+        let deep = &traced.run["losses"]["frames_too_deep"];
+        assert_eq!(deep.as_u64().is_some_and(|n| n > 0), mode == "full");
     }
 }
 

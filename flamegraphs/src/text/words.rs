@@ -111,7 +111,7 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
             format!("{n} calls were left by an exception or a jump: they are counted, not timed")
         }
         "frames_too_deep" => format!(
-            "{n} calls were nested too deep to be timed: they are missing in total and self times"
+            "{n} calls were nested too deep to be timed: they are counted, but missing in total and self times"
         ),
         "sums_full" => format!(
             "{n} calls found no room in the tables of sums: they are missing in Crossings and Serialization"
