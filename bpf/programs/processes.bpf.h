@@ -287,6 +287,17 @@ __noinline int write_environment(struct thread *t, __u64 start, __u64 n)
 	return 0;
 }
 
+static long close_frame(__u32 index, struct thread **context)
+{
+	struct thread *t = *context;
+	int i = drop_frame(t);
+
+	if (i < 0)
+		return 1;
+	write_frame(t, i, bpf_ktime_get_ns() - frame_at(t, i)->start, RECORD_UNFINISHED);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
@@ -294,6 +305,8 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	__u64 start, end, n;
 
 	if (t) {
+		/* The calls that led to it never return. */
+		bpf_loop(MAX_DEPTH, close_frame, &t, 0);
 		flush_counters(t);
 		flush_tallies(t);
 	}
@@ -359,17 +372,6 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 		write_environment(t, start, n);
 	if (record_mappings)
 		describe_exec(t, task);
-	return 0;
-}
-
-static long close_frame(__u32 index, struct thread **context)
-{
-	struct thread *t = *context;
-	int i = drop_frame(t);
-
-	if (i < 0)
-		return 1;
-	write_frame(t, i, bpf_ktime_get_ns() - frame_at(t, i)->start, RECORD_UNFINISHED);
 	return 0;
 }
 

@@ -144,7 +144,7 @@ struct record_header {
 	__u8 phase;
 	__u32 pid;
 	__u32 tid;
-	__u32 id;    /* the cookie's id and binary, or a syscall's number */
+	__u32 id; /* the cookie's id and binary, of a call the binary alone; or a syscall's number */
 	__u64 time;  /* CLOCK_MONOTONIC, ns */
 	__u32 stack; /* of a RECORD_WALK, 0: none */
 	__u32 unused;
@@ -393,7 +393,7 @@ struct record_unmap {
 struct sum_key {
 	__u64 callback; /* for serialization: the crossing around it */
 	__u32 pid;
-	__u32 id; /* serialization: the cookie's id and binary, else 0 */
+	__u32 id; /* serialization: the cookie's id and binary; else the binary alone */
 	__u8 kind;
 	__u8 phase;
 	__u8 family; /* 0 crossings, 1 serialization, 2 callback entries (verify) */

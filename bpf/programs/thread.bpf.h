@@ -394,12 +394,14 @@ static __always_inline __u32 crossing_stack(struct thread *t)
 	return frame_at(t, i)->id;
 }
 
+/* A thread that calls has hit a probe, so its binary is known. */
 static __always_inline struct sum_key call_key(struct thread *t, __u64 callback, __u8 kind,
 					       __u32 stack)
 {
 	struct sum_key key = {
 		.callback = callback,
 		.pid = t->pid,
+		.id = t->image - 1,
 		.kind = kind,
 		.phase = t->phase,
 		.stack = stack,
@@ -525,6 +527,7 @@ static __always_inline void write_call(struct thread *t, __u64 start, __u64 dura
 	fill_header(&r->header, t, RECORD_CALL, start);
 	r->header.kind = kind;
 	r->header.flags = flags;
+	r->header.id = t->image - 1;
 	r->header.stack = stack;
 	r->duration = duration;
 	r->inner = inner;

@@ -185,7 +185,7 @@ pub struct Sum {
     pub phase: u8,
     /// The callback (for serialization: around it).
     pub callee: Option<Callee>,
-    /// The probe, for serialization.
+    /// The probe, for serialization; of a call its binary alone.
     pub origin: Origin,
     /// Calls.
     pub calls: u64,

@@ -259,6 +259,8 @@ pub enum Record {
         duration: Option<u64>,
         inner: u64,
         callee: Option<Callee>,
+        /** Index of the node binary that the caller ran. */
+        binary: u8,
         parent: Option<Callee>,
         unfinished: bool,
     },
@@ -673,6 +675,7 @@ impl Record {
                     duration: timed(r.duration),
                     inner: r.inner,
                     callee: Callee::new(r.callback),
+                    binary: origin.binary,
                     parent: Callee::new(r.parent),
                     unfinished: has(wire::RECORD_UNFINISHED),
                 }

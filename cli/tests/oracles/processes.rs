@@ -7,6 +7,13 @@ on_each_node!(
     a_tree_of_processes_is_recorded,
 );
 
+mod calls_before_another_version_is_executed_have_their_names {
+    // Whose process.execve() there is.
+    crate::support::on_each_node! { @versions super::calls_before_another_version_is_executed_have_their_names,
+        node_24 "24.21.0", node_26 "26.10.0"
+    }
+}
+
 const CALLS: &str = "let sum = 0; for (let i = 0; i < N; i++) sum += process.uptime() > 0;";
 
 pub(crate) fn calls_of_workers_are_counted(node: &Node) {
@@ -279,5 +286,44 @@ fn the_examples_tree_has_four_processes() {
             traced.run["processes"]
         );
         assert_eq!(traced.run["processes"][0]["main"], true);
+    }
+}
+
+/// A process that executes another version of node: what an index or an address means is told by the binary that it ran just then. The call
+/// that executes never returns, and counts.
+fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
+    let Some(other) = Node::find("20.20.2") else {
+        return;
+    };
+    let folder = crate::support::folder();
+    let second = write(
+        folder.path(),
+        "second.js",
+        "for (let i = 0; i < 300; i++) require('fs').statSync('/');",
+    );
+    let first = write(
+        folder.path(),
+        "first.js",
+        "const fs = require('fs');
+         for (let i = 0; i < 5000; i++) fs.statSync('/');
+         for (let i = 0; i < 700; i++) fs.existsSync('/');
+         process.execve(process.argv[2], ['node', process.argv[3]], process.env);",
+    );
+    for mode in ["count", "full"] {
+        let program = node.command([
+            first.as_str(),
+            &other.path.display().to_string(),
+            second.as_str(),
+        ]);
+        let traced = trace(&["--mode", mode], program);
+        traced.succeeded();
+        let place = format!("{mode}: {:?}", traced.calls_by_callback());
+        assert_eq!(traced.calls(&["Stat", "FastStat"]), 5_300, "{place}");
+        assert_eq!(
+            traced.calls(&["ExistsSync", "FastExistsSync"]),
+            700,
+            "{place}"
+        );
+        assert_eq!(traced.calls(&["Execve"]), 1, "{place}");
     }
 }

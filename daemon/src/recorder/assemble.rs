@@ -314,12 +314,21 @@ impl Assembler {
         id
     }
 
-    /// The callback that a record of a process names.
-    pub fn callback(&mut self, pid: u32, kind: CrossingKind, callee: Option<Callee>) -> CallbackId {
+    /// The callback that a record of a process names, which ran the node binary with this index: it may have executed another one since.
+    pub fn callback(
+        &mut self,
+        pid: u32,
+        binary: u8,
+        kind: CrossingKind,
+        callee: Option<Callee>,
+    ) -> CallbackId {
         if kind == CrossingKind::ToJs {
             return self.intern_callback("(javascript)".into(), "Execution::Invoke".into());
         }
-        let index = self.image_of.get(&pid).copied().unwrap_or(NO_IMAGE);
+        let index = match self.images.contains_key(&binary) {
+            true => binary,
+            false => self.image_of.get(&pid).copied().unwrap_or(NO_IMAGE),
+        };
         let Some(callee) = callee else {
             return self.intern_callback("(unknown)".into(), "(none)".into());
         };
@@ -344,7 +353,7 @@ impl Assembler {
         id
     }
 
-    fn parent(&mut self, pid: u32, callee: Option<Callee>) -> Option<CallbackId> {
+    fn parent(&mut self, pid: u32, binary: u8, callee: Option<Callee>) -> Option<CallbackId> {
         let callee = callee?;
         // The pseudo-callback of C++ → JavaScript has the index 0 of no plan's callbacks in this position.
         let kind = if callee == Callee::Index(0) {
@@ -352,7 +361,7 @@ impl Assembler {
         } else {
             CrossingKind::Slow
         };
-        Some(self.callback(pid, kind, Some(callee)))
+        Some(self.callback(pid, binary, kind, Some(callee)))
     }
 
     fn intern_callback(&mut self, binding: String, function: String) -> CallbackId {
@@ -392,13 +401,14 @@ impl Assembler {
                 duration,
                 inner,
                 callee,
+                binary,
                 parent,
                 unfinished,
             } => {
                 let (process, thread, start) = self.at(header);
                 let kind = crossing_kind(kind);
-                let callback = self.callback(header.pid, kind, callee);
-                let parent = self.parent(header.pid, parent);
+                let callback = self.callback(header.pid, binary, kind, callee);
+                let parent = self.parent(header.pid, binary, parent);
                 self.recording.crossings.push(Crossing {
                     process,
                     thread,
@@ -423,7 +433,7 @@ impl Assembler {
             } => {
                 let (process, thread, start) = self.at(header);
                 let function = self.function(origin);
-                let callback = self.parent(header.pid, parent);
+                let callback = self.parent(header.pid, origin.binary, parent);
                 self.recording.serializations.push(Serialization {
                     process,
                     thread,
@@ -875,7 +885,7 @@ impl Assembler {
             match sum.family {
                 SumFamily::Crossings => {
                     let kind = crossing_kind(sum.kind);
-                    let callback = self.callback(sum.pid, kind, sum.callee);
+                    let callback = self.callback(sum.pid, sum.origin.binary, kind, sum.callee);
                     self.recording.crossing_sums.push(CrossingSum {
                         process,
                         callback,
@@ -890,7 +900,7 @@ impl Assembler {
                 }
                 SumFamily::Serialization => {
                     let function = self.function(sum.origin);
-                    let callback = self.parent(sum.pid, sum.callee);
+                    let callback = self.parent(sum.pid, sum.origin.binary, sum.callee);
                     self.recording.serialization_sums.push(SerializationSum {
                         process,
                         function,

@@ -359,9 +359,9 @@ impl Session {
             .iter()
             .filter(|s| s.family == SumFamily::CallbackEntries)
         {
-            let id = self
-                .assembler
-                .callback(sum.pid, CrossingKind::Slow, sum.callee);
+            let id =
+                self.assembler
+                    .callback(sum.pid, sum.origin.binary, CrossingKind::Slow, sum.callee);
             counts.entry(id).or_default().0 += sum.calls;
         }
         let recording = &self.assembler.recording;
