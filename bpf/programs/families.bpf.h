@@ -362,12 +362,16 @@ static __always_inline void compile_enter(struct pt_regs *ctx, struct thread *t,
 	}
 }
 
-static __always_inline void code_cache_hit(struct thread *t)
+static __always_inline void code_cache_hit(struct thread *t, bool hit)
 {
 	__u8 i = t->top[FRAME_COMPILE];
 
-	if (i != NO_FRAME)
+	if (i == NO_FRAME)
+		return;
+	if (hit)
 		frame_at(t, i)->flags |= RECORD_CACHED;
+	else
+		frame_at(t, i)->flags &= ~RECORD_CACHED;
 }
 
 #endif

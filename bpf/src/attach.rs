@@ -191,6 +191,7 @@ impl Cookie {
                 c.detail |= compile_unit(*unit) << 4;
             }
             Role::CodeCacheHit => c.action = wire::ACTION_CODE_CACHE_HIT,
+            Role::Parse => c.action = wire::ACTION_PARSE,
             Role::Import { referrer } => c.with(wire::ACTION_IMPORT, *referrer),
             Role::Code => c.action = wire::ACTION_CODE,
             Role::CodeMoved { delta } => c.with(wire::ACTION_CODE_MOVED, *delta),

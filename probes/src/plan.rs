@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::v8::V8Layout;
 
 /// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
-pub const PLAN_SCHEMA: u32 = 6;
+pub const PLAN_SCHEMA: u32 = 7;
 
 /// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -230,6 +230,8 @@ pub enum Role {
     },
     /// V8 takes code from a cache inside the compilation that is under way.
     CodeCacheHit,
+    /// V8 parses a whole script inside the compilation that is under way: there was no code for it in a cache, or V8 has rejected it.
+    Parse,
     /// V8 makes machine code; a handle of it is returned in `rax`. The first word of what `rdi` points to is the isolate.
     Code,
     /// V8 has moved machine code: `rdi` points to its object.

@@ -826,6 +826,7 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         | Role::ToJs
         | Role::Span { .. }
         | Role::CodeCacheHit
+        | Role::Parse
         | Role::Code
         | Role::GarbageCollection) => same.clone(),
     })

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nodeprof_profile::{Recording, recording::CompilationUnit};
 use serde_json::Value;
 
 use crate::support::{
@@ -11,6 +12,8 @@ use crate::support::{
 on_each_node!(
     each_required_file_is_compiled_once,
     each_builtin_loaded_is_compiled_once,
+    threads_that_compile_at_once_compile_each_builtin_once,
+    a_code_cache_that_v8_rejects_is_none,
 );
 
 /// Compilations by path.
@@ -116,4 +119,50 @@ pub(crate) fn each_builtin_loaded_is_compiled_once(node: &Node) {
         );
         assert_eq!(*count, 1, "{path}");
     }
+}
+
+fn threads_that_compile_at_once_compile_each_builtin_once(node: &Node) {
+    let script = "const { Worker } = require('worker_threads');
+        for (let i = 0; i < 6; i++) new Worker(`require('http'); require('crypto')`, { eval: true });";
+    let traced = trace(&[], node.command(["-e", script]));
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let mut compiled: BTreeMap<_, u64> = BTreeMap::new();
+    for compilation in &recording.compilations {
+        if compilation.unit == CompilationUnit::Builtin {
+            let path = String::from_utf8_lossy(recording.name(compilation.path)).into_owned();
+            *compiled.entry((compilation.thread, path)).or_default() += 1;
+        }
+    }
+    let threads: BTreeSet<_> = compiled.keys().map(|(thread, _)| *thread).collect();
+    assert_eq!(threads.len(), 7, "{threads:?}");
+    // In a worker Node 16 sets up its context twice, as bpftrace sees it call InitializePrimordials.
+    let expected = |path: &str| match path.contains("/per_context/") && node.major() == 16 {
+        true => 2,
+        false => 1,
+    };
+    let more: Vec<_> = (compiled.iter())
+        .filter(|((_, path), times)| **times > expected(path))
+        .collect();
+    assert!(more.is_empty(), "{more:?}");
+}
+
+fn a_code_cache_that_v8_rejects_is_none(node: &Node) {
+    // A cache is checked against the length of the source and V8's flags.
+    let script = "const { Script } = require('vm');
+        const source = 'globalThis.f = function() { return ' + '1+'.repeat(3000) + '1 }';
+        const cachedData = new Script(source, { filename: 'first' }).createCachedData();
+        const good = new Script(source, { filename: 'good', cachedData });
+        const bad = new Script(source + '  ', { filename: 'bad', cachedData });
+        console.log(good.cachedDataRejected, bad.cachedDataRejected);";
+    // A context of its own has no compilation of the same source.
+    let traced = trace(&[], node.command(["-e", script]));
+    assert_eq!(traced.stdout().trim(), "false true");
+    let scripts = list(&traced.run["compile"]["scripts"]);
+    let cached = |name: &str| {
+        let script = scripts.iter().find(|script| script["path"] == name);
+        script.map(|script| script["cached"].clone())
+    };
+    assert_eq!(cached("bad"), Some(Value::from(false)), "{scripts:?}");
+    assert_eq!(cached("first"), Some(Value::from(false)), "{scripts:?}");
+    assert_eq!(cached("good"), Some(Value::from(true)), "{scripts:?}");
 }

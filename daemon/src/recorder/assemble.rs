@@ -106,6 +106,8 @@ struct Cpu {
     runtime: u64,
 }
 
+/// Compilations of other threads that may end between two of one thread.
+const COMPILING_AT_ONCE: usize = 1024;
 /// AT_FDCWD of fcntl.h.
 const CURRENT_DIRECTORY: i32 = -100;
 /// Binary index of processes that run no known node.
@@ -766,14 +768,19 @@ impl Assembler {
         let (unit, _) = self.compile_probe(origin);
         let mut inner = inner;
         // Node's loader of built-in modules calls V8's compiler for the same module: one compilation, not two.
-        if let Some(last) = self.recording.compilations.last()
+        // It is this thread's last one; others may have compiled since.
+        let latest = (self.recording.compilations.iter().rev())
+            .take(COMPILING_AT_ONCE)
+            .position(|last| (last.process, last.thread) == (process, thread));
+        let latest = latest.map(|back| self.recording.compilations.len() - 1 - back);
+        if let Some(at) = latest
             && unit == CompilationUnit::Builtin
-            && (last.process, last.thread, last.path) == (process, thread, path)
-            && last.start >= start
+            && self.recording.compilations[at].path == path
+            && self.recording.compilations[at].start >= start
         {
+            let last = self.recording.compilations.remove(at);
             cached |= last.cached;
             inner = inner.saturating_sub(last.duration.unwrap_or_default().0);
-            self.recording.compilations.pop();
         }
         // From Node 24 on some built-in modules reach V8's compiler without the loader's function.
         let unit = match self.recording.name(path).starts_with(b"node:") {

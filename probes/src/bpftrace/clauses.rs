@@ -478,6 +478,9 @@ impl<'p, 'd> Clauses<'p, 'd> {
             Role::CodeCacheHit => {
                 vec!["@compile[\"taken from a code cache\"] = count();".to_owned()]
             }
+            Role::Parse => {
+                vec!["@compile[\"parsed by V8\"] = count();".to_owned()]
+            }
             _ => return,
         };
         self.clause("uprobe", probe, "", &body);
