@@ -73,6 +73,12 @@ static __always_inline enum operand operand_of(long number)
 	}
 }
 
+static __always_inline bool opens(long number)
+{
+	return number == SYS_OPEN || number == SYS_CREAT || number == SYS_OPENAT ||
+	       number == SYS_OPENAT2;
+}
+
 /* IORING_SETUP_SQPOLL of linux/io_uring.h: libuv's ring for file operations has it, its ring for epoll_ctl not. */
 #define SETUP_SQPOLL 2
 /* Offset of flags in struct io_uring_params, after sq_entries and cq_entries. */
@@ -111,6 +117,30 @@ int BPF_PROG(on_syscall_enter, struct pt_regs *regs, long number)
 		return 0;
 	t->syscall_start = bpf_ktime_get_ns();
 	return 0;
+}
+
+/*
+ * What tells an open file from others, whatever descriptor of whatever process leads to it: duplicates and those that a child has inherited are the
+ * same. 0: there is none. Where the memory of a closed one serves another, that has another inode.
+ */
+static __noinline __u32 open_file(__u32 descriptor)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file *file = 0;
+	struct inode *inode;
+	__u64 hash;
+
+	if (descriptor >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
+	if (!file)
+		return 0;
+	inode = BPF_CORE_READ(file, f_inode);
+	hash = ((__u64)file >> 4 ^ BPF_CORE_READ(inode, i_ino) << 40) * 0x9e3779b97f4a7c15ULL;
+	hash ^= (__u64)BPF_CORE_READ(inode, i_sb, s_dev) * 0xbf58476d1ce4e5b9ULL;
+	hash = hash >> 32;
+	return hash ? hash : 1;
 }
 
 SEC("tp_btf/sys_exit")
@@ -163,6 +193,9 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	h.header.stack = crossing_stack(t);
 	h.duration = now - start;
 	h.result = result;
+	/* After a close it is another one's, or none's. */
+	if (number != SYS_CLOSE)
+		h.header.unused = open_file(opens(number) ? result : h.descriptor);
 	if (!pointer) {
 		struct text_head *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 

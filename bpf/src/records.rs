@@ -314,6 +314,8 @@ pub enum Record {
         duration: u64,
         result: i64,
         descriptor: i32,
+        /** Which open file the descriptor is, of an open the one that it made; 0: not told. */
+        file: u32,
         path: Option<Vec<u8>>,
     },
     /// A new process or thread.
@@ -739,6 +741,7 @@ impl Record {
                     duration: head.duration,
                     result: head.result,
                     descriptor: head.descriptor,
+                    file: first.unused,
                     path,
                 }
             }

@@ -2,6 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use nodeprof_profile::{
+    Recording,
+    recording::{FileAccess, FileOperation},
+};
+
 use crate::support::{
     FileOperations, Node, Traced, has_packages, has_tool, list, npm_script, number, on_each_node,
     project, strace, text, trace,
@@ -12,6 +17,7 @@ on_each_node!(
     files_of_an_application_are_those_of_strace,
     files_of_es_modules_are_those_of_strace,
     files_of_workers_and_children_are_those_of_strace,
+    a_descriptor_has_the_path_of_what_it_is,
 );
 
 fn files_of_npm_are_those_of_strace(node: &Node) {
@@ -39,6 +45,81 @@ pub(crate) fn files_of_es_modules_are_those_of_strace(node: &Node) {
 fn files_of_workers_and_children_are_those_of_strace(node: &Node) {
     compare(node, &[&project("examples/workers/main.js"), "3"]);
     compare(node, &[&project("examples/children/main.js")]);
+}
+
+/// Descriptors that a child inherits, or whose numbers are given again at once by other threads.
+fn a_descriptor_has_the_path_of_what_it_is(node: &Node) {
+    let folder = crate::support::folder();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    for i in 0..40 {
+        std::fs::write(place(&format!("f{i}")), "x".repeat(i + 1)).expect("a file");
+    }
+    let child = crate::support::write(
+        folder.path(),
+        "child.js",
+        "const fs = require('fs');
+         const bytes = Buffer.alloc(100);
+         for (let i = 0; i < 3; i++) fs.readSync(0, bytes, 0, 100, 0);
+         fs.readSync(4, bytes, 0, 100, 0);
+         try { fs.readSync(5, bytes, 0, 100, 0); } catch {}",
+    );
+    let script = crate::support::write(
+        folder.path(),
+        "main.js",
+        "const fs = require('fs');
+         const file = (n) => `${process.argv[2]}/f${n}`;
+         const { spawnSync } = require('child_process');
+         const given = fs.openSync(file(7)), other = fs.openSync(file(9));
+         spawnSync(process.execPath, [process.argv[3]], { stdio: [given, 1, 2, 'ignore', other] });
+         // By four threads of the pool and the main one.
+         let left = 2000;
+         const one = () => { if (left-- > 0) fs.readFile(file(left % 20), one); };
+         for (let i = 0; i < 8; i++) one();
+         let n = 0;
+         (function here() {
+           for (let i = 0; i < 20; i++) fs.readFileSync(file(20 + n++ % 20));
+           if (left > 0) setImmediate(here);
+         })();",
+    );
+    let here = folder.path().display().to_string();
+    let traced = trace(
+        &["--families", "files"],
+        node.command([&script, &here, &child]),
+    );
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let path = |file: &FileAccess| String::from_utf8_lossy(recording.name(file.path)).into_owned();
+    let of = |root: bool| {
+        let files = recording.files.iter();
+        files.filter(move |file| (file.process.0 == 0) == root)
+    };
+    // A file has one byte more than its number: what was read tells which it was.
+    let mut reads = BTreeMap::new();
+    for file in of(true).filter(|file| file.operation == FileOperation::Read) {
+        let path = path(file);
+        if let Some(number) = path
+            .strip_prefix(&place("f"))
+            .and_then(|n| n.parse::<i64>().ok())
+        {
+            assert!(
+                [0, number + 1].contains(&file.result),
+                "{path}: {} bytes",
+                file.result
+            );
+            *reads.entry(number).or_insert(0u64) += u64::from(file.result > 0);
+        }
+    }
+    assert_eq!(reads.len(), 40, "{reads:?}");
+    assert_eq!(reads.range(..20).map(|(_, n)| n).sum::<u64>(), 2_000);
+    // What no open has made: standard streams, pipes, descriptors of the event loop.
+    let without = of(true).filter(|file| file.operation == FileOperation::Close);
+    let without: Vec<String> = without.map(path).filter(|p| p.starts_with("fd:")).collect();
+    assert!(without.len() < 60, "{}: {without:?}", without.len());
+    let inherited = |number: u64| {
+        let name = place(&format!("f{number}"));
+        let reads = of(false).filter(|file| file.operation == FileOperation::Read);
+        reads.filter(|file| path(file) == name).count()
+    };
+    assert_eq!((inherited(7), inherited(9)), (3, 1));
 }
 
 fn compare(node: &Node, arguments: &[&str]) -> Option<Traced> {

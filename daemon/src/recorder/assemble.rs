@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap as HashMap;
 use std::{
-    collections::HashSet,
+    collections::{HashSet, hash_map::Entry},
+    ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -68,7 +69,9 @@ pub struct Assembler {
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
     /// Path of each open descriptor, where it is known.
-    descriptors: HashMap<(ProcessId, i32), NameId>,
+    descriptors: HashMap<(ProcessId, i32), Opened>,
+    /// Path of each open file, as the kernel tells them apart.
+    open_files: HashMap<u32, NameId>,
     directories: HashMap<ProcessId, Vec<u8>>,
     /// Compilations under way: (thread, start) → path and origin.
     compiling: HashMap<(u32, u64), Compiling>,
@@ -83,6 +86,16 @@ pub struct Assembler {
     notices: Vec<Notice>,
     losses: HashMap<&'static str, u64>,
     last: u64,
+}
+
+/// A descriptor, by what it was opened.
+#[derive(Clone, Copy)]
+struct Opened {
+    path: NameId,
+    /// When, ns.
+    at: Nanoseconds,
+    /// What the number was before, if that was not closed.
+    before: Option<NameId>,
 }
 
 /// A compilation that began.
@@ -137,6 +150,7 @@ impl Assembler {
             image_of: HashMap::default(),
             callees: HashMap::default(),
             descriptors: HashMap::default(),
+            open_files: HashMap::default(),
             directories: HashMap::default(),
             compiling: HashMap::default(),
             stacks: Stacks::default(),
@@ -547,9 +561,10 @@ impl Assembler {
                 duration,
                 result,
                 descriptor,
+                file,
                 path,
             } => {
-                self.file(header, syscall, duration, result, descriptor, path);
+                self.file(header, syscall, duration, result, (descriptor, file), path);
             }
             Record::Fork {
                 header,
@@ -590,7 +605,9 @@ impl Assembler {
                 if truncated {
                     arguments.push("…".into());
                 }
-                let absolute = self.absolute(process, CURRENT_DIRECTORY, &path);
+                let absolute = self.absolute(process, (CURRENT_DIRECTORY, 0), &path);
+                // Most are closed by it. Of those that are not the kernel tells what they are when they are used.
+                self.descriptors.retain(|key, _| key.0 != process);
                 self.notices.push(Notice::Exec {
                     pid: header.pid,
                     is_whole: !truncated,
@@ -806,18 +823,35 @@ impl Assembler {
         syscall: u32,
         duration: u64,
         result: i64,
-        descriptor: i32,
+        (descriptor, file): (i32, u32),
         path: Option<Vec<u8>>,
     ) {
         let (process, thread, start) = self.at(header);
         let path = match path.filter(|p| !p.is_empty()) {
             Some(path) => {
-                let path = self.absolute(process, descriptor, &path);
+                let path = self.absolute(process, (descriptor, file), &path);
                 self.name(&path)
             }
-            None => match self.descriptors.get(&(process, descriptor)) {
-                Some(&known) => known,
-                None => self.name(format!("fd:{descriptor}").as_bytes()),
+            None => match self.path_of(process, (descriptor, file), start) {
+                Some(known) => {
+                    // A duplicate, or inherited: so that its close has a path, too.
+                    if file != 0 {
+                        let unknown = Opened {
+                            path: known,
+                            at: Nanoseconds(0),
+                            before: None,
+                        };
+                        let key = (process, descriptor);
+                        self.descriptors.entry(key).or_insert(unknown).path = known;
+                    }
+                    known
+                }
+                None => {
+                    if file != 0 {
+                        self.descriptors.remove(&(process, descriptor));
+                    }
+                    self.name(format!("fd:{descriptor}").as_bytes())
+                }
             },
         };
         let operation = match syscall {
@@ -838,10 +872,22 @@ impl Assembler {
         };
         match operation {
             FileOperation::Open if result >= 0 => {
-                self.descriptors.insert((process, result as i32), path);
+                let key = (process, result as i32);
+                // Not closed yet, as far as is known: the record of that comes later.
+                let before = self.descriptors.get(&key).map(|opened| opened.path);
+                let at = Nanoseconds(start.0 + duration);
+                self.descriptors.insert(key, Opened { path, at, before });
+                if file != 0 {
+                    self.open_files.insert(file, path);
+                }
             }
             FileOperation::Close if result == 0 => {
-                self.descriptors.remove(&(process, descriptor));
+                if let Entry::Occupied(mut opened) = self.descriptors.entry((process, descriptor)) {
+                    match opened.get().at > start {
+                        true => opened.get_mut().before = None,
+                        false => drop(opened.remove()),
+                    }
+                }
             }
             _ => {}
         }
@@ -858,25 +904,54 @@ impl Assembler {
         });
     }
 
+    /// The path that a descriptor was opened by: by what the kernel says it is, and of one that is closed by its number.
+    fn path_of(
+        &self,
+        process: ProcessId,
+        (descriptor, file): (i32, u32),
+        at: Nanoseconds,
+    ) -> Option<NameId> {
+        if file != 0 {
+            return self.open_files.get(&file).copied();
+        }
+        let opened = self.descriptors.get(&(process, descriptor))?;
+        // Another thread has opened a file with the same number by the time that the close was told.
+        match opened.at > at {
+            true => opened.before,
+            false => Some(opened.path),
+        }
+    }
+
     /// The path as an absolute one, where the directory it starts from is known.
-    fn absolute(&self, process: ProcessId, directory: i32, path: &[u8]) -> Vec<u8> {
+    fn absolute(&self, process: ProcessId, directory: (i32, u32), path: &[u8]) -> Vec<u8> {
         if path.starts_with(b"/") {
             return path.to_vec();
         }
-        let base = match directory {
+        let base = match directory.0 {
             CURRENT_DIRECTORY => self.directories.get(&process).map(Vec::as_slice),
-            fd => self
-                .descriptors
-                .get(&(process, fd))
-                .map(|&n| self.recording.name(n)),
+            _ => self
+                .path_of(process, directory, Nanoseconds(u64::MAX))
+                .map(|n| self.recording.name(n)),
         };
         let Some(base) = base else {
             return path.to_vec();
         };
-        let mut whole = base.to_vec();
-        let mut rest = path;
-        while let Some(tail) = rest.strip_prefix(b"./") {
-            rest = tail;
+        let (mut whole, mut rest) = (base.to_vec(), path);
+        loop {
+            if let Some(tail) = rest.strip_prefix(b"./") {
+                rest = tail;
+            } else if let Some(parent) = parent_for(&whole, rest) {
+                whole = parent;
+                rest = rest.get(3..).unwrap_or_default();
+            } else {
+                break;
+            }
+            while let Some(tail) = rest.strip_prefix(b"/") {
+                rest = tail;
+            }
+        }
+        if rest.is_empty() {
+            return whole;
         }
         if !whole.ends_with(b"/") {
             whole.push(b'/');
@@ -1035,6 +1110,16 @@ fn crossing_kind(kind: u8) -> CrossingKind {
     }
 }
 
+/// The folder around a folder, where the rest of a path begins with `..`: that of what it is, not of a link that leads to it.
+fn parent_for(folder: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
+    if rest != b".." && !rest.starts_with(b"../") {
+        return None;
+    }
+    let real = fs::canonicalize(OsStr::from_bytes(folder)).ok()?;
+    let parent = real.parent().unwrap_or(&real);
+    Some(parent.as_os_str().as_bytes().to_vec())
+}
+
 /// User and system time: the kernel counts them by ticks and their sum exactly; scaled as `getrusage` does.
 fn split_runtime(cpu: Cpu) -> (u64, u64) {
     let ticks = cpu.user.saturating_add(cpu.system);
@@ -1130,11 +1215,42 @@ mod tests {
     fn a_relative_path_is_taken_from_its_directory() {
         let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
         let root = ProcessId(0);
-        assert_eq!(a.absolute(root, CURRENT_DIRECTORY, b"./x.js"), b"/app/x.js");
-        let dir = a.name(b"/lib");
-        a.descriptors.insert((root, 5), dir);
-        assert_eq!(a.absolute(root, 5, b"y"), b"/lib/y");
-        assert_eq!(a.absolute(root, 6, b"y"), b"y");
-        assert_eq!(a.absolute(root, 5, b"/z"), b"/z");
+        let here = (CURRENT_DIRECTORY, 0);
+        assert_eq!(a.absolute(root, here, b"./x.js"), b"/app/x.js");
+        let path = a.name(b"/lib");
+        let opened = Opened {
+            path,
+            at: Nanoseconds(5),
+            before: None,
+        };
+        a.descriptors.insert((root, 5), opened);
+        assert_eq!(a.absolute(root, (5, 0), b"y"), b"/lib/y");
+        assert_eq!(a.absolute(root, (6, 0), b"y"), b"y");
+        assert_eq!(a.absolute(root, (5, 0), b"/z"), b"/z");
+        a.open_files.insert(77, path);
+        assert_eq!(a.absolute(root, (6, 77), b"y"), b"/lib/y");
+        assert_eq!(a.absolute(root, (5, 78), b"y"), b"y");
+    }
+
+    #[test]
+    fn a_path_that_leads_upwards_leads_to_the_folder_around() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = folder.path().canonicalize().expect("its path");
+        fs::create_dir_all(real.join("a/b")).expect("a folder");
+        std::os::unix::fs::symlink(real.join("a/b"), real.join("link")).expect("a link");
+        let path = |from: &Path, rest: &str| {
+            let a = Assembler::new(Recording::default(), RunId(0), 1, from);
+            let path = a.absolute(ProcessId(0), (CURRENT_DIRECTORY, 0), rest.as_bytes());
+            PathBuf::from(OsStr::from_bytes(&path))
+        };
+        assert_eq!(path(&real.join("a/b"), "../x"), real.join("a/x"));
+        assert_eq!(path(&real.join("a/b"), ".././..//x"), real.join("x"));
+        assert_eq!(path(&real.join("a/b"), ".."), real.join("a"));
+        // The kernel goes up from what the link leads to.
+        assert_eq!(path(&real.join("link"), "../x"), real.join("a/x"));
+        // Of a folder that is gone nobody can tell.
+        assert_eq!(path(&real.join("gone"), "../x"), real.join("gone/../x"));
+        // What lies between may be a link.
+        assert_eq!(path(&real, "link/../x"), real.join("link/../x"));
     }
 }
