@@ -1,13 +1,25 @@
 //! Secrets that must not be kept: tokens, passwords, credentials in URLs, and the names of home folders.
 //!
-//! What is taken out is replaced by `[redacted]`; the rest of a text stays, so that a path is still a path. Rules look at one
-//! argument, path or label at a time; an option whose value is the next argument (`--token X`) is known, too.
+//! What is taken out is replaced by `[redacted]`; the rest of a text stays, so that a path is still a path. A secret is known by its form,
+//! or by the name that it has: `NAME=value` as a whole argument is one to its end; inside a text it ends where the next thing begins. In command
+//! lines an option whose value is the next argument (`--token X`) is known, too. Of programs (`node -e`) only strings are looked at.
+//!
+//! To take the secrets out of a text that has none any more changes nothing.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use regex::bytes::{Regex, RegexSet};
 
 use crate::Recording;
+
+mod arguments;
+mod assignments;
+mod names;
+mod urls;
+
+use arguments::{Line, Role};
+use assignments::Kind;
 
 /// What stands for a secret.
 pub const REDACTED: &str = "[redacted]";
@@ -18,14 +30,27 @@ pub struct Redaction {
     /// All patterns at once: most texts fit none.
     any: RegexSet,
     rules: Vec<Rule>,
-    /// An option whose value is the next argument.
-    option: Regex,
+    /// A name and what stands between it and its value.
+    name: Regex,
+    /// The beginning of an address.
+    scheme: Regex,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
     pattern: Regex,
-    replacement: &'static str,
+    action: Action,
+}
+
+/// What becomes of a text that a pattern fits.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    /// Each match becomes this. The first group, where there is one, stays.
+    Replace(&'static str),
+    /// Credentials in addresses are looked for.
+    Credentials,
+    /// Names with values are looked for.
+    Assignments,
 }
 
 /// A pattern of the user that is no regular expression.
@@ -37,76 +62,64 @@ pub struct BadRule {
     pub why: String,
 }
 
-/// Words in the name of an option, a variable or a parameter whose value is a secret.
-macro_rules! secret_word {
-    () => {
-        "(?:token|secret|passwd|password|passphrase|pwd|(?:api|access|private|secret|encryption|signing|master|account)[-_]?key|auth|credentials?|signature|sig|session[-_]?id|cookie)"
+/// The beginning of an address.
+const SCHEME: &str = r"(?i)[a-z][a-z0-9+.-]*://";
+
+/// Before a token of a known form: no letter nor digit, but those of an escape in an address.
+macro_rules! token {
+    ($form:literal) => {
+        (
+            concat!("(^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})(?:", $form, ")"),
+            Action::Replace("${1}[redacted]"),
+        )
     };
 }
 
-/// Pattern and what it becomes. The first group, where there is one, stays.
-const BUILT_IN: &[(&str, &str)] = &[
-    // scheme://user:password@host, also without a password: many services take a token as the user.
+/// Pattern and what is done where it fits, in this order: what has a form of its own goes before a name can cut it.
+const BUILT_IN: &[(&str, Action)] = &[
     (
-        // Up to the last @ before the host: a password may have one, too.
-        r"(?i)([a-z][a-z0-9+.-]*://)[^/\s]+@",
-        "${1}[redacted]@",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|$)",
+        Action::Replace(REDACTED),
     ),
-    // pass=X, SMTP_PASS=X, but neither bypass=X nor passed: 3.
+    // GitHub, GitLab, npm, PyPI, AWS, Slack, Stripe, Google, OpenAI and its like, SendGrid, JWT.
+    token!("gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"),
+    token!("gl(?:pat|ptt|dt|rt|soat|cbt|ft)-[A-Za-z0-9_-]{16,}"),
+    token!("npm_[A-Za-z0-9]{30,}"),
+    token!("pypi-[A-Za-z0-9_-]{30,}"),
+    token!(r"(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    token!("(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
+    token!("[rsp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"),
+    token!("AIza[0-9A-Za-z_-]{35,}|GOCSPX-[A-Za-z0-9_-]{16,}|ya29\\.[A-Za-z0-9_-]{16,}"),
+    token!("sk-[A-Za-z0-9_-]{20,}"),
+    token!(r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    token!(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
+    // Hugging Face, Docker, Vault, Shopify, DigitalOcean, Atlassian, Linear.
+    token!("hf_[A-Za-z0-9]{20,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}"),
+    token!(r"hv[bs]\.[A-Za-z0-9_-]{16,}"),
+    token!("shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{16,}|do[opr]_v1_[A-Fa-f0-9]{16,}"),
+    token!("AT(?:ATT|CTT)[A-Za-z0-9_=-]{16,}|lin_api_[A-Za-z0-9]{16,}"),
+    // Addresses that let who knows them write: Slack, Discord.
     (
-        r#"(?i)((?:^|[^a-z0-9])(?:[a-z0-9]+[_.-])*pass["']?\s*[=:]\s*["']?)[^\s&"';,#\[/][^\s&"';,#]*"#,
-        "${1}[redacted]",
+        r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/)[A-Za-z0-9/_-]+",
+        Action::Replace("${1}[redacted]"),
     ),
-    // --token=X, API_KEY=X, ?access_token=X, password: X. Not the path in `secret-sauce/index.js`: a name ends before = or :.
     (
-        concat!(
-            r#"(?i)((?:^|[^a-z0-9])[a-z0-9_.-]*"#,
-            secret_word!(),
-            r#"[a-z0-9_-]{0,12}["']?\s*[=:]\s*["']?(?:(?:bearer|basic)\s+)?)[^\s&"';,#\[/][^\s&"';,#]*"#
-        ),
-        "${1}[redacted]",
+        r"(discord(?:app)?\.com/api/webhooks/[0-9]+/)[A-Za-z0-9_-]+",
+        Action::Replace("${1}[redacted]"),
     ),
-    // Authorization: SCHEME X, Cookie: a=b; c=d: all that follows is secret, whatever the scheme. After the rule above, which leaves what follows its first word.
-    (
-        r#"(?i)(\b(?:authorization|cookie)["']?\s*:\s*["']?(?:(?:bearer|basic)\s+)?)[^"'\r\n]+"#,
-        "${1}[redacted]",
-    ),
-    // Bearer X
+    (r"://[^\s]*@", Action::Credentials),
+    (assignments::ANY_NAME, Action::Assignments),
+    // Authorization: Bearer X
     (
         r"(?i)\b((?:bearer|basic)\s+)[a-z0-9+/_.~=-]{8,}",
-        "${1}[redacted]",
-    ),
-    // Tokens that are known by their form. GitHub, GitLab, npm, PyPI, AWS, Slack, Stripe, Google, OpenAI and its like, SendGrid, JWT.
-    (
-        r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})",
-        REDACTED,
-    ),
-    (
-        r"\bgl(?:pat|ptt|dt|rt|soat|cbt)-[A-Za-z0-9_-]{16,}",
-        REDACTED,
-    ),
-    (r"\bnpm_[A-Za-z0-9]{30,}", REDACTED),
-    (r"\bpypi-[A-Za-z0-9_-]{30,}", REDACTED),
-    (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", REDACTED),
-    (r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}", REDACTED),
-    (r"\b[rsp]k_(?:live|test)_[A-Za-z0-9]{10,}", REDACTED),
-    (r"\bAIza[0-9A-Za-z_-]{35,}", REDACTED),
-    (r"\bsk-[A-Za-z0-9_-]{20,}", REDACTED),
-    (r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}", REDACTED),
-    (
-        r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
-        REDACTED,
-    ),
-    (
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
-        REDACTED,
+        Action::Replace("${1}[redacted]"),
     ),
 ];
 
-/// The name of a user in the path of a home folder.
-const HOME: (&str, &str) = (
-    r"((?:^|[^A-Za-z0-9_.-])/(?:home|Users)/)[^/\s:]+",
-    "${1}[redacted]",
+/// The name of a user in the path of a home folder, which may follow an option at once (`-I/home/ada`).
+const HOME: (&str, Action) = (
+    r"((?:^|[^A-Za-z0-9_.-]|(?:^|\s)-[A-Za-z]+)(?:/var|/export)?/(?:home|Users)/)[^/\s:]+",
+    Action::Replace("${1}[redacted]"),
 );
 
 impl Redaction {
@@ -118,13 +131,13 @@ impl Redaction {
         patterns: impl IntoIterator<Item = &'a str>,
         home_folders: bool,
     ) -> Result<Redaction, BadRule> {
-        let own = patterns.into_iter().map(|pattern| (pattern, REDACTED));
+        let own = patterns.into_iter();
+        let own = own.map(|pattern| (pattern, Action::Replace(REDACTED)));
         let home = home_folders.then_some(HOME);
-        let all: Vec<(&str, &'static str)> =
-            BUILT_IN.iter().copied().chain(home).chain(own).collect();
+        let all: Vec<(&str, Action)> = BUILT_IN.iter().copied().chain(home).chain(own).collect();
         let rules: Result<Vec<Rule>, BadRule> = all
             .iter()
-            .map(|&(pattern, replacement)| {
+            .map(|&(pattern, action)| {
                 let bad = |error: regex::Error| BadRule {
                     pattern: pattern.to_owned(),
                     why: error.to_string(),
@@ -137,10 +150,7 @@ impl Redaction {
                         why: "it fits the empty text, so every place of each text; needed: a pattern of at least one character".into(),
                     });
                 }
-                Ok(Rule {
-                    pattern,
-                    replacement,
-                })
+                Ok(Rule { pattern, action })
             })
             .collect();
         let rules = rules?;
@@ -151,25 +161,36 @@ impl Redaction {
         Ok(Redaction {
             any: RegexSet::new(all.iter().map(|(pattern, _)| pattern)).map_err(bad)?,
             rules,
-            option: Regex::new(concat!(
-                r"(?i)^(?:--?|//)(?:[a-z0-9_.:/-]*",
-                secret_word!(),
-                r"(?:[_-]?(?:key|value|token|string))?|(?:[a-z0-9]+[_.-])*pass|authorization)$"
-            ))
-            .map_err(bad)?,
+            name: Regex::new(assignments::NAME).map_err(bad)?,
+            scheme: Regex::new(SCHEME).map_err(bad)?,
         })
     }
 
     /// A text without its secrets.
     pub fn text<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        self.of_kind(text, Kind::Text)
+    }
+
+    fn of_kind<'t>(&self, text: &'t [u8], kind: Kind) -> Cow<'t, [u8]> {
+        let fits = self.any.matches(text);
         let mut clean = Cow::Borrowed(text);
-        for index in &self.any.matches(text) {
-            let rule = &self.rules[index];
-            if let Cow::Owned(replaced) = rule
-                .pattern
-                .replace_all(&clean, rule.replacement.as_bytes())
-            {
-                clean = Cow::Owned(replaced);
+        for (index, rule) in self.rules.iter().enumerate() {
+            // Where something was taken out, a rule may fit that did not before.
+            if !fits.matched(index) && matches!(clean, Cow::Borrowed(_)) {
+                continue;
+            }
+            let places = match rule.action {
+                Action::Replace(by) => {
+                    if let Cow::Owned(replaced) = rule.pattern.replace_all(&clean, by.as_bytes()) {
+                        clean = Cow::Owned(replaced);
+                    }
+                    continue;
+                }
+                Action::Credentials => urls::credentials(&self.scheme, &clean),
+                Action::Assignments => assignments::secrets(&self.name, &clean, kind),
+            };
+            if !places.is_empty() {
+                clean = Cow::Owned(without(&clean, &places));
             }
         }
         clean
@@ -177,15 +198,38 @@ impl Redaction {
 
     /// Takes the secrets out of a command line.
     pub fn arguments(&self, arguments: &mut [Vec<u8>]) {
-        let mut hidden = false;
+        let mut line = Line::new(arguments.first());
         for argument in arguments {
-            let is_option = self.option.is_match(argument);
-            if hidden && !argument.starts_with(b"-") {
-                *argument = REDACTED.into();
-            } else {
-                self.clean(argument);
+            let role = line.role(argument);
+            self.argument(argument, role, &line);
+        }
+    }
+
+    fn argument(&self, argument: &mut Vec<u8>, role: Role, line: &Line) {
+        let secret = match role {
+            Role::Value(meaning) => meaning.hides(argument).then_some(0),
+            Role::Login => arguments::password(argument),
+            Role::Code | Role::Script => None,
+            Role::Any | Role::Setting => line.secret(argument),
+        };
+        if let Some(from) = secret {
+            // What stands before it may have an address in it.
+            let mut clean = self.text(&argument[..from]).into_owned();
+            clean.extend_from_slice(REDACTED.as_bytes());
+            // Of the next cookie, or of a line for a shell.
+            let ends_cookie = argument[..from].to_ascii_lowercase().ends_with(b"cookie=");
+            if ends_cookie && argument.ends_with(b";") {
+                clean.push(b';');
             }
-            hidden = is_option;
+            *argument = clean;
+            return;
+        }
+        let kind = match role {
+            Role::Code => Kind::Code,
+            _ => Kind::Text,
+        };
+        if let Cow::Owned(clean) = self.of_kind(argument, kind) {
+            *argument = clean;
         }
     }
 
@@ -220,6 +264,19 @@ impl Redaction {
     }
 }
 
+/// A text with `[redacted]` in these places, which are in order and do not overlap.
+fn without(text: &[u8], places: &[Range<usize>]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(text.len());
+    let mut from = 0;
+    for place in places {
+        clean.extend_from_slice(&text[from..place.start]);
+        clean.extend_from_slice(REDACTED.as_bytes());
+        from = place.end;
+    }
+    clean.extend_from_slice(&text[from..]);
+    clean
+}
+
 impl Default for Redaction {
     /// The built-in rules and home folders.
     #[allow(
@@ -247,13 +304,17 @@ mod tests {
         String::from_utf8(arguments.join(&b' ')).unwrap()
     }
 
+    fn corpus() -> impl Iterator<Item = &'static str> {
+        include_str!("../tests/data/secrets.txt")
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    }
+
     /// A secret is what stands between ‹ and ›; it must be gone, and all around it must stay. `·` is a space inside an argument.
     #[test]
     fn no_secret_of_the_corpus_is_kept_and_nothing_else_is_lost() {
-        for line in include_str!("../tests/data/secrets.txt").lines() {
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
+        let mut wrong = Vec::new();
+        for line in corpus() {
             let secret = line.replace(['‹', '›'], "");
             let mut expected = String::new();
             let mut rest = line;
@@ -264,7 +325,126 @@ mod tests {
                 rest = behind;
             }
             expected += rest;
-            assert_eq!(arguments(&secret), expected.replace('·', " "), "{line}");
+            let found = arguments(&secret);
+            if found != expected.replace('·', " ") {
+                wrong.push(format!("{line}\n    {found}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn what_is_clean_stays_as_it_is() {
+        let redaction = Redaction::default();
+        let argument = |text: &str| text.replace('·', " ").into_bytes();
+        for line in corpus() {
+            let line = line.replace(['‹', '›'], "");
+            let mut once: Vec<Vec<u8>> = line.split(' ').map(argument).collect();
+            redaction.arguments(&mut once);
+            let mut twice = once.clone();
+            redaction.arguments(&mut twice);
+            assert_eq!(twice, once, "{line}");
+        }
+        // Whatever stands beside whatever.
+        let pieces = [
+            "token",
+            "key",
+            "=",
+            ":",
+            " ",
+            "\"",
+            "\\\"",
+            "'",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            ";",
+            "&",
+            "?",
+            "#",
+            "@",
+            "/",
+            "https://",
+            "Authorization",
+            "Bearer",
+            "x",
+            "[redacted]",
+            "%3D",
+            "%22",
+            "/home/",
+            "ghp_0123456789abcdefghijABCD",
+            "password",
+            "\n",
+            "-p",
+            "|",
+        ];
+        let mut random = crate::random::Random::new(7);
+        for _ in 0..20_000 {
+            let length = 1 + random.below(12);
+            let text: String = (0..length)
+                .map(|_| pieces[random.below(pieces.len())])
+                .collect();
+            for kind in [Kind::Text, Kind::Code] {
+                let once = redaction.of_kind(text.as_bytes(), kind).into_owned();
+                let twice = redaction.of_kind(&once, kind).into_owned();
+                assert_eq!(
+                    String::from_utf8_lossy(&twice),
+                    String::from_utf8_lossy(&once),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_text_takes_as_long_as_its_length_says() {
+        let redaction = Redaction::default();
+        let time = |piece: &str, bytes: usize| {
+            let text = piece.repeat(bytes / piece.len());
+            let begun = std::time::Instant::now();
+            for kind in [Kind::Text, Kind::Code] {
+                redaction.of_kind(text.as_bytes(), kind);
+            }
+            let mut line = vec![text.into_bytes()];
+            redaction.arguments(&mut line);
+            begun.elapsed()
+        };
+        for piece in [
+            "token=",
+            "token=\"",
+            "token=\\",
+            "key",
+            "a://u:x",
+            "a://u:x@",
+            "token=,",
+            "token=[\"a\",",
+            "=",
+            "token:",
+            "Authorization: '",
+            "\"Authorization:",
+            "token=)",
+            "token=\\\"x",
+            "%22token%3D",
+            "-----BEGIN PRIVATE KEY-----",
+            "/home/",
+            "token = ",
+            "a@b:",
+            "\\",
+            "token",
+            "basic ",
+            "eyJ",
+            "password=a;b,c&d|",
+            "{\"password\":{",
+            "[redacted]",
+            "token=[redacted]",
+        ] {
+            // The least of some: the machine may do something else.
+            let least = |bytes| (0..3).map(|_| time(piece, bytes)).min().unwrap();
+            let (short, long) = (least(20_000), least(200_000));
+            let most = short * 40 + std::time::Duration::from_millis(20);
+            assert!(long < most, "{piece}: {short:?}, ten times: {long:?}");
         }
     }
 
@@ -279,6 +459,10 @@ mod tests {
             "--require=/Users/[redacted]/x.js"
         );
         assert_eq!(text("/srv/home/ada/x.js"), "/srv/home/ada/x.js");
+        assert_eq!(
+            text("cc -I/home/ada/include"),
+            "cc -I/home/[redacted]/include"
+        );
         let own = Redaction::new(["ACME-[0-9]+"], false).unwrap();
         assert_eq!(
             own.text(b"/home/ada/ACME-12/x").as_ref(),

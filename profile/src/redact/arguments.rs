@@ -1,0 +1,191 @@
+//! Command lines: what an argument is, by those before it.
+
+use super::assignments::scheme;
+use super::names::{self, Meaning};
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Nothing that is known.
+    Any,
+    /// The value of an option or of a setting.
+    Value(Meaning),
+    /// `user:password`, as curl takes it.
+    Login,
+    /// The name of a setting, whose value comes next.
+    Setting,
+    /// A program for node.
+    Code,
+    /// A line for a shell.
+    Script,
+}
+
+/// Programs that take a password behind `-p` as if it were part of it.
+const PASSWORD_IN_OPTION: &[&str] = &["mysql", "mariadb", "7z", "sshpass"];
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "busybox"];
+/// Options of node whose value is the next argument.
+const NODE_VALUES: &[&[u8]] = &[
+    b"-r",
+    b"--require",
+    b"--import",
+    b"-C",
+    b"--conditions",
+    b"--loader",
+    b"--experimental-loader",
+    b"--input-type",
+    b"--env-file",
+    b"--title",
+];
+/// More assignments inside of one argument (`--env=NAME=value`) are not looked at.
+const MOST_NESTED: usize = 4;
+
+/// What is known of a command line so far.
+#[derive(Debug)]
+pub(super) struct Line {
+    program: String,
+    /// What the next argument is.
+    next: Role,
+    /// An option stands before it.
+    after_option: bool,
+    /// A program for node was named: what follows is for that.
+    has_script: bool,
+    signs_in: bool,
+}
+
+impl Line {
+    pub(super) fn new(program: Option<&Vec<u8>>) -> Line {
+        let path = program.map_or(&[][..], Vec::as_slice);
+        let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+        Line {
+            program: String::from_utf8_lossy(name).into_owned(),
+            next: Role::Any,
+            // The program itself is no script of node's.
+            after_option: true,
+            has_script: false,
+            signs_in: false,
+        }
+    }
+
+    /// What this argument is. Arguments are asked for in their order.
+    pub(super) fn role(&mut self, argument: &[u8]) -> Role {
+        let mut role = self.next;
+        let is_option = argument.starts_with(b"-");
+        if is_option && matches!(role, Role::Value(_) | Role::Login | Role::Setting) {
+            role = Role::Any;
+        }
+        self.next = match role {
+            Role::Any => self.role_after(argument),
+            Role::Setting => match names::meaning(setting(argument)) {
+                Meaning::Plain => Role::Any,
+                meaning => Role::Value(meaning),
+            },
+            _ => Role::Any,
+        };
+        self.has_script |= !is_option && !self.after_option;
+        self.after_option = NODE_VALUES.contains(&argument);
+        self.signs_in |= argument == b"login";
+        role
+    }
+
+    /// What this argument says of the next one.
+    fn role_after(&self, argument: &[u8]) -> Role {
+        let takes_code = [&b"-e"[..], b"--eval", b"-p", b"--print", b"-pe"];
+        let is_node = self.program.starts_with("node") && !self.has_script;
+        let is_shell = SHELLS.contains(&self.program.as_str());
+        match argument {
+            option if is_node && takes_code.contains(&option) => Role::Code,
+            b"-p" if self.signs_in || self.program == "sshpass" => Role::Value(Meaning::Secret),
+            b"-a" if self.program == "redis-cli" => Role::Value(Meaning::Secret),
+            b"-u" | b"-U" | b"--user" | b"--proxy-user" => Role::Login,
+            b"set" => Role::Setting,
+            option if is_shell && option.starts_with(b"-") && option.ends_with(b"c") => {
+                Role::Script
+            }
+            option if is_option_name(option) => match names::meaning_of_option(option) {
+                Meaning::Plain => Role::Any,
+                meaning => Role::Value(meaning),
+            },
+            _ => Role::Any,
+        }
+    }
+
+    /// Where the secret in this argument begins, if it is a whole assignment, header or login, or an option with its value.
+    pub(super) fn secret(&self, argument: &[u8]) -> Option<usize> {
+        assigned(argument)
+            .or_else(|| header(argument))
+            .or_else(|| self.password_in_option(argument))
+    }
+
+    fn password_in_option(&self, argument: &[u8]) -> Option<usize> {
+        let is_of = |program: &&str| self.program.starts_with(*program);
+        let is_password = argument.starts_with(b"-p")
+            && argument.len() > 2
+            && (self.signs_in || PASSWORD_IN_OPTION.iter().any(is_of));
+        if is_password {
+            return Some(2);
+        }
+        let options: &[&[u8]] = match self.program.as_str() {
+            "curl" => &[b"--user=", b"--proxy-user=", b"-u", b"-U"],
+            _ => &[b"--user=", b"--proxy-user="],
+        };
+        let option = options.iter().find(|o| argument.starts_with(o))?;
+        Some(option.len() + password(&argument[option.len()..])?)
+    }
+}
+
+/// Where the password in `user:password` begins. A number of a user with that of a group has none, and an address neither.
+pub(super) fn password(login: &[u8]) -> Option<usize> {
+    let colon = login.iter().position(|b| *b == b':')?;
+    let (user, password) = (&login[..colon], &login[colon + 1..]);
+    let is_user = !user.is_empty()
+        && !user.iter().all(u8::is_ascii_digit)
+        && !user.iter().any(|b| *b == b'/' || b.is_ascii_whitespace());
+    (is_user && !password.is_empty() && !password.starts_with(b"//")).then_some(colon + 1)
+}
+
+/// Where the secret begins in `NAME=value`: all of the rest is its value, whatever it holds.
+fn assigned(argument: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    for _ in 0..MOST_NESTED {
+        let equals = from + argument[from..].iter().position(|b| *b == b'=')?;
+        let (name, value) = (&argument[from..equals], &argument[equals + 1..]);
+        if !name.iter().all(is_of_name) || name.windows(3).any(|w| w == b"://") {
+            return None;
+        }
+        let is_path = name.contains(&b'/') && names::is_bare_key(setting(name));
+        if !value.is_empty() && !is_path && names::meaning(setting(name)).hides(value) {
+            return Some(equals + 1);
+        }
+        from = equals + 1;
+    }
+    None
+}
+
+/// Where the value of a header that is a whole argument begins, if it is secret: `X-Api-Key: value`.
+fn header(argument: &[u8]) -> Option<usize> {
+    let colon = argument.iter().position(|b| *b == b':')?;
+    let (name, value) = (&argument[..colon], &argument[colon + 1..]);
+    let name = name.strip_prefix(b"-H").unwrap_or(name);
+    let is_name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'-';
+    let spaces = value.iter().take_while(|b| **b == b' ').count();
+    let is_header = name.iter().all(is_name)
+        && (name.contains(&b'-') || names::is_header_to_its_end(name))
+        && spaces < value.len()
+        && (spaces > 0 || names::is_header_to_its_end(name));
+    let scheme = scheme(&value[spaces..]);
+    (is_header && names::meaning(name) != Meaning::Plain).then_some(colon + 1 + spaces + scheme)
+}
+
+/// The last part of a name that has folders or an address in it: `//registry.example/:_authToken`.
+fn setting(name: &[u8]) -> &[u8] {
+    name.rsplit(|b| *b == b'/').next().unwrap_or(name)
+}
+
+fn is_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_./:@[]$+-".contains(byte)
+}
+
+fn is_option_name(argument: &[u8]) -> bool {
+    let is_path = !argument.starts_with(b"--") && argument.contains(&b'/');
+    argument.starts_with(b"-") && !is_path && argument.iter().all(is_of_name)
+}
