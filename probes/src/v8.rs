@@ -31,6 +31,8 @@ pub struct V8Layout {
     pub bytecode_positions: u8,
     /// `BytecodeArray`: first bytecode.
     pub bytecode_data: u8,
+    /// `ScopeInfo`: flags, the first of its fixed words.
+    pub scope_flags: u8,
     /// `ScopeInfo`: the first word behind the fixed ones.
     pub scope_first: u8,
     /// The fixed words of a `ScopeInfo` include where the function begins and ends (from V8 13 on).
@@ -277,6 +279,14 @@ impl V8Layout {
         let line_ends = needed("Script.line_ends", field("Script__line_ends"))?;
         let wrapper = field("BytecodeArray__wrapper").is_some();
         let scope_first = needed("ScopeInfo", one("scopeinfo_idx_first_vars"))?;
+        let scope = instance("ScopeInfo")?;
+        // 9.0 has it among the arrays, with a length before its words.
+        let arrays = instance("FixedDoubleArray")?..instance("SloppyArgumentsElements")?;
+        let scope_flags = if arrays.contains(&scope) {
+            2 * WORD
+        } else {
+            WORD
+        };
         let script = field("SharedFunctionInfo__script")
             .or_else(|| field("SharedFunctionInfo__script_or_debug_info"));
         Ok(V8Layout {
@@ -305,7 +315,8 @@ impl V8Layout {
                 "BytecodeArray.data",
                 field("BytecodeArray__data").or(Some(54)),
             )?,
-            scope_first: offset("ScopeInfo", Some(WORD + scope_first * WORD))?,
+            scope_flags: offset("ScopeInfo.flags", Some(scope_flags))?,
+            scope_first: offset("ScopeInfo", Some(scope_flags + scope_first * WORD))?,
             scope_has_position: scope_first >= 5,
             first_function_type: one("FirstJSFunctionType")
                 .and_then(|t| u16::try_from(t).ok())
@@ -316,7 +327,7 @@ impl V8Layout {
                 .unwrap_or(function + 16),
             shared_type: instance("SharedFunctionInfo")?,
             script_type: instance("Script")?,
-            scope_type: instance("ScopeInfo")?,
+            scope_type: scope,
             bytecode_type: instance("BytecodeArray")?,
             fixed_array_type: instance("FixedArray")?,
             function_template_type: instance("FunctionTemplateInfo")?,
