@@ -272,6 +272,7 @@ static __always_inline void read_scope(struct image *image, __u64 info, __u8 fun
 {
 	__u64 at = info - 1 + image->scope_first, variables, flags;
 
+	info += image->scope_flags - 8;
 	flags = read_word(info - 1 + 8);
 	if (flags >> 32)
 		flags >>= 32;			    /* a Smi, up to V8 12 */

@@ -421,6 +421,7 @@ struct image {
 	__u8 script_source, script_name, script_id, script_wrapped;
 	__u8 bytecode_positions, bytecode_data, scope_first, scope_has_position;
 	__u8 map_descriptors, descriptors_first, details_location, dictionary_first;
+	__u8 scope_flags, unused[3];
 	__u16 first_function_type, last_function_type, shared_type, script_type;
 	__u16 scope_type, bytecode_type, fixed_array_type, byte_array_type, trusted_byte_array_type;
 	__u16 function_template_type, source_text_module_type, builtin_exit_frame;

@@ -293,6 +293,7 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
         image.script_wrapped = v8.script_wrapped;
         image.bytecode_positions = v8.bytecode_positions;
         image.bytecode_data = v8.bytecode_data;
+        image.scope_flags = v8.scope_flags;
         image.scope_first = v8.scope_first;
         image.scope_has_position = v8.scope_has_position.into();
         image.first_function_type = v8.first_function_type;

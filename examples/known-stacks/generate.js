@@ -16,7 +16,19 @@ if (!target) {
   process.exit(2);
 }
 
-const shape = (name) => fs.readFileSync(path.join(__dirname, 'shapes', name), 'utf8');
+/** Node before 16.11 does not know such blocks. */
+const staticBlock = /static \{ site\(\); \}/g;
+const knowsStaticBlocks = (() => {
+  try {
+    return Boolean(new Function('class C { static {} }'));
+  } catch {
+    return false;
+  }
+})();
+const shape = (name) => {
+  const text = fs.readFileSync(path.join(__dirname, 'shapes', name), 'utf8');
+  return knowsStaticBlocks ? text : text.replace(staticBlock, '');
+};
 const calls = shape('calls.js');
 const later = shape('later.js');
 const sloppy = shape('sloppy.js');

@@ -31,6 +31,8 @@ pub struct V8Layout {
     pub bytecode_positions: u8,
     /// `BytecodeArray`: first bytecode.
     pub bytecode_data: u8,
+    /// `ScopeInfo`: flags, the first of its fixed words.
+    pub scope_flags: u8,
     /// `ScopeInfo`: the first word behind the fixed ones.
     pub scope_first: u8,
     /// The fixed words of a `ScopeInfo` include where the function begins and ends (from V8 13 on).
@@ -86,19 +88,21 @@ pub struct CodeLayout {
     pub literals_index: u8,
     /// The function that was compiled.
     pub shared_index: u8,
-    /// Whether another object stands between (from V8 13 on), with the function as its first field.
+    /// Whether another object stands between (from V8 12.9 on), with the function as its first field.
     pub shared_wrapped: bool,
     /// Byte array of 16 bytes for each inlined function: the position of its call, the number of its literal.
     pub inlining_index: u8,
 }
 
 impl CodeLayout {
-    /// `None` if the constants there are do not agree with any of V8 9.4 to 14.6.
+    /// `None` if the constants there are do not agree with any of V8 9.0 to 14.6.
     fn find(constants: &Constants<'_>) -> Option<CodeLayout> {
         let one = |name: &str| constants.get(name).copied();
         let byte = |value: i32| u8::try_from(value).ok();
         let size = one("class_Code__instruction_size__int");
-        let wrapped = one("DeoptimizationDataWrappedSharedFunctionInfoIndex");
+        // From 13 on; in 12.9 by another name.
+        let wrapped = one("DeoptimizationDataWrappedSharedFunctionInfoIndex")
+            .or_else(|| one("DeoptimizationDataSharedFunctionInfoWrapperIndex"));
         // The indices are told from V8 11 on, and were the same before.
         let index = |name: &str, before: i32| byte(one(name).unwrap_or(before));
         let layout = CodeLayout {
@@ -136,20 +140,21 @@ impl CodeLayout {
                 instruction_size: 44,
                 ..layout
             })
-        } else if one("class_Code__deoptimization_data__FixedArray") == Some(16) {
-            // 11.3: map, relocations, deoptimisation data, positions, instructions, their address, flags, two numbers.
-            (one("class_Code__source_position_table__ByteArray") == Some(24)).then_some(())?;
-            Some(CodeLayout {
-                instruction_size: 56,
+        } else if let Some(start) = one("class_Code__instruction_start__uintptr_t") {
+            // 9.0 to 10.8: map, relocations, deoptimisation data, positions, then the sizes; the instructions behind all. Of the fields between
+            // only some versions tell (9.6 and 10.8), as 11.3 does.
+            (size == Some(40)).then_some(CodeLayout {
+                instruction_start: byte(start)?,
+                embedded: true,
+                instruction_size: 40,
                 ..layout
             })
         } else {
-            // 9.4 and 10.2: map, relocations, deoptimisation data, positions, then the sizes; the instructions behind all.
-            let start = byte(one("class_Code__instruction_start__uintptr_t")?)?;
-            (size == Some(40)).then_some(CodeLayout {
-                instruction_start: start,
-                embedded: true,
-                instruction_size: 40,
+            // 11.3: map, relocations, deoptimisation data, positions, instructions, their address, flags, two numbers.
+            (one("class_Code__deoptimization_data__FixedArray") == Some(16)
+                && one("class_Code__source_position_table__ByteArray") == Some(24))
+            .then_some(CodeLayout {
+                instruction_size: 56,
                 ..layout
             })
         }
@@ -274,6 +279,14 @@ impl V8Layout {
         let line_ends = needed("Script.line_ends", field("Script__line_ends"))?;
         let wrapper = field("BytecodeArray__wrapper").is_some();
         let scope_first = needed("ScopeInfo", one("scopeinfo_idx_first_vars"))?;
+        let scope = instance("ScopeInfo")?;
+        // 9.0 has it among the arrays, with a length before its words.
+        let arrays = instance("FixedDoubleArray")?..instance("SloppyArgumentsElements")?;
+        let scope_flags = if arrays.contains(&scope) {
+            2 * WORD
+        } else {
+            WORD
+        };
         let script = field("SharedFunctionInfo__script")
             .or_else(|| field("SharedFunctionInfo__script_or_debug_info"));
         Ok(V8Layout {
@@ -302,7 +315,8 @@ impl V8Layout {
                 "BytecodeArray.data",
                 field("BytecodeArray__data").or(Some(54)),
             )?,
-            scope_first: offset("ScopeInfo", Some(WORD + scope_first * WORD))?,
+            scope_flags: offset("ScopeInfo.flags", Some(scope_flags))?,
+            scope_first: offset("ScopeInfo", Some(scope_flags + scope_first * WORD))?,
             scope_has_position: scope_first >= 5,
             first_function_type: one("FirstJSFunctionType")
                 .and_then(|t| u16::try_from(t).ok())
@@ -313,7 +327,7 @@ impl V8Layout {
                 .unwrap_or(function + 16),
             shared_type: instance("SharedFunctionInfo")?,
             script_type: instance("Script")?,
-            scope_type: instance("ScopeInfo")?,
+            scope_type: scope,
             bytecode_type: instance("BytecodeArray")?,
             fixed_array_type: instance("FixedArray")?,
             function_template_type: instance("FunctionTemplateInfo")?,

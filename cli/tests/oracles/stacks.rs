@@ -23,6 +23,13 @@ on_each_node!(
     innermost_functions_are_those_of_errors_in_hot_code_that_moves,
 );
 
+mod innermost_functions_are_those_of_errors_in_hot_code_between {
+    // Their V8 describes code as the release before does, and tells constants that the release behind has for something else.
+    crate::support::on_each_node! { @versions super::innermost_functions_are_those_of_errors_in_hot_code,
+        node_17 "17.9.1", node_19 "19.8.1"
+    }
+}
+
 mod functions_have_names_after_those_of_many_processes {
     crate::support::on_each_node! { @versions super::functions_have_names_after_those_of_many_processes, node_20 "20.20.2" }
 }
