@@ -1284,6 +1284,72 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
     });
 }
 
+/// More versions of binaries than the records of probes can tell apart: each change of the file's time makes one. One of the first runs all the while.
+#[test]
+#[ignore = "needs root"]
+fn a_service_meets_any_number_of_node_binaries() {
+    const MOST: usize = 64; // MAX_IMAGES of records.h
+    undisturbed(|| {
+        let (Some(first), Some(last)) = (Node::find("22.23.3"), Node::find("24.21.0")) else {
+            return;
+        };
+        let folder = folder();
+        let path = folder.path().join("node");
+        copy_program(&first.path, &path);
+        let node = Node {
+            version: first.version,
+            path: path.clone(),
+        };
+        let mut service = Service::knowing(&node, "settle = '100s'\nlimit = '100s'");
+        let mut long = service.node(&node, &["-e", "setTimeout(() => process.exit(3), 60000)"]);
+        let mut long = long.spawn().unwrap();
+        let mut missed = 0;
+        for number in 0..MOST + 8 {
+            let later = std::time::SystemTime::now() + Duration::from_secs(number as u64);
+            let file = fs::File::open(&path).unwrap();
+            file.set_modified(later).unwrap();
+            drop(file);
+            service.succeeds(&node, &["-p", "1"]);
+            let line = service.says("recorded pid=");
+            // A plan that is not read in time costs a start, and says so.
+            missed += usize::from(line.contains("not recorded"));
+            assert!(
+                !line.contains("different node binaries"),
+                "{number}: {line}"
+            );
+        }
+        assert!(missed <= MOST / 4, "{missed} starts were not recorded");
+        // And one of another kind has what is said of it from its own plan.
+        let other = Node {
+            version: last.version,
+            path: folder.path().join("other"),
+        };
+        copy_program(&last.path, &other.path);
+        let script = write(&service.work(), "start.js", "require('zlib')");
+        let until = Instant::now() + Duration::from_secs(20);
+        let recording = loop {
+            service.succeeds(&other, &[&script]);
+            let line = service.says("recorded pid=");
+            let recording = service.recordings().pop().unwrap();
+            let is_whole = recording.processes[0].incomplete.is_none();
+            if !line.contains("not recorded") && is_whole {
+                break recording;
+            }
+            assert!(Instant::now() < until, "{line}");
+        };
+        assert_eq!(version(&recording), other.version);
+        assert_eq!(calls(&recording), calls(&service.traced(&other, &script)));
+        service.says("recorded pid="); // that one, too
+        long.kill().unwrap();
+        long.wait().unwrap();
+        service.says("recorded pid=");
+        service.end();
+        let recordings = service.recordings();
+        let long = recordings.iter().find(|r| r.runs[0].signal == Some(9));
+        assert_eq!(version(long.unwrap()), node.version);
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_node_binary_that_is_replaced_is_read_anew() {

@@ -15,6 +15,7 @@
 mod fanotify;
 pub mod guard;
 mod host;
+mod images;
 mod keeper;
 mod table;
 mod tracee;
@@ -66,6 +67,8 @@ pub enum Event {
         pid: u32,
         /// Index that records of this binary carry.
         binary: u8,
+        /// Another one: the holder of a service has given the index to another binary.
+        serial: u32,
         /// Time the attaching took.
         took: Duration,
         /// Number of breakpoints.
@@ -351,8 +354,9 @@ impl Holder {
                 after_exec: *body.get(13)? != 0,
                 since: Duration::from_nanos(word(14)?),
                 file: Some((word(22)?, word(30)?)).filter(|file| *file != (0, 0)),
-                description: body.get(42..42 + half_word(38)? as usize)?.to_vec(),
-                path: path(42 + half_word(38)? as usize),
+                serial: half_word(38)?,
+                description: body.get(46..46 + half_word(42)? as usize)?.to_vec(),
+                path: path(46 + half_word(42)? as usize),
             }),
             b'f' => {
                 let split = 4 + half_word(0)? as usize;

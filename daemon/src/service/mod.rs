@@ -341,8 +341,8 @@ struct Service<'p> {
     is_late: bool,
     pinged: Option<Instant>,
     last_ping: Instant,
-    /// By the index that records carry; the holder gives it.
-    plans: HashMap<u8, Arc<AttachPlan>>,
+    /// By the index that records carry; the holder gives it, and gives it anew ([`Event::Attached`]).
+    plans: HashMap<u8, (u32, Arc<AttachPlan>)>,
     running: HashMap<u32, Running>,
     /// Records of processes from their exec on whose probes are not announced yet: the exec goes on as soon as they are up, or when it was held as long as it may be.
     early: HashMap<u32, Early>,
@@ -567,6 +567,7 @@ impl Service<'_> {
                 Event::Attached {
                     pid,
                     binary,
+                    serial,
                     took,
                     path,
                     file,
@@ -581,7 +582,7 @@ impl Service<'_> {
                         file,
                         context: Context::from_bytes(pid, &description),
                     };
-                    self.begin(pid, binary, took, program, late, tell);
+                    self.begin(pid, (binary, serial), took, program, late, tell);
                 }
                 Event::Failed { pid, path, reason } => {
                     self.lost += 1;
@@ -660,13 +661,13 @@ impl Service<'_> {
     fn begin(
         &mut self,
         pid: u32,
-        binary: u8,
+        (binary, serial): (u8, u32),
         took: Duration,
         program: Program<'_>,
         late: Option<Duration>,
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
-        if !self.plans.contains_key(&binary) {
+        if self.plans.get(&binary).is_none_or(|(of, _)| *of != serial) {
             let path = program.path;
             let plan = lane::with_rights(self.mode, || {
                 let load = |path: &Path| {
@@ -682,9 +683,10 @@ impl Service<'_> {
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
-                    self.plans.insert(binary, Arc::new(plan));
+                    self.plans.insert(binary, (serial, Arc::new(plan)));
                 }
                 Err(why) => {
+                    self.plans.remove(&binary);
                     self.lost += 1;
                     let why = match fs::read_link(format!("/proc/{pid}/exe")) {
                         // Its path was one of its own file system, which ended with it: nothing is wrong with the binary.
@@ -706,7 +708,7 @@ impl Service<'_> {
             && !run.exited
         {
             // It executes another node binary: still the same start.
-            run.add_image(binary, &self.plans);
+            run.add_image(binary, self.plans.get(&binary));
             run.assembler.attached(pid, binary);
             return;
         }
@@ -741,7 +743,7 @@ impl Service<'_> {
             no_environment: None,
             counters: self.programs.counters(),
         };
-        run.add_image(binary, &self.plans);
+        run.add_image(binary, self.plans.get(&binary));
         run.assembler.attached(pid, binary);
         if late.is_some() {
             run.read_program(pid, &self.config.labels);
