@@ -1284,6 +1284,82 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
     });
 }
 
+/// Inodes of the files whose execs the holder holds.
+fn held_files(service: &Service) -> Vec<u64> {
+    let infos = fs::read_dir(format!("/proc/{}/fdinfo", service.holder())).unwrap();
+    let infos = infos.filter_map(|info| fs::read_to_string(info.unwrap().path()).ok());
+    let lines: Vec<String> = infos
+        .flat_map(|info| info.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|line| line.starts_with("fanotify ino:"))
+        .collect();
+    let inode = |line: &String| {
+        let digits = line.strip_prefix("fanotify ino:")?.split(' ').next()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    lines.iter().filter_map(inode).collect()
+}
+
+/// Else a user could have the execs of any program of the host held.
+#[test]
+#[ignore = "needs root"]
+fn a_link_in_place_of_a_known_node_binary_has_no_other_program_held() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let folder = folder();
+        let users = Node {
+            version: node.version,
+            path: folder.path().join("bin/node"),
+        };
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        copy_program(&node.path, &users.path);
+        let other = folder.path().join("other");
+        copy_program(Path::new("/bin/true"), &other);
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let mut service = Service::knowing(&users, "");
+        assert!(held_files(&service).contains(&inode(&users.path)));
+        service.succeeds(&users, &["-p", "1"]);
+        service.says("recorded pid=");
+        let known = service.folder.path().join("cache/known-nodes");
+        let is_known = || {
+            let list = fs::read(&known).unwrap_or_default();
+            let path = users.path.as_os_str().as_encoded_bytes();
+            list.split(|byte| *byte == 0).any(|line| line == path)
+        };
+        assert!(is_known());
+        // The file itself is a link, or the folder in which it lies.
+        for is_folder in [false, true] {
+            service.end();
+            match is_folder {
+                false => {
+                    fs::remove_file(&users.path).unwrap();
+                    std::os::unix::fs::symlink(&other, &users.path).unwrap();
+                }
+                true => {
+                    fs::remove_dir_all(folder.path().join("bin")).unwrap();
+                    fs::create_dir(folder.path().join("elsewhere")).unwrap();
+                    fs::rename(&other, folder.path().join("elsewhere/node")).unwrap();
+                    std::os::unix::fs::symlink("elsewhere", folder.path().join("bin")).unwrap();
+                }
+            }
+            service.configure("");
+            service.begin();
+            assert!(is_known());
+            let held = held_files(&service);
+            assert!(!held.contains(&inode(&users.path)), "{is_folder}");
+        }
+        // A binary that an administrator names may be a link.
+        service.end();
+        let named = folder.path().join("named");
+        std::os::unix::fs::symlink(&node.path, &named).unwrap();
+        service.configure(&format!("nodes = [{named:?}]"));
+        service.begin();
+        assert!(held_files(&service).contains(&inode(&node.path)));
+        service.end();
+    });
+}
+
 /// More versions of binaries than the records of probes can tell apart: each change of the file's time makes one. One of the first runs all the while.
 #[test]
 #[ignore = "needs root"]

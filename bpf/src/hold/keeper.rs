@@ -243,11 +243,6 @@ impl Keeper {
                     Some(Request::Attach { pid, path }) => {
                         self.give(pid, Source::Path(path), false, Waiting::Tracer);
                     }
-                    Some(Request::Watch(path)) => {
-                        if let Ok(f) = &self.fanotify {
-                            f.watch(&path);
-                        }
-                    }
                     Some(Request::Release { pid }) => self.release(pid, programs),
                     None => return,
                 }
@@ -481,15 +476,17 @@ impl Keeper {
                             programs.follow_threads(done.pid);
                         }
                         host.keep(done.pid, done.file, attached, Some(image.used.clone()));
-                        if let (Ok(f), true) = (&self.fanotify, done.after_exec) {
-                            f.watch(Path::new(&format!("/proc/{}/exe", done.pid)));
+                        if let (Ok(f), Some(file), true) =
+                            (&self.fanotify, &done.opened, done.after_exec)
+                        {
+                            f.watch_file(file, Path::new(&format!("/proc/{}/exe", done.pid)));
                         }
                     }
                     None => {
                         self.links.extend(attached);
                         // Before it goes on: it may soon have a child that executes the same.
-                        if let Ok(f) = &self.fanotify {
-                            f.watch(&done.path);
+                        if let (Ok(f), Some(file)) = (&self.fanotify, &done.opened) {
+                            f.watch_file(file, &done.path);
                         }
                     }
                 }
@@ -505,10 +502,8 @@ impl Keeper {
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
             self.release(done.pid, programs);
             // It had ended before its probes came: the next start of it is held.
-            if let (Ok(f), true) = (&self.fanotify, done.is_planned)
-                && fs::metadata(&done.path).ok().as_ref().map(file_id) == done.file
-            {
-                f.watch(&done.path);
+            if let (Ok(f), Some(file), true) = (&self.fanotify, &done.opened, done.is_planned) {
+                f.watch_file(file, &done.path);
             }
         }
         let Some(waiting) = waiting else {
@@ -567,6 +562,7 @@ impl Keeper {
             pid,
             path: PathBuf::from("node"),
             file: None,
+            opened: None,
             after_exec: true,
             since: Instant::now(),
             is_planned: false,

@@ -120,7 +120,6 @@ pub enum Event {
 /// What the tracer asks for.
 enum Request {
     Attach { pid: u32, path: PathBuf },
-    Watch(PathBuf),
     Release { pid: u32 },
     Ping,
 }
@@ -237,14 +236,6 @@ impl Holder {
     /// If the holder is gone.
     pub fn attach(&self, pid: u32, path: &Path) -> io::Result<()> {
         send(&self.socket, b'A', pid, path.as_os_str().as_bytes())
-    }
-
-    /// Holds future execs of this binary too.
-    ///
-    /// # Errors
-    /// If the holder is gone.
-    pub fn watch(&self, path: &Path) -> io::Result<()> {
-        send(&self.socket, b'W', 0, path.as_os_str().as_bytes())
     }
 
     /// Takes the probes of a process away, which is followed no longer.
@@ -518,7 +509,6 @@ impl Request {
         let path = PathBuf::from(OsStr::from_bytes(&body));
         match kind {
             b'A' => Some(Request::Attach { pid, path }),
-            b'W' => Some(Request::Watch(path)),
             b'R' => Some(Request::Release { pid }),
             b'P' => Some(Request::Ping),
             _ => None,

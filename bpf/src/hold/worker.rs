@@ -53,7 +53,7 @@ pub(super) fn file_id(meta: &fs::Metadata) -> FileId {
 
 /// A state of a file: its inode may have been another binary's before, and its content something else.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Version {
+pub(super) struct Version {
     file: FileId,
     size: u64,
     modified: (i64, i64),
@@ -61,7 +61,7 @@ struct Version {
 }
 
 impl Version {
-    fn of_file(file: &File) -> Result<Version, String> {
+    pub(super) fn of_file(file: &File) -> Result<Version, String> {
         let meta = file.metadata().map_err(|e| e.to_string())?;
         Ok(Version::of(&meta))
     }
@@ -107,6 +107,7 @@ pub(super) struct Done {
     pub(super) path: PathBuf,
     /// The binary.
     pub(super) file: Option<FileId>,
+    pub(super) opened: Option<Arc<File>>,
     pub(super) after_exec: bool,
     pub(super) since: Instant,
     /// There is a plan of it.
@@ -308,6 +309,7 @@ impl Bench {
             pid: job.pid,
             path: PathBuf::new(),
             file: None,
+            opened: None,
             after_exec: job.after_exec,
             since: job.since,
             is_planned: false,
@@ -338,6 +340,7 @@ impl Bench {
         // Through the open file: right also when the path is of another mount namespace.
         let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         done.file = file.metadata().ok().as_ref().map(file_id);
+        done.opened = Some(Arc::clone(&file));
         if done.path.as_os_str().is_empty() {
             done.path = fs::read_link(&open).unwrap_or_default();
         }

@@ -700,9 +700,6 @@ impl Service<'_> {
                 }
             }
             remember_node(Some(&self.config.cache), path);
-            if late.is_none() {
-                let _ = self.holder.watch(path);
-            }
         }
         if let Some(run) = self.running.get_mut(&pid)
             && !run.exited
