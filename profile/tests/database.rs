@@ -234,7 +234,7 @@ fn runs_are_found_by_label_command_package_time_and_user() {
     let profile = Profile::from_recording(&Recording::synthetic(50));
     assert_eq!(summary.crossings, profile.runs[0].crossings.total);
     assert_eq!(summary.lookups, profile.runs[0].package_json.lookups);
-    let labels = reader.labels(None, 100).unwrap();
+    let labels = reader.labels(None, 100, usize::MAX).unwrap();
     assert!(
         labels.contains(&("commit".into(), "b".into(), 5)),
         "{labels:?}"
