@@ -29,6 +29,7 @@ use std::{
 };
 
 use nodeprof_profile::{Profile, Recording, recording::CrossingKind};
+use nodeprofd::control::{Client, Find};
 use own_service::Service;
 use support::{NODEPROF, Node, copy_program, folder, plain, project, undisturbed, write};
 
@@ -622,6 +623,49 @@ fn above_its_ceiling_it_records_less_and_says_so() {
         }
         service.says("every start is recorded from now on");
         service.node(&node, &["-e", "0"]).status().unwrap();
+        service.says("recorded pid=");
+    });
+}
+
+/// Else any member of the group could have starts go unrecorded.
+#[test]
+#[ignore = "needs root"]
+fn what_clients_ask_for_is_no_reason_to_record_less() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "ceiling = { cpu-percent = 25, events = 0 }");
+        for _ in 0..10 {
+            service.succeeds(&node, &["-e", "0"]);
+            service.says("recorded pid=");
+        }
+        let cpu_time = || {
+            let client = Client::new(&service.folder.path().join("control.sock"));
+            Duration::from_nanos(client.status().unwrap().cpu_ns)
+        };
+        let (before, begun) = (cpu_time(), Instant::now());
+        let asking: Vec<_> = (0..6)
+            .map(|n| {
+                let client = Client::new(&service.folder.path().join("control.sock"));
+                std::thread::spawn(move || {
+                    while begun.elapsed() < Duration::from_secs(4) {
+                        let _ = match n % 3 {
+                            0 => client.status().map(drop),
+                            _ => client.find(Find::default()).map(drop),
+                        };
+                    }
+                })
+            })
+            .collect();
+        asking.into_iter().for_each(|thread| thread.join().unwrap());
+        let part = (cpu_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+        assert!(part > 0.3, "they took {part} of a core: too little to tell");
+        let stepped: Vec<String> = (service.lines.try_iter())
+            .filter(|line| line.contains("the ceiling"))
+            .collect();
+        assert!(stepped.is_empty(), "{stepped:?}");
+        service.succeeds(&node, &["-e", "0"]);
         service.says("recorded pid=");
     });
 }

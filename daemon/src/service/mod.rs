@@ -355,6 +355,8 @@ struct Service<'p> {
     control: Option<Control>,
     started_unix_ns: u64,
     cpu: CpuTime,
+    /// CPU time that this thread took for clients.
+    for_clients: Duration,
     /// Starts are held, or why not.
     holding: Result<(), String>,
     /// Starts that were not recorded, besides those that the store lost.
@@ -419,6 +421,7 @@ impl<'p> Service<'p> {
             control: None,
             started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
             cpu: CpuTime::default(),
+            for_clients: Duration::ZERO,
             holding: Ok(()),
             lost: 0,
         })
@@ -641,7 +644,13 @@ impl Service<'_> {
     fn count_from_here(&mut self) {
         let (cpu, events) = (ceiling::cpu_time(&self.pids()), self.events());
         self.cpu.add(cpu);
-        self.ceiling.begin_at(cpu, events);
+        self.ceiling.begin_at(self.without_clients(cpu), events);
+    }
+
+    /// What clients ask for is no reason to record less: they could have it so, and it would not become less by that.
+    fn without_clients(&self, cpu: Duration) -> Duration {
+        let answering = self.control.as_ref().map(Control::cpu_time);
+        cpu.saturating_sub(answering.unwrap_or_default() + self.for_clients)
     }
 
     /// Measures what the service costs, and records less if that is too much.
@@ -652,7 +661,10 @@ impl Service<'_> {
         let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
         let events = self.events();
-        if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
+        if let Some(stepped) =
+            self.ceiling
+                .measure(Instant::now(), self.without_clients(cpu), events)
+        {
             tell(Happening::Stepped(stepped));
         }
     }
@@ -919,6 +931,7 @@ impl Service<'_> {
     /// Does what was asked for on the socket.
     fn hear_control(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
         while let Some((order, reply)) = self.control.as_ref().and_then(Control::next) {
+            let before = ceiling::own_cpu_time();
             let done = match order {
                 Order::Status => Ok(()),
                 Order::Reload => self.reload(tell)?,
@@ -933,6 +946,7 @@ impl Service<'_> {
             };
             // Who does not wait any more has no use for it.
             let _ = reply.send(done.map(|()| Box::new(self.status())));
+            self.for_clients += ceiling::own_cpu_time().saturating_sub(before);
         }
         Ok(())
     }

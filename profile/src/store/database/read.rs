@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, Value};
@@ -199,6 +199,19 @@ impl Reader {
                 needed,
             }),
         }
+    }
+
+    /// What is asked for is given up after this time, reckoned from now.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn give_up_after(&mut self, limit: Duration) -> Result<(), DatabaseError> {
+        /// Of SQLite's machine, between two looks at the clock: some microseconds.
+        const STEPS: std::ffi::c_int = 1_000;
+        let until = Instant::now() + limit;
+        let is_late = move || Instant::now() >= until;
+        let set = self.connection.progress_handler(STEPS, Some(is_late));
+        set.map_err(|error| DatabaseError::of(&self.path, error))
     }
 
     /// The file.
