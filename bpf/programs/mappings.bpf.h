@@ -23,6 +23,17 @@ struct {
 
 #ifndef NODEPROF_MAPS_ONLY
 
+static __always_inline struct file_key file_of(struct inode *inode)
+{
+	struct file_key file = {
+		.inode = BPF_CORE_READ(inode, i_ino),
+		.size = BPF_CORE_READ(inode, i_size),
+		.device = BPF_CORE_READ(inode, i_sb, s_dev),
+	};
+
+	return file;
+}
+
 struct path_walk {
 	struct record_mapping *record;
 	struct vfsmount *mount;

@@ -170,13 +170,39 @@ static __always_inline void announce(struct task_struct *task)
 static __always_inline bool executes_known_node(struct task_struct *task)
 {
 	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
-	struct file_key file = {};
+	struct file_key file;
 
 	if (!inode)
 		return false;
-	file.inode = BPF_CORE_READ(inode, i_ino);
-	file.size = BPF_CORE_READ(inode, i_size);
+	file = file_of(inode);
 	return bpf_map_lookup_elem(&image_files, &file);
+}
+
+#define EBADF 9
+
+/*
+ * Run by the holder: tells which image an open file of its has. Here and not there, for only the kernel's own number of a device is that of a program
+ * which is executed: btrfs and overlayfs tell another one to who asks by stat.
+ */
+SEC("raw_tp")
+int set_image_file(struct bpf_raw_tracepoint_args *arguments)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	__u64 descriptor = arguments->args[0];
+	__u32 image = arguments->args[1];
+	struct file *open = 0;
+	struct inode *inode;
+	struct file_key file;
+
+	if (descriptor >= BPF_CORE_READ(table, max_fds))
+		return -EBADF;
+	bpf_probe_read_kernel(&open, sizeof(open), BPF_CORE_READ(table, fd) + descriptor);
+	inode = BPF_CORE_READ(open, f_inode);
+	if (!inode)
+		return -EBADF;
+	file = file_of(inode);
+	return bpf_map_update_elem(&image_files, &file, &image, BPF_ANY);
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -248,9 +274,8 @@ static __always_inline void describe_exec(struct thread *t, struct task_struct *
 			r->vdso = entry[1];
 	}
 	describe_file(r, BPF_CORE_READ(mm, exe_file));
-	file.inode = r->inode;
-	file.size = r->file_size;
 	bpf_ringbuf_submit(r, wake_flag());
+	file = file_of(BPF_CORE_READ(mm, exe_file, f_inode));
 	image = bpf_map_lookup_elem(&image_files, &file);
 	t->image = image ? *image : 0;
 }

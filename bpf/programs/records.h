@@ -440,9 +440,9 @@ struct image {
 };
 #define MAX_IMAGES 64
 
-/* A file, as far as an inode number and a size tell it from others that are node binaries. */
+/* A file, as the kernel knows it: what stat calls its device is another number on some file systems. */
 struct file_key {
-	__u64 inode, size;
+	__u64 inode, size, device;
 };
 
 /* Things lost or counted by the programs, one slot each. */

@@ -494,6 +494,11 @@ impl Programs {
         self.maps.maps.image_files.as_fd().as_raw_fd()
     }
 
+    /// Descriptor of the program that tells the map from a file to its image about an open file.
+    pub(crate) fn set_image_file(&self) -> RawFd {
+        self.tree.progs.set_image_file.as_fd().as_raw_fd()
+    }
+
     /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
     pub fn ring(&self) -> BorrowedFd<'_> {
         self.maps.maps.records.as_fd()

@@ -29,6 +29,7 @@ use std::{
 };
 
 use nodeprof_profile::{Profile, Recording, recording::CrossingKind};
+use nodeprofd::control::{Client, Find};
 use own_service::Service;
 use support::{NODEPROF, Node, copy_program, folder, plain, project, undisturbed, write};
 
@@ -622,6 +623,49 @@ fn above_its_ceiling_it_records_less_and_says_so() {
         }
         service.says("every start is recorded from now on");
         service.node(&node, &["-e", "0"]).status().unwrap();
+        service.says("recorded pid=");
+    });
+}
+
+/// Else any member of the group could have starts go unrecorded.
+#[test]
+#[ignore = "needs root"]
+fn what_clients_ask_for_is_no_reason_to_record_less() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "ceiling = { cpu-percent = 25, events = 0 }");
+        for _ in 0..10 {
+            service.succeeds(&node, &["-e", "0"]);
+            service.says("recorded pid=");
+        }
+        let cpu_time = || {
+            let client = Client::new(&service.folder.path().join("control.sock"));
+            Duration::from_nanos(client.status().unwrap().cpu_ns)
+        };
+        let (before, begun) = (cpu_time(), Instant::now());
+        let asking: Vec<_> = (0..6)
+            .map(|n| {
+                let client = Client::new(&service.folder.path().join("control.sock"));
+                std::thread::spawn(move || {
+                    while begun.elapsed() < Duration::from_secs(4) {
+                        let _ = match n % 3 {
+                            0 => client.status().map(drop),
+                            _ => client.find(Find::default()).map(drop),
+                        };
+                    }
+                })
+            })
+            .collect();
+        asking.into_iter().for_each(|thread| thread.join().unwrap());
+        let part = (cpu_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+        assert!(part > 0.3, "they took {part} of a core: too little to tell");
+        let stepped: Vec<String> = (service.lines.try_iter())
+            .filter(|line| line.contains("the ceiling"))
+            .collect();
+        assert!(stepped.is_empty(), "{stepped:?}");
+        service.succeeds(&node, &["-e", "0"]);
         service.says("recorded pid=");
     });
 }
@@ -1281,6 +1325,148 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
             assert_ne!(name.trim(), "nodeprof-lane");
         }
         service.end();
+    });
+}
+
+/// Inodes of the files whose execs the holder holds.
+fn held_files(service: &Service) -> Vec<u64> {
+    let infos = fs::read_dir(format!("/proc/{}/fdinfo", service.holder())).unwrap();
+    let infos = infos.filter_map(|info| fs::read_to_string(info.unwrap().path()).ok());
+    let lines: Vec<String> = infos
+        .flat_map(|info| info.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|line| line.starts_with("fanotify ino:"))
+        .collect();
+    let inode = |line: &String| {
+        let digits = line.strip_prefix("fanotify ino:")?.split(' ').next()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    lines.iter().filter_map(inode).collect()
+}
+
+/// Else a user could have the execs of any program of the host held.
+#[test]
+#[ignore = "needs root"]
+fn a_link_in_place_of_a_known_node_binary_has_no_other_program_held() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let folder = folder();
+        let users = Node {
+            version: node.version,
+            path: folder.path().join("bin/node"),
+        };
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        copy_program(&node.path, &users.path);
+        let other = folder.path().join("other");
+        copy_program(Path::new("/bin/true"), &other);
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let mut service = Service::knowing(&users, "");
+        assert!(held_files(&service).contains(&inode(&users.path)));
+        service.succeeds(&users, &["-p", "1"]);
+        service.says("recorded pid=");
+        let known = service.folder.path().join("cache/known-nodes");
+        let is_known = || {
+            let list = fs::read(&known).unwrap_or_default();
+            let path = users.path.as_os_str().as_encoded_bytes();
+            list.split(|byte| *byte == 0).any(|line| line == path)
+        };
+        assert!(is_known());
+        // The file itself is a link, or the folder in which it lies.
+        for is_folder in [false, true] {
+            service.end();
+            match is_folder {
+                false => {
+                    fs::remove_file(&users.path).unwrap();
+                    std::os::unix::fs::symlink(&other, &users.path).unwrap();
+                }
+                true => {
+                    fs::remove_dir_all(folder.path().join("bin")).unwrap();
+                    fs::create_dir(folder.path().join("elsewhere")).unwrap();
+                    fs::rename(&other, folder.path().join("elsewhere/node")).unwrap();
+                    std::os::unix::fs::symlink("elsewhere", folder.path().join("bin")).unwrap();
+                }
+            }
+            service.configure("");
+            service.begin();
+            assert!(is_known());
+            let held = held_files(&service);
+            assert!(!held.contains(&inode(&users.path)), "{is_folder}");
+        }
+        // A binary that an administrator names may be a link.
+        service.end();
+        let named = folder.path().join("named");
+        std::os::unix::fs::symlink(&node.path, &named).unwrap();
+        service.configure(&format!("nodes = [{named:?}]"));
+        service.begin();
+        assert!(held_files(&service).contains(&inode(&node.path)));
+        service.end();
+    });
+}
+
+/// More versions of binaries than the records of probes can tell apart: each change of the file's time makes one. One of the first runs all the while.
+#[test]
+#[ignore = "needs root"]
+fn a_service_meets_any_number_of_node_binaries() {
+    const MOST: usize = 64; // MAX_IMAGES of records.h
+    undisturbed(|| {
+        let (Some(first), Some(last)) = (Node::find("22.23.3"), Node::find("24.21.0")) else {
+            return;
+        };
+        let folder = folder();
+        let path = folder.path().join("node");
+        copy_program(&first.path, &path);
+        let node = Node {
+            version: first.version,
+            path: path.clone(),
+        };
+        let mut service = Service::knowing(&node, "settle = '100s'\nlimit = '100s'");
+        let mut long = service.node(&node, &["-e", "setTimeout(() => process.exit(3), 60000)"]);
+        let mut long = long.spawn().unwrap();
+        let mut missed = 0;
+        for number in 0..MOST + 8 {
+            let later = std::time::SystemTime::now() + Duration::from_secs(number as u64);
+            let file = fs::File::open(&path).unwrap();
+            file.set_modified(later).unwrap();
+            drop(file);
+            service.succeeds(&node, &["-p", "1"]);
+            let line = service.says("recorded pid=");
+            // A plan that is not read in time costs a start, and says so.
+            missed += usize::from(line.contains("not recorded"));
+            assert!(
+                !line.contains("different node binaries"),
+                "{number}: {line}"
+            );
+        }
+        assert!(missed <= MOST / 4, "{missed} starts were not recorded");
+        // And one of another kind has what is said of it from its own plan.
+        let other = Node {
+            version: last.version,
+            path: folder.path().join("other"),
+        };
+        copy_program(&last.path, &other.path);
+        let script = write(&service.work(), "start.js", "require('zlib')");
+        let until = Instant::now() + Duration::from_secs(20);
+        let recording = loop {
+            service.succeeds(&other, &[&script]);
+            let line = service.says("recorded pid=");
+            let recording = service.recordings().pop().unwrap();
+            let is_whole = recording.processes[0].incomplete.is_none();
+            if !line.contains("not recorded") && is_whole {
+                break recording;
+            }
+            assert!(Instant::now() < until, "{line}");
+        };
+        assert_eq!(version(&recording), other.version);
+        assert_eq!(calls(&recording), calls(&service.traced(&other, &script)));
+        service.says("recorded pid="); // that one, too
+        long.kill().unwrap();
+        long.wait().unwrap();
+        service.says("recorded pid=");
+        service.end();
+        let recordings = service.recordings();
+        let long = recordings.iter().find(|r| r.runs[0].signal == Some(9));
+        assert_eq!(version(long.unwrap()), node.version);
     });
 }
 

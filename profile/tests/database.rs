@@ -234,11 +234,34 @@ fn runs_are_found_by_label_command_package_time_and_user() {
     let profile = Profile::from_recording(&Recording::synthetic(50));
     assert_eq!(summary.crossings, profile.runs[0].crossings.total);
     assert_eq!(summary.lookups, profile.runs[0].package_json.lookups);
-    let labels = reader.labels(None, 100).unwrap();
+    let labels = reader.labels(None, 100, usize::MAX).unwrap();
     assert!(
         labels.contains(&("commit".into(), "b".into(), 5)),
         "{labels:?}"
     );
+}
+
+#[test]
+fn who_reads_gives_up_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for _ in 0..20 {
+        database.keep(Recording::synthetic(2_000), None).unwrap();
+    }
+    let mut reader = Reader::open(&path).unwrap();
+    reader.give_up_after(Duration::from_secs(60)).unwrap();
+    assert_eq!(reader.find(&Filter::default()).unwrap().len(), 20);
+    reader.give_up_after(Duration::ZERO).unwrap();
+    for failed in [
+        reader.find(&Filter::default()).map(drop),
+        reader.load(&[1, 2, 3]).map(drop),
+    ] {
+        let error = failed.unwrap_err();
+        assert!(!error.is_damage(), "{error}");
+        assert!(error.to_string().contains("took too long"), "{error}");
+    }
+    assert_eq!(database.keep(Recording::synthetic(50), None).unwrap(), 21);
 }
 
 #[test]

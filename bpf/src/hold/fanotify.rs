@@ -2,19 +2,21 @@
 
 use std::{
     cell::RefCell,
-    collections::HashSet,
+    collections::HashMap,
     ffi::CString,
-    fs::File,
+    fs::{self, File},
     io,
     os::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
-        unix::ffi::OsStrExt,
+        unix::fs::OpenOptionsExt as _,
     },
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{guard::Guarded, table::HeldExecs};
+use nodeprof_probes::is_node_binary;
+
+use super::{guard::Guarded, table::HeldExecs, worker::Version};
 
 /// Above all links of a trace with some hundred processes, below the usual limit of 1,024.
 const HIGH_DESCRIPTOR: libc::c_int = 1_000;
@@ -36,8 +38,11 @@ pub(super) fn new_group() -> io::Result<OwnedFd> {
 pub(super) struct Fanotify {
     held: Arc<HeldExecs>,
     /// What is marked, should the guard take the marks away.
-    marked: RefCell<HashSet<CString>>,
+    marked: RefCell<HashMap<PathBuf, Version>>,
 }
+
+/// Files that are marked again at most.
+const MOST_MARKED: usize = 1024;
 
 impl Fanotify {
     /// A group that nobody else knows.
@@ -75,15 +80,42 @@ impl Fanotify {
         Arc::clone(&self.held)
     }
 
-    /// Holds execs of one file. A file that cannot be marked is not held; its processes are then caught at exec.
+    /// Holds execs of the node binary at a path. Of nothing else: users decide what lies at the paths of theirs, and a link there may lead to any
+    /// program of the host. What cannot be marked is not held; its processes are then caught at exec.
     pub(super) fn watch(&self, path: &Path) {
-        if let Ok(path) = CString::new(path.as_os_str().as_bytes()) {
-            self.mark(&path);
-            self.marked.borrow_mut().insert(path);
+        if let Ok(file) = open(path)
+            && is_node_binary(&through(&file))
+        {
+            self.watch_file(&file, path);
         }
     }
 
-    fn mark(&self, path: &CString) {
+    /// Holds execs of an open file that is known to be a node binary.
+    pub(super) fn watch_file(&self, file: &File, path: &Path) {
+        self.mark(file);
+        let mut marked = self.marked.borrow_mut();
+        if let Ok(version) = Version::of_file(file)
+            && (marked.len() < MOST_MARKED || marked.contains_key(path))
+        {
+            marked.insert(path.to_owned(), version);
+        }
+    }
+
+    /// Holds execs again of what was marked and is still the same.
+    fn mark_again(&self) {
+        for (path, version) in self.marked.borrow().iter() {
+            if let Ok(file) = open(path)
+                && Version::of_file(&file).as_ref() == Ok(version)
+            {
+                self.mark(&file);
+            }
+        }
+    }
+
+    fn mark(&self, file: &File) {
+        let Ok(path) = CString::new(through(file).into_os_string().into_encoded_bytes()) else {
+            return;
+        };
         // SAFETY: the path is NUL-terminated and lives through the call.
         unsafe {
             libc::fanotify_mark(
@@ -104,7 +136,7 @@ impl Fanotify {
     /// All execs that wait now.
     pub(super) fn read(&self) -> Vec<Held> {
         if self.held.was_unmarked() {
-            self.marked.borrow().iter().for_each(|path| self.mark(path));
+            self.mark_again();
         }
         let taken = self.held.take().into_iter();
         taken
@@ -116,6 +148,25 @@ impl Fanotify {
             })
             .collect()
     }
+}
+
+/// What lies at a path, without opening it for anything: that could wait, or have an effect. Links are followed on the way to it; that no other one has come
+/// in its place since, the kernel sees to.
+fn open(path: &Path) -> io::Result<File> {
+    let is_process = path.starts_with("/proc") && path.ends_with("exe");
+    let (real, no_link) = match is_process {
+        // The kernel's own link, into whatever file system the process sees.
+        true => (path.to_owned(), 0),
+        false => (fs::canonicalize(path)?, libc::O_NOFOLLOW),
+    };
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_PATH | no_link);
+    options.open(real)
+}
+
+/// A path that leads to the very file that is open.
+fn through(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// An exec that waits. Dropping lets it go: whatever fails in between, the program is never blocked.

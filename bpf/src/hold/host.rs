@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admission, drop_aside, is_dropping, worker::FileId};
+use super::{Admission, drop_aside, images::Use, is_dropping, worker::FileId};
 use crate::{Link, Programs};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
@@ -21,14 +21,24 @@ pub(super) struct Host {
     syscalls: bool,
     /// Their tracepoints, while they are up.
     tracing: Vec<libbpf_rs::Link>,
-    /// Processes that are recorded, and their probes once they are up.
-    recorded: HashMap<u32, Option<Link>>,
+    /// Processes that are recorded.
+    recorded: HashMap<u32, Recorded>,
     /// Processes that are not to be recorded, since when.
     refused: HashMap<u32, Instant>,
     /// Inodes of the node binaries that had probes.
     binaries: HashSet<u64>,
     /// When the last process was released.
     idle_since: Instant,
+}
+
+/// What a process has that is recorded.
+#[derive(Default)]
+struct Recorded {
+    /// Its probes, once they are up.
+    link: Option<Link>,
+    /// Of all binaries that it has executed: its recording names by their index what it saw of each. Dropped after the probes, whose records carry
+    /// the index.
+    images: Vec<Use>,
 }
 
 impl Host {
@@ -54,7 +64,7 @@ impl Host {
             // Without them files are not counted; the rest is.
             self.tracing = programs.syscall_links().unwrap_or_default();
         }
-        self.recorded.entry(pid).or_insert(None);
+        self.recorded.entry(pid).or_default();
         true
     }
 
@@ -64,9 +74,17 @@ impl Host {
     }
 
     /// Keeps the probes of a process, which executes this binary.
-    pub(super) fn keep(&mut self, pid: u32, binary: Option<FileId>, link: Option<Link>) {
+    pub(super) fn keep(
+        &mut self,
+        pid: u32,
+        binary: Option<FileId>,
+        link: Option<Link>,
+        image: Option<Use>,
+    ) {
         self.binaries.extend(binary.map(|(_, inode)| inode));
-        self.recorded.insert(pid, link);
+        let recorded = self.recorded.entry(pid).or_default();
+        recorded.link = link;
+        recorded.images.extend(image);
     }
 
     /// Whether it is a node binary that had probes before.
@@ -76,12 +94,12 @@ impl Host {
 
     /// Follows a process no longer, and takes its probes away, for which nobody waits.
     pub(super) fn release(&mut self, pid: u32, programs: &Programs) {
-        let Some(link) = self.recorded.remove(&pid) else {
+        let Some(recorded) = self.recorded.remove(&pid) else {
             return;
         };
         programs.unfollow(pid);
-        if let Some(link) = link {
-            drop_aside(link);
+        if recorded.link.is_some() {
+            drop_aside(recorded);
         }
         self.idle_since = Instant::now();
     }
@@ -115,7 +133,9 @@ impl Host {
     }
 
     pub(super) fn into_links(self) -> impl Iterator<Item = Link> {
-        self.recorded.into_values().flatten()
+        self.recorded
+            .into_values()
+            .filter_map(|recorded| recorded.link)
     }
 }
 
@@ -130,7 +150,7 @@ mod tests {
     fn it_is_calm_when_nobody_else_who_is_recorded_is_there() {
         let mut host = Host::new(Box::new(|_, _| true), false);
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
-        host.keep(std::process::id(), None, None);
+        host.keep(std::process::id(), None, None, None);
         // Another test may be taking probes away.
         let is_calm = |host: &Host| {
             let begun = Instant::now();
@@ -140,7 +160,7 @@ mod tests {
             host.is_calm(std::process::id())
         };
         assert!(is_calm(&host));
-        host.keep(other.id(), None, None);
+        host.keep(other.id(), None, None, None);
         assert!(!is_calm(&host));
         other.kill().unwrap();
         other.wait().unwrap();

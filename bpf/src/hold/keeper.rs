@@ -73,7 +73,7 @@ struct Stop {
     since: Instant,
     state: StopState,
     /// The job's outcome, if it came before the stop.
-    done: Option<Done>,
+    done: Option<Box<Done>>,
     /// It executes another node binary by now, or is about to, which has a job of its own.
     is_replaced: bool,
 }
@@ -135,6 +135,7 @@ impl Keeper {
                 options.families,
                 options.plans,
                 options.description,
+                options.admission.is_some(),
             )?,
             fanotify,
             changes,
@@ -241,11 +242,6 @@ impl Keeper {
                     Some(_) if matches!(self.obeys, Obeys::Nobody(_)) => {}
                     Some(Request::Attach { pid, path }) => {
                         self.give(pid, Source::Path(path), false, Waiting::Tracer);
-                    }
-                    Some(Request::Watch(path)) => {
-                        if let Ok(f) = &self.fanotify {
-                            f.watch(&path);
-                        }
                     }
                     Some(Request::Release { pid }) => self.release(pid, programs),
                     None => return,
@@ -436,7 +432,7 @@ impl Keeper {
             (Change::Stopped(signal), Some(Waiting::Process(stop))) => {
                 stop.state = StopState::Stopped(now(), *signal);
                 if let Some(done) = stop.done.take() {
-                    self.finish(done, programs);
+                    self.finish(*done, programs);
                 }
             }
             _ => {
@@ -451,7 +447,7 @@ impl Keeper {
         if let Some(Waiting::Process(stop)) = self.waiting.get_mut(&number)
             && matches!(stop.state, StopState::Asked)
         {
-            stop.done = Some(done);
+            stop.done = Some(Box::new(done));
             return;
         }
         let waiting = self.waiting.remove(&number);
@@ -465,7 +461,7 @@ impl Keeper {
             // Let go because we were late: it may have begun without its probes.
             done.after_exec |= !done.answered.unwrap_or_else(|| held.waits());
         }
-        if let Outcome::Attached { link, .. } = &mut done.outcome {
+        if let Outcome::Attached { link, image, .. } = &mut done.outcome {
             let started = done.started;
             let is_new = done
                 .file
@@ -479,16 +475,18 @@ impl Keeper {
                             // Hits from here on count; whether any was missed before, the mark at its main will tell.
                             programs.follow_threads(done.pid);
                         }
-                        host.keep(done.pid, done.file, attached);
-                        if let (Ok(f), true) = (&self.fanotify, done.after_exec) {
-                            f.watch(Path::new(&format!("/proc/{}/exe", done.pid)));
+                        host.keep(done.pid, done.file, attached, Some(image.used.clone()));
+                        if let (Ok(f), Some(file), true) =
+                            (&self.fanotify, &done.opened, done.after_exec)
+                        {
+                            f.watch_file(file, Path::new(&format!("/proc/{}/exe", done.pid)));
                         }
                     }
                     None => {
                         self.links.extend(attached);
                         // Before it goes on: it may soon have a child that executes the same.
-                        if let Ok(f) = &self.fanotify {
-                            f.watch(&done.path);
+                        if let (Ok(f), Some(file)) = (&self.fanotify, &done.opened) {
+                            f.watch_file(file, &done.path);
                         }
                     }
                 }
@@ -504,10 +502,8 @@ impl Keeper {
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
             self.release(done.pid, programs);
             // It had ended before its probes came: the next start of it is held.
-            if let (Ok(f), true) = (&self.fanotify, done.is_planned)
-                && fs::metadata(&done.path).ok().as_ref().map(file_id) == done.file
-            {
-                f.watch(&done.path);
+            if let (Ok(f), Some(file), true) = (&self.fanotify, &done.opened, done.is_planned) {
+                f.watch_file(file, &done.path);
             }
         }
         let Some(waiting) = waiting else {
@@ -566,6 +562,7 @@ impl Keeper {
             pid,
             path: PathBuf::from("node"),
             file: None,
+            opened: None,
             after_exec: true,
             since: Instant::now(),
             is_planned: false,
@@ -584,17 +581,18 @@ impl Keeper {
         let kind = match &done.outcome {
             Outcome::NotNode => return,
             Outcome::Attached {
-                binary,
+                image,
                 points,
                 took,
                 ..
             } => {
                 body = (took.as_nanos() as u64).to_le_bytes().to_vec();
                 body.extend((*points as u32).to_le_bytes());
-                body.extend([*binary, u8::from(done.after_exec)]);
+                body.extend([image.index, u8::from(done.after_exec)]);
                 body.extend((done.since.elapsed().as_nanos() as u64).to_le_bytes());
                 let (device, inode) = done.file.unwrap_or_default();
                 body.extend([device, inode].map(u64::to_le_bytes).concat());
+                body.extend(image.serial.to_le_bytes());
                 body.extend((done.description.len() as u32).to_le_bytes());
                 body.extend(&done.description);
                 b'a'

@@ -15,6 +15,7 @@
 mod fanotify;
 pub mod guard;
 mod host;
+mod images;
 mod keeper;
 mod table;
 mod tracee;
@@ -66,6 +67,8 @@ pub enum Event {
         pid: u32,
         /// Index that records of this binary carry.
         binary: u8,
+        /// Another one: the holder of a service has given the index to another binary.
+        serial: u32,
         /// Time the attaching took.
         took: Duration,
         /// Number of breakpoints.
@@ -117,7 +120,6 @@ pub enum Event {
 /// What the tracer asks for.
 enum Request {
     Attach { pid: u32, path: PathBuf },
-    Watch(PathBuf),
     Release { pid: u32 },
     Ping,
 }
@@ -236,14 +238,6 @@ impl Holder {
         send(&self.socket, b'A', pid, path.as_os_str().as_bytes())
     }
 
-    /// Holds future execs of this binary too.
-    ///
-    /// # Errors
-    /// If the holder is gone.
-    pub fn watch(&self, path: &Path) -> io::Result<()> {
-        send(&self.socket, b'W', 0, path.as_os_str().as_bytes())
-    }
-
     /// Takes the probes of a process away, which is followed no longer.
     ///
     /// # Errors
@@ -351,8 +345,9 @@ impl Holder {
                 after_exec: *body.get(13)? != 0,
                 since: Duration::from_nanos(word(14)?),
                 file: Some((word(22)?, word(30)?)).filter(|file| *file != (0, 0)),
-                description: body.get(42..42 + half_word(38)? as usize)?.to_vec(),
-                path: path(42 + half_word(38)? as usize),
+                serial: half_word(38)?,
+                description: body.get(46..46 + half_word(42)? as usize)?.to_vec(),
+                path: path(46 + half_word(42)? as usize),
             }),
             b'f' => {
                 let split = 4 + half_word(0)? as usize;
@@ -514,7 +509,6 @@ impl Request {
         let path = PathBuf::from(OsStr::from_bytes(&body));
         match kind {
             b'A' => Some(Request::Attach { pid, path }),
-            b'W' => Some(Request::Watch(path)),
             b'R' => Some(Request::Release { pid }),
             b'P' => Some(Request::Ping),
             _ => None,

@@ -19,11 +19,16 @@ use nodeprof_probes::{
     plan::{AttachPlan, Family},
 };
 
-use super::{DESCRIPTION_LIMIT, Description, PlanSource, act_first, act_in_turn, fanotify::Answer};
+use super::{
+    DESCRIPTION_LIMIT, Description, PlanSource, act_first, act_in_turn,
+    fanotify::Answer,
+    images::{Image, Images},
+};
 use crate::{
     AttachPoints, Link, Programs,
     attach::{Mark, attach},
-    skeleton, stat_field,
+    skeleton::types::file_key,
+    stat_field,
 };
 
 /// Threads. The kernel attaches one at a time; the others read binaries.
@@ -48,7 +53,7 @@ pub(super) fn file_id(meta: &fs::Metadata) -> FileId {
 
 /// A state of a file: its inode may have been another binary's before, and its content something else.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Version {
+pub(super) struct Version {
     file: FileId,
     size: u64,
     modified: (i64, i64),
@@ -56,7 +61,7 @@ struct Version {
 }
 
 impl Version {
-    fn of_file(file: &File) -> Result<Version, String> {
+    pub(super) fn of_file(file: &File) -> Result<Version, String> {
         let meta = file.metadata().map_err(|e| e.to_string())?;
         Ok(Version::of(&meta))
     }
@@ -102,6 +107,7 @@ pub(super) struct Done {
     pub(super) path: PathBuf,
     /// The binary.
     pub(super) file: Option<FileId>,
+    pub(super) opened: Option<Arc<File>>,
     pub(super) after_exec: bool,
     pub(super) since: Instant,
     /// There is a plan of it.
@@ -117,7 +123,7 @@ pub(super) struct Done {
 
 pub(super) enum Outcome {
     Attached {
-        binary: u8,
+        image: Image<()>,
         points: usize,
         took: Duration,
         link: Option<Link>,
@@ -179,16 +185,18 @@ impl Workers {
         families: Vec<Family>,
         plans: PlanSource,
         description: Option<Description>,
+        gives_indexes_anew: bool,
     ) -> io::Result<Workers> {
         let bench = Arc::new(Bench {
             entry: programs.entry(),
             exit: programs.exit(),
             images: programs.images(),
             image_files: programs.image_files(),
+            set_image_file: programs.set_image_file(),
             families,
             plans,
             description,
-            known: Mutex::default(),
+            known: Mutex::new(Images::new(gives_indexes_anew)),
             planning: Mutex::default(),
         });
         let (finished, done) = mpsc::channel();
@@ -217,7 +225,7 @@ impl Workers {
     /// Whether a job on this file takes no longer than attaching does: its binary has been read before.
     pub(super) fn knows(&self, file: &File) -> bool {
         let meta = file.metadata();
-        meta.is_ok_and(|meta| lock(&self.bench.known).contains_key(&Version::of(&meta)))
+        meta.is_ok_and(|meta| lock(&self.bench.known).has(&Version::of(&meta)))
     }
 
     /// Does a job in the thread that asks for it.
@@ -274,7 +282,6 @@ impl Wake {
 /// A binary that probes were made for.
 #[derive(Clone)]
 struct Known {
-    binary: u8,
     points: Arc<AttachPoints>,
     /// The beginning of its main.
     start: Option<Mark>,
@@ -286,10 +293,11 @@ struct Bench {
     exit: RawFd,
     images: RawFd,
     image_files: RawFd,
+    set_image_file: RawFd,
     families: Vec<Family>,
     plans: PlanSource,
     description: Option<Description>,
-    known: Mutex<HashMap<Version, Known>>,
+    known: Mutex<Images<Version, Known>>,
     /// One for each binary, held while its plan is made: twenty processes that execute the same new one wait for one plan, and nobody else does.
     planning: Mutex<HashMap<Version, Arc<Mutex<()>>>>,
 }
@@ -301,6 +309,7 @@ impl Bench {
             pid: job.pid,
             path: PathBuf::new(),
             file: None,
+            opened: None,
             after_exec: job.after_exec,
             since: job.since,
             is_planned: false,
@@ -331,6 +340,7 @@ impl Bench {
         // Through the open file: right also when the path is of another mount namespace.
         let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         done.file = file.metadata().ok().as_ref().map(file_id);
+        done.opened = Some(Arc::clone(&file));
         if done.path.as_os_str().is_empty() {
             done.path = fs::read_link(&open).unwrap_or_default();
         }
@@ -339,12 +349,12 @@ impl Bench {
         }
         let started = Instant::now();
         done.outcome = match self.prepare(&file, &done.path, &open) {
-            Ok(known) => {
+            Ok(image) => {
                 done.is_planned = true;
-                let points = known.points(job.after_exec);
+                let points = image.value.points(job.after_exec);
                 match self.link(job.pid, &open, &points) {
                     Ok(link) => Outcome::Attached {
-                        binary: known.binary,
+                        image: image.bare(),
                         points: points.len(),
                         took: started.elapsed(),
                         link,
@@ -371,9 +381,9 @@ impl Bench {
 
     /// What to attach for a binary, by its plan. The plan is that of the file that was opened: at its path there may be another one, here or in
     /// the file system that the process sees, and its probes would end programs that execute this one.
-    fn prepare(&self, file: &File, path: &Path, open: &Path) -> Result<Known, String> {
+    fn prepare(&self, file: &File, path: &Path, open: &Path) -> Result<Image<Known>, String> {
         let id = Version::of_file(file)?;
-        let known = || lock(&self.known).get(&id).cloned();
+        let known = || lock(&self.known).get(&id);
         if let Some(known) = known() {
             return Ok(known);
         }
@@ -388,7 +398,13 @@ impl Bench {
     }
 
     /// Makes the plan of a binary that has none yet.
-    fn plan(&self, id: Version, file: &File, path: &Path, open: &Path) -> Result<Known, String> {
+    fn plan(
+        &self,
+        id: Version,
+        file: &File,
+        path: &Path,
+        open: &Path,
+    ) -> Result<Image<Known>, String> {
         act_in_turn(); // it takes 0.2 s
         let plan = (self.plans)(path, open);
         act_first();
@@ -400,22 +416,19 @@ impl Bench {
         let mut all = lock(&self.known);
         if let Some(known) = all.get(&id) {
             // Another thread's, which came when a plan before this one had failed.
-            return Ok(known.clone());
+            return Ok(known);
         }
-        let binary = u8::try_from(all.len())
-            .ok()
-            .filter(|&b| u32::from(b) < crate::wire::MAX_IMAGES);
-        let binary = binary.ok_or("more than 64 different node binaries in one trace")?;
+        let binary = all
+            .free_index()
+            .ok_or("more than 64 different node binaries at a time")?;
         self.set_image(binary, &plan, file)
             .map_err(|e| e.to_string())?;
         let points = AttachPoints::new(&plan, binary, |f| self.families.contains(&f));
         let known = Known {
-            binary,
             start: Mark::start(&plan, binary),
             points: Arc::new(points),
         };
-        all.insert(id, known.clone());
-        Ok(known)
+        Ok(all.add(id, binary, known))
     }
 
     fn link(&self, pid: u32, open: &Path, points: &AttachPoints) -> io::Result<Option<Link>> {
@@ -428,13 +441,58 @@ impl Bench {
     /// Tells the programs about a binary: by its index, and which file has it.
     fn set_image(&self, binary: u8, plan: &AttachPlan, file: &File) -> io::Result<()> {
         let key = u32::from(binary);
+        // Files of the binary that had the index before.
+        forget(self.image_files, key + 1);
         update(self.images, &key, &crate::attach::image(plan))?;
-        let meta = file.metadata()?;
-        let file = skeleton::types::file_key {
-            inode: meta.ino(),
-            size: meta.size(),
-        };
-        update(self.image_files, &file, &(key + 1))
+        run_with(
+            self.set_image_file,
+            &[file.as_raw_fd() as u64, u64::from(key + 1)],
+        )
+    }
+}
+
+/// Takes out of the map of files those of an image.
+fn forget(image_files: RawFd, image: u32) {
+    let mut of_image = Vec::new();
+    let mut key = file_key::default();
+    let mut before: *const file_key = std::ptr::null();
+    // SAFETY: the map's key is a `file_key` and its value a number; all live through the calls.
+    unsafe {
+        while libbpf_sys::bpf_map_get_next_key(image_files, before.cast(), (&raw mut key).cast())
+            == 0
+        {
+            let mut value = 0u32;
+            let found = libbpf_sys::bpf_map_lookup_elem(
+                image_files,
+                (&raw const key).cast(),
+                (&raw mut value).cast(),
+            );
+            if found == 0 && value == image {
+                of_image.push(key);
+            }
+            before = &raw const key;
+        }
+        for key in &of_image {
+            libbpf_sys::bpf_map_delete_elem(image_files, std::ptr::from_ref(key).cast());
+        }
+    }
+}
+
+/// Runs a program of the kind `raw_tp` in this thread, with these arguments. It returns 0 or the number of an error.
+fn run_with(program: RawFd, arguments: &[u64]) -> io::Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        ctx_in: arguments.as_ptr().cast(),
+        ctx_size_in: size_of_val(arguments) as u32,
+        ..Default::default()
+    };
+    // SAFETY: the arguments live through the call, and have the size given.
+    match unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) } {
+        0.. if options.retval == 0 => Ok(()),
+        0.. => Err(io::Error::from_raw_os_error(
+            (options.retval as i32).wrapping_neg(),
+        )),
+        error => Err(io::Error::from_raw_os_error(-error)),
     }
 }
 

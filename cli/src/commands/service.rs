@@ -12,14 +12,14 @@ use nodeprof_flamegraphs::text::{self, Style, render};
 use nodeprof_profile::{
     Profile,
     diff::Diff,
-    store::database::{Filter, Summary},
+    store::database::{Filter, Found, Summary},
 };
 use nodeprofd::control::{Ask, Client, Find, Status};
 
 use super::{
     diff::{Loaded, derived, quoted},
     report,
-    source::{Runs, filter, of},
+    source::{Runs, filter, of, only_newest},
 };
 use crate::{
     args::{
@@ -47,10 +47,13 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
             }
         }
         ServiceCommand::Runs(wanted) => {
-            let runs = client.find(find(wanted)?)?;
+            let Found { runs, more } = client.find(find(wanted)?)?;
+            if more {
+                eprintln!("nodeprof: {}", only_newest(runs.len()));
+            }
             match json {
                 true => {
-                    let document = serde_json::json!({ "schema": 1, "runs": runs });
+                    let document = serde_json::json!({ "schema": 1, "runs": runs, "more": more });
                     serde_json::to_string_pretty(&document)? + "\n"
                 }
                 // A pipe has no columns.

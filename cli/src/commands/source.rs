@@ -154,7 +154,13 @@ impl Runs {
     pub fn find(&self, filter: &Filter) -> anyhow::Result<Vec<Summary>> {
         Ok(match self {
             Runs::File(reader) => reader.find(filter)?,
-            Runs::Service(client) => client.find(Find::from(filter))?,
+            Runs::Service(client) => {
+                let found = client.find(Find::from(filter))?;
+                if found.more {
+                    eprintln!("nodeprof: {}", only_newest(found.runs.len()));
+                }
+                found.runs
+            }
         })
     }
 
@@ -169,7 +175,7 @@ impl Runs {
     /// Labels with the number of their runs, the most frequent first.
     pub fn labels(&self) -> anyhow::Result<Vec<(String, String, u64)>> {
         Ok(match self {
-            Runs::File(reader) => reader.labels(None, 1000)?,
+            Runs::File(reader) => reader.labels(None, 1000, usize::MAX)?,
             Runs::Service(client) => client.labels()?,
         })
     }
@@ -181,6 +187,13 @@ impl Runs {
             Runs::Service(client) => client.fetch(runs)?,
         })
     }
+}
+
+/// That the service has told of the newest alone.
+pub fn only_newest(runs: usize) -> String {
+    format!(
+        "these are the newest {runs} runs, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE"
+    )
 }
 
 /// What both let through; of two commands, packages or instants the first's.

@@ -4,7 +4,7 @@
 //! recording has a descriptor of a sealed file in memory beside it, so that nobody opens a path for anybody else. Who asks is what the
 //! kernel says of the socket, never what the message says.
 //!
-//! Bounds: [`LONGEST_REQUEST`], [`LONGEST_ANSWER`], [`MOST_FETCHED`].
+//! Bounds: [`LONGEST_REQUEST`], [`LONGEST_GIVEN`], [`MOST_FETCHED`].
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
@@ -19,7 +19,7 @@ use std::{
 
 use nodeprof_profile::{
     Recording,
-    store::database::{Filter, RunNumber, Summary},
+    store::database::{Filter, Found, RunNumber, Summary},
 };
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -38,8 +38,10 @@ pub fn user_id(text: &str) -> Option<u32> {
 pub const VERSION: u32 = 1;
 /// Bytes of a request.
 pub const LONGEST_REQUEST: usize = 64 << 10;
-/// Bytes of an answer, without the file beside it.
+/// Bytes of an answer that is read, without the file beside it.
 pub const LONGEST_ANSWER: usize = 32 << 20;
+/// Bytes of one that is given.
+pub const LONGEST_GIVEN: usize = 8 << 20;
 /// Bytes of a step of a trace.
 pub const LONGEST_STEP: usize = 64;
 /// Runs of one answer.
@@ -147,6 +149,8 @@ pub enum Answer {
     Status(Box<Status>),
     /// To [`Ask::Runs`], the newest first.
     Runs(Vec<Summary>),
+    /// To [`Ask::Runs`], where there are more than so many, or than so many bytes.
+    SomeRuns(Vec<Summary>),
     /// To [`Ask::Fetch`]: the file is beside this.
     Recording {
         /// Its size.
@@ -351,9 +355,10 @@ impl Client {
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn find(&self, find: Find) -> Result<Vec<Summary>, AskError> {
+    pub fn find(&self, find: Find) -> Result<Found, AskError> {
         match self.ask(Ask::Runs(find))? {
-            (Answer::Runs(runs), _) => Ok(runs),
+            (Answer::Runs(runs), _) => Ok(Found { runs, more: false }),
+            (Answer::SomeRuns(runs), _) => Ok(Found { runs, more: true }),
             _ => Err(AskError::Unexpected),
         }
     }
@@ -430,7 +435,7 @@ pub fn write_message(to: &mut impl Write, message: &impl Serialize) -> io::Resul
     to.write_all(&encode(message)?)
 }
 
-fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message).map_err(bad)?;
     let length = u32::try_from(body.len()).map_err(bad)?;
     let mut bytes = Vec::with_capacity(4 + body.len());
@@ -479,7 +484,15 @@ pub fn write_with_files(
     message: &impl Serialize,
     files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let bytes = encode(message)?;
+    send_with_files(stream, &encode(message)?, files)
+}
+
+/// The same of a message that is encoded.
+pub(crate) fn send_with_files(
+    stream: &mut UnixStream,
+    bytes: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
@@ -490,7 +503,7 @@ pub fn write_with_files(
     }
     let sent = sendmsg(
         &*stream,
-        &[IoSlice::new(&bytes)],
+        &[IoSlice::new(bytes)],
         &mut beside,
         SendFlags::NOSIGNAL,
     )?;

@@ -347,32 +347,76 @@ pub(crate) fn load_plan(
     Ok(plan)
 }
 
-/// Node binaries that earlier traces met, by the list in the cache folder.
+/// Node binaries that earlier traces met, by the list in the cache folder. What is a symbolic link was none when it was met: its owner has put it there since, and
+/// it leads where its owner wants.
 pub(crate) fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
     let Some(list) = cache.map(|c| c.join(KNOWN_NODES)) else {
         return Vec::new();
     };
     let lines = fs::read(list).unwrap_or_default();
     let paths = lines.split(|&b| b == 0).filter(|l| !l.is_empty());
-    paths
+    let mut known: Vec<PathBuf> = paths
         .map(|l| PathBuf::from(std::ffi::OsStr::from_bytes(l)))
-        .filter(|p| p.exists())
-        .collect()
+        .filter(|p| fs::symlink_metadata(p).is_ok_and(|file| file.is_file()))
+        .collect();
+    known.drain(..known.len().saturating_sub(MOST_KNOWN));
+    known
 }
 
 /// File in the cache folder: NUL-separated paths of node binaries.
 const KNOWN_NODES: &str = "known-nodes";
+/// Of the service each costs a plan at its start, and users bring any number of them.
+const MOST_KNOWN: usize = 256;
 
+/// Adds one to the list, by its real path; the oldest go, and those that are gone.
 pub(crate) fn remember_node(cache: Option<&Path>, path: &Path) {
-    let Some(cache) = cache else { return };
-    if known_nodes(Some(cache)).iter().any(|p| p == path) {
+    let (Some(cache), Ok(path)) = (cache, fs::canonicalize(path)) else {
+        return;
+    };
+    let mut known = known_nodes(Some(cache));
+    if known.contains(&path) {
         return;
     }
-    let mut line = path.as_os_str().as_bytes().to_vec();
-    line.push(0);
-    let file = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(cache.join(KNOWN_NODES));
-    let _ = file.and_then(|mut f| io::Write::write_all(&mut f, &line));
+    known.push(path);
+    let mut list = Vec::new();
+    for path in known.iter().rev().take(MOST_KNOWN).rev() {
+        list.extend(path.as_os_str().as_bytes());
+        list.push(0);
+    }
+    // At once, for another trace may read it.
+    let new = cache.join(format!("{KNOWN_NODES}.{}", std::process::id()));
+    let written = fs::write(&new, list).and_then(|()| fs::rename(&new, cache.join(KNOWN_NODES)));
+    if written.is_err() {
+        let _ = fs::remove_file(new);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_known_binaries_has_the_newest_and_no_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let path = |n: usize| folder.join(format!("{n}"));
+        for n in 0..MOST_KNOWN + 20 {
+            fs::write(path(n), "").unwrap();
+            remember_node(Some(&folder), &path(n));
+            remember_node(Some(&folder), &path(n));
+        }
+        let known = || known_nodes(Some(&folder));
+        let newest = (20..MOST_KNOWN + 20).map(path);
+        assert_eq!(known(), newest.collect::<Vec<_>>());
+        let list = fs::read(folder.join(KNOWN_NODES)).unwrap();
+        assert_eq!(list.iter().filter(|byte| **byte == 0).count(), MOST_KNOWN);
+        // One that is reached by a link is remembered by what that leads to now.
+        std::os::unix::fs::symlink(path(3), folder.join("link")).unwrap();
+        remember_node(Some(&folder), &folder.join("link"));
+        assert_eq!(known().last(), Some(&path(3)));
+        fs::remove_file(path(3)).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", path(3)).unwrap();
+        assert!(!known().contains(&path(3)));
+    }
 }

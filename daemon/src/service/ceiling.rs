@@ -210,6 +210,25 @@ impl Ceiling {
     }
 }
 
+/// CPU time of a thread of this process; none once it has ended.
+pub(super) fn cpu_time_of(thread: libc::pid_t) -> Duration {
+    /// The clock of a thread, by the scheduler (linux/posix-timers.h): `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`.
+    const OF_THREAD: libc::clockid_t = 4 | 2;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a live struct.
+    unsafe { libc::clock_gettime((!thread << 3) | OF_THREAD, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// CPU time of the calling thread.
+pub(super) fn own_cpu_time() -> Duration {
+    // SAFETY: asks who we are.
+    cpu_time_of(unsafe { libc::gettid() })
+}
+
 /// CPU time of this process and of others of ours, since their beginnings.
 pub(super) fn cpu_time(others: &[u32]) -> Duration {
     // SAFETY: the struct consists of integers, and is written by the kernel.

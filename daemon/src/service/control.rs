@@ -4,7 +4,7 @@
 //! kernel says. Runs are read from the database by a connection of its own, read-only; what changes the service is handed to the loop that records.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs, io,
     os::{
         fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::{Duration, Instant},
@@ -25,6 +25,7 @@ use std::{
 use nodeprof_profile::store::database::{DatabaseError, Filter, Reader};
 
 use super::{
+    ceiling::cpu_time_of,
     config::{Access, Read},
     metrics::Metrics,
     store::FILE,
@@ -32,8 +33,9 @@ use super::{
 };
 use crate::{
     control::{
-        Answer, Ask, Find, Incoming, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND, MOST_LABELS,
-        Request, Status, VERSION, read_message, write_message, write_with_files,
+        Answer, Ask, Find, Incoming, LONGEST_GIVEN, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND,
+        MOST_LABELS, Request, Status, VERSION, encode, read_message, send_with_files,
+        write_message,
     },
     event,
     recorder::Wanted,
@@ -47,10 +49,17 @@ const MOST_OF_A_USER: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// For the loop that records to do something.
 const LOOP_PATIENCE: Duration = Duration::from_secs(15);
+/// For the store to find what is asked for.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// Stack of a connection's thread.
 const STACK: usize = 512 << 10;
 /// Bytes of a recording that is handed over: it is built in memory.
 const LARGEST: usize = 128 << 20;
+
+/// Bytes of runs in an answer: what is around them takes a few. (A byte of a label may take six.)
+const LONGEST_LIST: usize = LONGEST_GIVEN - 1024;
+/// Bytes of all answers that are on their way to clients, which may take their time.
+const MOST_SENT: usize = 8 * LONGEST_GIVEN;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -144,12 +153,48 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// Connections by user.
     connections: Mutex<HashMap<u32, usize>>,
-    /// One recording at a time is built.
+    /// One recording at a time is built, and one answer with runs or labels.
     fetching: Mutex<()>,
+    listing: Mutex<()>,
+    /// Bytes of the answers that are being sent.
+    sending: AtomicUsize,
     /// For users' traces.
     means: Mutex<Means>,
     tracers: Places,
     ending: AtomicBool,
+    clocks: Mutex<Clocks>,
+}
+
+/// CPU time of the threads that answer clients.
+#[derive(Default)]
+struct Clocks {
+    /// Of those that have ended.
+    ended: Duration,
+    /// Those that run.
+    running: HashSet<libc::pid_t>,
+}
+
+/// A thread whose CPU time is that of clients.
+struct Counted<'c> {
+    clocks: &'c Mutex<Clocks>,
+    thread: libc::pid_t,
+}
+
+impl Counted<'_> {
+    fn new(clocks: &Mutex<Clocks>) -> Counted<'_> {
+        // SAFETY: asks who we are.
+        let thread = unsafe { libc::gettid() };
+        locked(clocks).running.insert(thread);
+        Counted { clocks, thread }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let mut clocks = locked(self.clocks);
+        clocks.running.remove(&self.thread);
+        clocks.ended += cpu_time_of(self.thread);
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -184,15 +229,21 @@ impl Control {
             metrics,
             connections: Mutex::default(),
             fetching: Mutex::default(),
+            listing: Mutex::default(),
+            sending: AtomicUsize::new(0),
             means: Mutex::new(means),
             tracers: Places::default(),
             ending: AtomicBool::new(false),
+            clocks: Mutex::default(),
         });
         let accepting = shared.clone();
         std::thread::Builder::new()
             .name("control".into())
             .stack_size(STACK)
-            .spawn(move || accept(&listener, &accepting))
+            .spawn(move || {
+                let _counted = Counted::new(&accepting.clocks);
+                accept(&listener, &accepting);
+            })
             .map_err(|error| error.to_string())?;
         Ok(Control {
             orders,
@@ -207,6 +258,13 @@ impl Control {
         *locked(&self.shared.means) = means;
         *locked(&self.shared.access) = access.clone();
         *locked(&self.shared.store) = folder.join(FILE);
+    }
+
+    /// CPU time of the threads that answer.
+    pub(super) fn cpu_time(&self) -> Duration {
+        let clocks = locked(&self.shared.clocks);
+        let running = clocks.running.iter().map(|thread| cpu_time_of(*thread));
+        clocks.ended + running.sum::<Duration>()
     }
 
     /// What is asked for, and where to say what became of it.
@@ -324,6 +382,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             .name("client".into())
             .stack_size(STACK);
         let spawned = thread.spawn(move || {
+            let _counted = Counted::new(&of_thread.clocks);
             // A fault in one answer is not the end of the service, nor of this user's connections.
             let answering = std::panic::AssertUnwindSafe(|| serve(stream, &peer, &of_thread));
             let _ = std::panic::catch_unwind(answering);
@@ -372,13 +431,51 @@ fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
             Ok(()) => return, // the tracer has answered
             Err(why) => refused(why),
         },
-        Ok(request) => answer(request.ask, peer, shared).unwrap_or_else(refused),
+        Ok(request) => return give(&mut stream, request.ask, peer, shared),
         Err(error) => refused(format!(
             "found no request ({error}); needed: its length and JSON, as docs/service.md has it"
         )),
     };
+    send(&mut stream, &encoded(answer), file, shared);
+}
+
+/// Answers a request. One answer of many runs at a time is in memory as more than its bytes.
+fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
+    let is_list = matches!(ask, Ask::Runs(_) | Ask::Labels);
+    let one_at_a_time = is_list.then(|| locked(&shared.listing));
+    let refused = |why: String| (Answer::Refused { why }, None);
+    let (answer, file) = answer(ask, peer, shared).unwrap_or_else(refused);
+    let bytes = encoded(answer);
+    drop(one_at_a_time);
+    send(stream, &bytes, file, shared);
+}
+
+/// A message of a length that is always kept.
+fn encoded(answer: Answer) -> Vec<u8> {
+    let refused = |why: String| encode(&Answer::Refused { why }).unwrap_or_default();
+    match encode(&answer) {
+        Ok(bytes) if bytes.len() > LONGEST_GIVEN => refused(format!(
+            "found an answer of {} bytes; needed: at most {LONGEST_GIVEN}; ask for less",
+            bytes.len()
+        )),
+        Ok(bytes) => bytes,
+        Err(error) => refused(error.to_string()),
+    }
+}
+
+fn send(stream: &mut UnixStream, bytes: &[u8], file: Option<OwnedFd>, shared: &Shared) {
+    let before = shared.sending.fetch_add(bytes.len(), Ordering::Relaxed);
     let files: Vec<BorrowedFd<'_>> = file.iter().map(|file| file.as_fd()).collect();
-    let _ = write_with_files(&mut stream, &answer, &files);
+    let _ = match before + bytes.len() <= MOST_SENT {
+        true => send_with_files(stream, bytes, &files),
+        false => write_message(
+            stream,
+            &Answer::Refused {
+                why: "nodeprofd sends many large answers; needed: some patience; type the command again".into(),
+            },
+        ),
+    };
+    shared.sending.fetch_sub(bytes.len(), Ordering::Relaxed);
 }
 
 /// Has a program of this user traced, by a process of its own; returns when the trace is over.
@@ -431,12 +528,19 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
             return Ok((Answer::Metrics(text.map_err(|e| e.to_string())?), None));
         }
         Ask::Runs(find) => {
+            let asked = find.most;
             let filter = filter(find, owners)?;
-            let runs = reader(shared)?.find(&filter);
-            return Ok((Answer::Runs(runs.map_err(in_words)?), None));
+            let found = reader(shared)?.find_within(&filter, LONGEST_LIST);
+            let found = found.map_err(in_words)?;
+            let is_all = !found.more || asked == Some(found.runs.len());
+            let answer = match is_all {
+                true => Answer::Runs(found.runs),
+                false => Answer::SomeRuns(found.runs),
+            };
+            return Ok((answer, None));
         }
         Ask::Labels => {
-            let labels = reader(shared)?.labels(owners.as_deref(), MOST_FOUND);
+            let labels = reader(shared)?.labels(owners.as_deref(), MOST_FOUND, LONGEST_LIST / 6);
             return Ok((Answer::Labels(labels.map_err(in_words)?), None));
         }
         Ask::Fetch { runs } => return fetch(runs, owners, shared),
@@ -486,7 +590,9 @@ fn in_words(error: DatabaseError) -> String {
 
 fn reader(shared: &Shared) -> Result<Reader, String> {
     let path = locked(&shared.store).clone();
-    Reader::open(&path).map_err(in_words)
+    let mut reader = Reader::open(&path).map_err(in_words)?;
+    reader.give_up_after(STORE_PATIENCE).map_err(in_words)?;
+    Ok(reader)
 }
 
 fn fetch(
@@ -506,7 +612,8 @@ fn fetch(
         runs: Some(runs.clone()),
         ..Find::default()
     };
-    let found = reader.find(&filter(find, owners)?).map_err(in_words)?;
+    let found = reader.find_within(&filter(find, owners)?, LONGEST_LIST);
+    let found = found.map_err(in_words)?.runs;
     // What is not there and what may not be read are told alike: nobody learns of others' runs.
     if let Some(missing) = runs
         .iter()
@@ -654,7 +761,7 @@ mod tests {
         let access = access(folder.path());
         let _control = service(folder.path(), &access);
         let client = Client::new(&access.socket);
-        let runs = client.find(Find::default()).unwrap();
+        let runs = client.find(Find::default()).unwrap().runs;
         let ids: Vec<u32> = runs.iter().map(|run| run.id).collect();
         let recording = client.fetch(&ids).unwrap();
         assert_eq!(recording.runs.len(), ids.len());
@@ -676,6 +783,93 @@ mod tests {
     }
 
     #[test]
+    fn the_cpu_time_of_those_who_answer_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let control = service(folder.path(), &access);
+        let client = Client::new(&access.socket);
+        let begun = Instant::now();
+        let mut before = control.cpu_time();
+        while begun.elapsed() < Duration::from_millis(300) {
+            client.find(Find::default()).unwrap();
+            let now = control.cpu_time();
+            assert!(now >= before);
+            before = now;
+        }
+        // They and we take turns; the rest of this process has nothing to do with it.
+        assert!(before > Duration::from_millis(30), "{before:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        let before = control.cpu_time();
+        while begun.elapsed() < Duration::from_millis(700) {}
+        assert!(control.cpu_time() - before < Duration::from_millis(10));
+    }
+
+    #[test]
+    fn an_answer_has_so_many_bytes_and_says_that_there_is_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let mut database = Database::open(&folder.path().join(FILE)).unwrap();
+        // SAFETY: asks who we are.
+        let own = unsafe { libc::getuid() };
+        // One with all that a program may make long, then many with many labels.
+        let mut long = Recording::synthetic(50);
+        let words = ["node".to_owned(), "€".repeat(60_000), "x".repeat(100_000)];
+        long.runs[0].command = words.map(String::into_bytes).to_vec();
+        long.runs[0].directory = vec![b'd'; 4_000];
+        database.keep(long, Some(own)).unwrap();
+        for n in 0..100u64 {
+            let mut recording = Recording::synthetic(50);
+            recording.runs[0].started_unix_ns += n + 1;
+            let labels = (0..100).map(|n| (format!("k{n}"), "v".repeat(2_000)));
+            recording.runs[0].labels.extend(labels);
+            database.keep(recording, Some(own)).unwrap();
+        }
+        drop(database);
+        let (means, metrics) = (Means::default(), Arc::default());
+        let control = Control::start(None, &access, folder.path(), metrics, means).unwrap();
+        let client = Client::new(&access.socket);
+        let found = client.find(Find::default()).unwrap();
+        assert!(found.more);
+        assert!((50..90).contains(&found.runs.len()), "{}", found.runs.len());
+        let (answer, _) =
+            answer(Ask::Runs(Find::default()), &peer(own, &[]), &control.shared).unwrap();
+        let bytes = encode(&answer).unwrap().len();
+        assert!(
+            (LONGEST_GIVEN / 2..LONGEST_GIVEN).contains(&bytes),
+            "{bytes}"
+        );
+        // So many were asked for: that there are more is no news.
+        let some = Find {
+            most: Some(3),
+            ..Find::default()
+        };
+        let found = client.find(some).unwrap();
+        assert_eq!((found.runs.len(), found.more), (3, false));
+        let oldest = Find {
+            runs: Some(vec![1]),
+            ..Find::default()
+        };
+        let found = client.find(oldest).unwrap();
+        let run = &found.runs[0];
+        assert!(!found.more);
+        assert_eq!(run.command.len(), 3);
+        assert_eq!((&*run.command[0], &*run.command[2]), ("node", "…"));
+        let bytes: usize = run.command.iter().map(String::len).sum();
+        assert!((4_000..4_200).contains(&bytes), "{bytes}");
+        assert_eq!(
+            (run.directory.len(), run.directory.ends_with('…')),
+            (1_027, true)
+        );
+        // All that is sent at the same time has a limit, too.
+        let sending = &control.shared.sending;
+        sending.fetch_add(MOST_SENT - 1, Ordering::Relaxed);
+        let why = client.find(Find::default()).unwrap_err().to_string();
+        assert!(why.contains("many large answers"), "{why}");
+        sending.fetch_sub(MOST_SENT - 1, Ordering::Relaxed);
+        assert!(client.find(Find::default()).is_ok());
+    }
+
+    #[test]
     fn runs_are_chosen_by_so_many_labels_and_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let access = access(folder.path());
@@ -687,7 +881,7 @@ mod tests {
                 ..Find::default()
             })
         };
-        assert_eq!(by(MOST_LABELS).unwrap().len(), 1);
+        assert_eq!(by(MOST_LABELS).unwrap().runs.len(), 1);
         let why = by(MOST_LABELS + 1).unwrap_err().to_string();
         assert!(why.contains("found 17 labels; needed: at most 16"), "{why}");
     }
@@ -731,7 +925,7 @@ mod tests {
     fn client_patiently(client: &Client) -> usize {
         for _ in 0..100 {
             match client.find(Find::default()) {
-                Ok(runs) => return runs.len(),
+                Ok(found) => return found.runs.len(),
                 Err(AskError::Refused(_) | AskError::Broken { .. }) => {
                     std::thread::sleep(Duration::from_millis(100))
                 }

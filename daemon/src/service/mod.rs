@@ -341,8 +341,8 @@ struct Service<'p> {
     is_late: bool,
     pinged: Option<Instant>,
     last_ping: Instant,
-    /// By the index that records carry; the holder gives it.
-    plans: HashMap<u8, Arc<AttachPlan>>,
+    /// By the index that records carry; the holder gives it, and gives it anew ([`Event::Attached`]).
+    plans: HashMap<u8, (u32, Arc<AttachPlan>)>,
     running: HashMap<u32, Running>,
     /// Records of processes from their exec on whose probes are not announced yet: the exec goes on as soon as they are up, or when it was held as long as it may be.
     early: HashMap<u32, Early>,
@@ -355,6 +355,8 @@ struct Service<'p> {
     control: Option<Control>,
     started_unix_ns: u64,
     cpu: CpuTime,
+    /// CPU time that this thread took for clients.
+    for_clients: Duration,
     /// Starts are held, or why not.
     holding: Result<(), String>,
     /// Starts that were not recorded, besides those that the store lost.
@@ -419,6 +421,7 @@ impl<'p> Service<'p> {
             control: None,
             started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
             cpu: CpuTime::default(),
+            for_clients: Duration::ZERO,
             holding: Ok(()),
             lost: 0,
         })
@@ -567,6 +570,7 @@ impl Service<'_> {
                 Event::Attached {
                     pid,
                     binary,
+                    serial,
                     took,
                     path,
                     file,
@@ -581,7 +585,7 @@ impl Service<'_> {
                         file,
                         context: Context::from_bytes(pid, &description),
                     };
-                    self.begin(pid, binary, took, program, late, tell);
+                    self.begin(pid, (binary, serial), took, program, late, tell);
                 }
                 Event::Failed { pid, path, reason } => {
                     self.lost += 1;
@@ -640,7 +644,13 @@ impl Service<'_> {
     fn count_from_here(&mut self) {
         let (cpu, events) = (ceiling::cpu_time(&self.pids()), self.events());
         self.cpu.add(cpu);
-        self.ceiling.begin_at(cpu, events);
+        self.ceiling.begin_at(self.without_clients(cpu), events);
+    }
+
+    /// What clients ask for is no reason to record less: they could have it so, and it would not become less by that.
+    fn without_clients(&self, cpu: Duration) -> Duration {
+        let answering = self.control.as_ref().map(Control::cpu_time);
+        cpu.saturating_sub(answering.unwrap_or_default() + self.for_clients)
     }
 
     /// Measures what the service costs, and records less if that is too much.
@@ -651,7 +661,10 @@ impl Service<'_> {
         let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
         let events = self.events();
-        if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
+        if let Some(stepped) =
+            self.ceiling
+                .measure(Instant::now(), self.without_clients(cpu), events)
+        {
             tell(Happening::Stepped(stepped));
         }
     }
@@ -660,13 +673,13 @@ impl Service<'_> {
     fn begin(
         &mut self,
         pid: u32,
-        binary: u8,
+        (binary, serial): (u8, u32),
         took: Duration,
         program: Program<'_>,
         late: Option<Duration>,
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
-        if !self.plans.contains_key(&binary) {
+        if self.plans.get(&binary).is_none_or(|(of, _)| *of != serial) {
             let path = program.path;
             let plan = lane::with_rights(self.mode, || {
                 let load = |path: &Path| {
@@ -682,9 +695,10 @@ impl Service<'_> {
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
-                    self.plans.insert(binary, Arc::new(plan));
+                    self.plans.insert(binary, (serial, Arc::new(plan)));
                 }
                 Err(why) => {
+                    self.plans.remove(&binary);
                     self.lost += 1;
                     let why = match fs::read_link(format!("/proc/{pid}/exe")) {
                         // Its path was one of its own file system, which ended with it: nothing is wrong with the binary.
@@ -698,15 +712,12 @@ impl Service<'_> {
                 }
             }
             remember_node(Some(&self.config.cache), path);
-            if late.is_none() {
-                let _ = self.holder.watch(path);
-            }
         }
         if let Some(run) = self.running.get_mut(&pid)
             && !run.exited
         {
             // It executes another node binary: still the same start.
-            run.add_image(binary, &self.plans);
+            run.add_image(binary, self.plans.get(&binary));
             run.assembler.attached(pid, binary);
             return;
         }
@@ -741,7 +752,7 @@ impl Service<'_> {
             no_environment: None,
             counters: self.programs.counters(),
         };
-        run.add_image(binary, &self.plans);
+        run.add_image(binary, self.plans.get(&binary));
         run.assembler.attached(pid, binary);
         if late.is_some() {
             run.read_program(pid, &self.config.labels);
@@ -920,6 +931,7 @@ impl Service<'_> {
     /// Does what was asked for on the socket.
     fn hear_control(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
         while let Some((order, reply)) = self.control.as_ref().and_then(Control::next) {
+            let before = ceiling::own_cpu_time();
             let done = match order {
                 Order::Status => Ok(()),
                 Order::Reload => self.reload(tell)?,
@@ -934,6 +946,7 @@ impl Service<'_> {
             };
             // Who does not wait any more has no use for it.
             let _ = reply.send(done.map(|()| Box::new(self.status())));
+            self.for_clients += ceiling::own_cpu_time().saturating_sub(before);
         }
         Ok(())
     }

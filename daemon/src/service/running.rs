@@ -1,7 +1,6 @@
 //! A start under way, and the recording that it becomes.
 
 use std::{
-    collections::HashMap,
     fs, io,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
@@ -102,8 +101,8 @@ impl Running {
         self.no_environment = read.and_then(|read| read).err().map(|e| e.to_string());
     }
 
-    pub(super) fn add_image(&mut self, binary: u8, plans: &HashMap<u8, Arc<AttachPlan>>) {
-        if let (false, Some(plan)) = (self.assembler.has_image(binary), plans.get(&binary)) {
+    pub(super) fn add_image(&mut self, binary: u8, plan: Option<&(u32, Arc<AttachPlan>)>) {
+        if let (false, Some((_, plan))) = (self.assembler.has_image(binary), plan) {
             self.assembler.add_image(binary, Arc::clone(plan));
         }
     }

@@ -168,7 +168,10 @@ pub enum Malformed {
         "another program set the recording to write-ahead logging; type: sqlite3 FILE 'PRAGMA journal_mode=DELETE'"
     )]
     WriteAheadLog,
-    /// SQLite cannot make sense of it, or a value is none that we write.
+    /// SQLite gave up, and says why.
+    #[error("the recording is damaged ({0}); copy it again or record again")]
+    Sqlite(#[source] rusqlite::Error),
+    /// A value is none that we write.
     #[error("the recording is damaged ({what}); copy it again or record again")]
     Corrupt {
         /// Where.
@@ -186,8 +189,11 @@ pub enum Malformed {
 
 impl From<rusqlite::Error> for Malformed {
     fn from(error: rusqlite::Error) -> Malformed {
-        Malformed::Corrupt {
-            what: error.to_string(),
+        match error.sqlite_error_code() {
+            Some(_) => Malformed::Sqlite(error),
+            None => Malformed::Corrupt {
+                what: error.to_string(),
+            },
         }
     }
 }

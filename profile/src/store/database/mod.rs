@@ -42,7 +42,7 @@ fn may(path: &std::path::Path, what: rustix::fs::Access) -> io::Result<()> {
     )?)
 }
 
-pub use read::{Filter, Reader, Summary};
+pub use read::{Filter, Found, Reader, Summary};
 pub use schema::APPLICATION_ID;
 pub use write::{Database, Limits, Retained};
 
@@ -109,6 +109,20 @@ pub enum DatabaseError {
         /// Where.
         what: String,
     },
+    /// The file is sound, but what is in it of a run is nothing that we write.
+    #[error("a run in {} cannot be read ({what}); needed: another run; this one goes when it is old", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// It took longer than [`Reader::give_up_after`] lets it.
+    #[error("looking through {} took too long; needed: a narrower choice of runs", path.display())]
+    TooSlow {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file system is full.
     #[error("no space left for {}; needed: some space on its disk, or a lower store.megabytes", path.display())]
     Full {
@@ -142,19 +156,22 @@ impl DatabaseError {
                 path,
                 what: error.to_string(),
             },
+            Some(ErrorCode::OperationInterrupted) => DatabaseError::TooSlow { path },
             Some(ErrorCode::DiskFull) => DatabaseError::Full { path },
             _ => DatabaseError::Sqlite { path, error },
         }
     }
 
     fn malformed(path: &std::path::Path, malformed: Malformed) -> DatabaseError {
-        let path = path.to_path_buf();
-        match malformed {
-            Malformed::Corrupt { what } => DatabaseError::Damaged { path, what },
-            other => DatabaseError::Damaged {
-                path,
-                what: other.to_string(),
-            },
+        let what = match malformed {
+            Malformed::Sqlite(error) => return DatabaseError::of(path, error),
+            Malformed::Corrupt { what } => what,
+            Malformed::Inconsistent(inconsistency) => inconsistency.to_string(),
+            other => other.to_string(),
+        };
+        DatabaseError::Unreadable {
+            path: path.to_path_buf(),
+            what,
         }
     }
 }

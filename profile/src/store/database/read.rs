@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, Value};
@@ -83,6 +83,53 @@ pub struct Summary {
     pub labels: BTreeMap<String, String>,
 }
 
+/// Runs that were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Found {
+    /// The newest first.
+    pub runs: Vec<Summary>,
+    /// There are more.
+    pub more: bool,
+}
+
+/// Bytes of a command in a summary that is shortened.
+const LONG_COMMAND: usize = 4096;
+/// Bytes of any other text there.
+const LONG_TEXT: usize = 1024;
+
+/// Cuts a text that is longer, and marks it.
+fn shorten(text: &mut String, longest: usize) {
+    if text.len() > longest {
+        let end = (0..=longest).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+}
+
+impl Summary {
+    /// Cuts what programs make as long as they like: the command, the folder, labels. What is cut ends with an ellipsis.
+    fn shorten(&mut self) {
+        let mut left = LONG_COMMAND;
+        for at in 0..self.command.len() {
+            if left == 0 {
+                self.command.truncate(at);
+                self.command.push("…".into());
+                break;
+            }
+            let word = &mut self.command[at];
+            shorten(word, left);
+            left = left.saturating_sub(word.len().max(1));
+        }
+        shorten(&mut self.directory, LONG_TEXT);
+        if let Some(incomplete) = &mut self.incomplete {
+            shorten(incomplete, LONG_TEXT);
+        }
+        for value in self.labels.values_mut() {
+            shorten(value, LONG_TEXT);
+        }
+    }
+}
+
 impl Reader {
     /// Whether a file begins as a database of runs does. Not for one that this process has open: see [`super::may`].
     pub fn recognises(path: &Path) -> bool {
@@ -154,6 +201,19 @@ impl Reader {
         }
     }
 
+    /// What is asked for is given up after this time, reckoned from now.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn give_up_after(&mut self, limit: Duration) -> Result<(), DatabaseError> {
+        /// Of SQLite's machine, between two looks at the clock: some microseconds.
+        const STEPS: std::ffi::c_int = 1_000;
+        let until = Instant::now() + limit;
+        let is_late = move || Instant::now() >= until;
+        let set = self.connection.progress_handler(STEPS, Some(is_late));
+        set.map_err(|error| DatabaseError::of(&self.path, error))
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -164,11 +224,20 @@ impl Reader {
     /// # Errors
     /// [`DatabaseError`].
     pub fn find(&self, filter: &Filter) -> Result<Vec<Summary>, DatabaseError> {
-        let found = find(&self.connection, filter);
+        let found = find(&self.connection, filter, None);
+        Ok(found.map_err(|malformed| self.failed(malformed))?.runs)
+    }
+
+    /// The newest of them that take no more than so many bytes as JSON, with long texts cut.
+    ///
+    /// # Errors
+    /// [`DatabaseError`].
+    pub fn find_within(&self, filter: &Filter, bytes: usize) -> Result<Found, DatabaseError> {
+        let found = find(&self.connection, filter, Some(bytes));
         found.map_err(|malformed| self.failed(malformed))
     }
 
-    /// Keys and values of labels that there are, the most frequent first: at most `most`. `owners` as in [`Filter`].
+    /// Keys and values of labels that there are, the most frequent first: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
     ///
     /// # Errors
     /// [`DatabaseError`].
@@ -176,6 +245,7 @@ impl Reader {
         &self,
         owners: Option<&[u32]>,
         most: usize,
+        bytes: usize,
     ) -> Result<Vec<(String, String, u64)>, DatabaseError> {
         let mut query = Query::default();
         query.owners(owners);
@@ -185,10 +255,17 @@ impl Reader {
         );
         let read = || -> rusqlite::Result<Vec<_>> {
             let mut statement = self.connection.prepare(&sql)?;
-            let rows = statement.query_map(query.parameters().as_slice(), |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)? as u64))
-            })?;
-            rows.collect()
+            let mut rows = statement.query(query.parameters().as_slice())?;
+            let (mut labels, mut left) = (Vec::new(), bytes);
+            while let Some(row) = rows.next()? {
+                let (key, value): (String, String) = (row.get(0)?, row.get(1)?);
+                let Some(rest) = left.checked_sub(key.len() + value.len()) else {
+                    break;
+                };
+                left = rest;
+                labels.push((key, value, row.get::<_, i64>(2)? as u64));
+            }
+            Ok(labels)
         };
         read().map_err(|error| DatabaseError::of(&self.path, error))
     }
@@ -261,7 +338,7 @@ impl Query {
     }
 }
 
-fn find(connection: &Connection, filter: &Filter) -> Result<Vec<Summary>, Malformed> {
+fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result<Found, Malformed> {
     let mut query = Query::default();
     if let Some(runs) = &filter.runs {
         query.one_of("kept.run", runs);
@@ -291,16 +368,28 @@ fn find(connection: &Connection, filter: &Filter) -> Result<Vec<Summary>, Malfor
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(query.parameters().as_slice())?;
-    let mut found = Vec::new();
+    let mut found = Found::default();
+    let mut left = room;
     while let Some(row) = rows.next()? {
-        if filter.most.is_some_and(|most| found.len() >= most) {
+        if filter.most.is_some_and(|most| found.runs.len() >= most) {
+            found.more = true;
             break;
         }
         let (id, owner): (RunNumber, Option<u32>) = (row.get(0)?, row.get(1)?);
         let thinned: Option<i64> = row.get(2)?;
-        if let Some(summary) = summary(connection, id, owner, thinned.is_some(), filter)? {
-            found.push(summary);
+        let Some(mut summary) = summary(connection, id, owner, thinned.is_some(), filter)? else {
+            continue;
+        };
+        if let Some(left) = &mut left {
+            summary.shorten();
+            let bytes = serde_json::to_vec(&summary).map_or(usize::MAX, |json| json.len() + 1);
+            let Some(rest) = left.checked_sub(bytes) else {
+                found.more = true;
+                break;
+            };
+            *left = rest;
         }
+        found.runs.push(summary);
     }
     Ok(found)
 }
