@@ -6,19 +6,15 @@ use nodeprof_flamegraphs::{
     measurements::{hyperfine_json, node_csv},
     tables::{Rows, View},
 };
-use nodeprof_profile::Profile;
+use nodeprof_profile::{Profile, groups::numbered_run};
 
 use crate::args::{Export, ExportFormat, TIMES};
 
 /// Writes the data of a view.
 pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
     let recording = super::source::load(&args.file, &args.store)?;
-    let there = recording.runs.len();
-    if let Some(number) = args.run.filter(|n| *n as usize > there) {
-        anyhow::bail!(
-            "{} has no run {number}; needed: a number from 1 to {there}",
-            args.file.display()
-        );
+    if let Some(number) = args.run {
+        numbered_run(&recording, number, &args.file.to_string_lossy())?;
     }
     let text = if args.of == TIMES {
         match args.format {

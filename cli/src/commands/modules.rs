@@ -6,7 +6,11 @@ use anyhow::bail;
 use nodeprof_flamegraphs::text::{
     self, BlameOptions, Blamed, By, ChainOptions, Role, Style, TreeOptions,
 };
-use nodeprof_profile::{Profile, RunProfile, groups::BARE, report::SCHEMA};
+use nodeprof_profile::{
+    Profile, RunProfile,
+    groups::{BARE, numbered_run},
+    report::SCHEMA,
+};
 use serde_json::json;
 
 use crate::{
@@ -87,8 +91,12 @@ pub fn tree(args: &args::Tree, color: Color) -> anyhow::Result<ExitCode> {
 
 /// The runs asked for, with their numbers from 1.
 fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
-    let profile = Profile::from_recording(&super::source::load(&source.file, &source.store)?);
+    let recording = super::source::load(&source.file, &source.store)?;
     let shown = source.file.display();
+    if let Some(number) = source.run {
+        numbered_run(&recording, number, &shown.to_string())?;
+    }
+    let profile = Profile::from_recording(&recording);
     let there = profile.runs.len();
     let numbered = profile.runs.into_iter().enumerate();
     let mut runs: Vec<(usize, RunProfile)> = numbered
@@ -99,9 +107,6 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
             None => run.mode != BARE || there == 1,
         })
         .collect();
-    if let Some(wanted) = source.run.filter(|_| runs.is_empty()) {
-        bail!("{shown} has no run {wanted}; needed: a number from 1 to {there}; type: --run 1");
-    }
     if let Some(pid) = source.process {
         let mut known = Vec::new();
         for (_, run) in &mut runs {
@@ -120,6 +125,12 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
                 }
             );
         }
+    }
+    let mut reasons = runs.iter().map(|(_, run)| text::not_blamed(run));
+    if let Some(Some(reason)) = reasons.next()
+        && reasons.all(|reason| reason.is_some())
+    {
+        bail!("{shown}: {reason}");
     }
     Ok(runs)
 }

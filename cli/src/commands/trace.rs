@@ -14,7 +14,7 @@ use nodeprofd::{
     recorder::{CommandError, DEFAULT_HZ, TraceError, TraceOptions, Traced, trace},
 };
 
-use super::{report, target::Target};
+use super::{measure::check_labels, report, target::Target};
 use crate::{
     args::{Color, Format, Trace},
     terminal,
@@ -40,6 +40,8 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             "--freq 0 turns CPU samples off and --families names them; needed: one of both; type for example: --freq {DEFAULT_HZ}"
         );
     }
+    check_labels(&args.labels, [])?;
+    super::check_nodes(&args.nodes)?;
     let target = Target::new(args.output.as_deref(), args.force, &args.program)?;
     let options = TraceOptions {
         mode: args.mode.into(),
@@ -53,12 +55,16 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         ..TraceOptions::new(args.program.clone())
     };
     let Traced {
-        recording,
+        mut recording,
         child,
         verification,
         // Nobody waits for that.
         leaving: _,
     } = trace(&options)?;
+    for run in &mut recording.runs {
+        // Before those of the machine: of a key that is given twice the last counts.
+        run.labels.splice(0..0, args.labels.iter().cloned());
+    }
     // Saving and reading the figures out take a core each.
     let (saved, printed) = std::thread::scope(|scope| {
         let saving = scope.spawn(|| target.save(&recording));

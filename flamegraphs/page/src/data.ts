@@ -61,6 +61,10 @@ export interface Package extends Costs {
   directory: string | null;
   kind: string;
   modules: number;
+  resolve_ns: number;
+  read_ns: number;
+  compile_ns: number;
+  execute_ns: number;
   self_ns: number;
   uncertain_ns: number;
   total_ns: number;

@@ -252,6 +252,10 @@ with_costs!(MODULE_FIELDS, module, crate::report::ModuleProfile, m: [
 ] m.caused, m.loading);
 with_costs!(PACKAGE_FIELDS, package, crate::report::PackageProfile, p: [
     "modules" => p.modules,
+    "resolve_ns" => p.resolve_ns,
+    "read_ns" => p.read_ns,
+    "compile_ns" => p.compile_ns,
+    "execute_ns" => p.execute_ns,
     "self_ns" => p.self_ns,
     "uncertain_ns" => p.uncertain_ns,
     "total_ns" => p.total_ns
