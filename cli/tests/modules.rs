@@ -398,3 +398,34 @@ fn a_check_shows_names_and_figures_whole_and_says_what_to_type_of_this_recording
     assert!(!text.contains('…'), "{text}");
     assert!(joined.contains("type:nodeprofreporta.nodeprof"), "{text}");
 }
+
+#[test]
+fn an_export_of_times_says_what_has_none() {
+    let folder = several_runs();
+    let export = |more: &[&str]| {
+        let arguments = ["export", "a.nodeprof", "--of", "times"];
+        nodeprof(&folder, &[&arguments[..], more].concat())
+    };
+    let output = export(&[]);
+    assert_eq!(stdout(&output).lines().count(), 2);
+    let said = "Left out, for want of a run without probes: head.";
+    assert_eq!(stderr(&output).trim_end(), said);
+    let output = export(&["--run", "2"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).contains("--run with --of times"),
+        "{}",
+        stderr(&output)
+    );
+    let folder = self::folder();
+    for format in ["csv", "json"] {
+        let arguments = ["export", "a.nodeprof", "--of", "times", "--format", format];
+        let output = nodeprof(&folder, &arguments);
+        assert_eq!(output.status.code(), Some(125));
+        let text = stderr(&output);
+        assert!(
+            output.stdout.is_empty() && text.contains("no run without probes"),
+            "{text}"
+        );
+    }
+}

@@ -11,7 +11,7 @@ use nodeprof_flamegraphs::text::{Style, render};
 use nodeprof_profile::{Profile, Recording};
 use nodeprofd::{
     measure::MeasureError,
-    recorder::{CommandError, DEFAULT_HZ, TraceError, TraceOptions, Traced, trace},
+    recorder::{CommandError, DEFAULT_HZ, Leaving, TraceError, TraceOptions, Traced, trace},
 };
 
 use super::{measure::check_labels, report, target::Target};
@@ -58,8 +58,7 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         mut recording,
         child,
         verification,
-        // Nobody waits for that.
-        leaving: _,
+        leaving,
     } = trace(&options)?;
     for run in &mut recording.runs {
         // Before those of the machine: of a key that is given twice the last counts.
@@ -95,7 +94,13 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             say!("  {binding}.{function}: {entries} entries, {crossings} crossings");
         }
     }
-    let status = child.wait().context("waiting for the program")?;
+    let status = child.wait().context("waiting for the program");
+    if let Leaving::Child(_) = leaving {
+        // In a container nobody else may reap it. Of all but the shortest programs it has ended while the recording was written; of
+        // those it takes 30 ms.
+        leaving.wait();
+    }
+    let status = status?;
     saved?;
     match printed {
         // Who read it has enough.
@@ -125,7 +130,7 @@ fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()
     }
 }
 
-/// Ends with the program's status. The kernel frees nodeprof's memory and maps; nobody waits for that.
+/// Ends with the program's status. The kernel frees nodeprof's memory and maps.
 fn leave(status: ExitStatus) -> anyhow::Result<ExitCode> {
     let _ = io::stdout().flush();
     let code = status

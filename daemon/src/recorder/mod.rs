@@ -6,7 +6,7 @@
 //! 2. the BPF programs are loaded while another thread reads the attach plan;
 //! 3. the holder process is forked: it attaches the probes to the child and holds the execs of its descendants;
 //! 4. the child executes; records are read as they come;
-//! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, nobody waits.
+//! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, while the recording is written.
 
 mod assemble;
 mod calibrate;
