@@ -100,7 +100,7 @@ fn blame_as_json_has_the_rows_of_the_report() {
         "--format",
         "json",
     ]);
-    assert_eq!(modules["schema"], 1);
+    assert_eq!(modules["schema"], 2);
     assert_eq!(modules["runs"][0]["modules"], report["runs"][0]["modules"]);
     let packages = json(&["blame", "a.nodeprof", "--format", "json", "--limit", "1"]);
     let rows = &packages["runs"][0]["packages"];

@@ -1,4 +1,4 @@
-//! The figures of a profile, in exactly the shape of `nodeprof report --format json`.
+//! The figures of a profile, in the shape of `nodeprof report --format json`, which has null for what was not recorded ([`Document`]).
 //!
 //! `docs/json.md` documents every field. Instants within a run are nanoseconds since the exec of the main node
 //! process's image unless said otherwise, durations are nanoseconds, sizes bytes. Nothing is rounded here:
@@ -6,6 +6,7 @@
 //!
 //! Fields are only added within one [`SCHEMA`]; a field that changes its meaning or goes away raises it.
 
+mod document;
 mod modules;
 
 use std::collections::BTreeMap;
@@ -14,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::{CompilationUnit, CrossingKind, FileOperation};
 
+pub use document::Document;
 pub use modules::{Attribution, ModuleProfile, OutsideProfile, PackageProfile, SamplesProfile};
 
 /// Version of the JSON.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Figures derived from a recording: one [`RunProfile`] per run, in the recording's order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

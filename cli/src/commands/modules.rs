@@ -8,8 +8,9 @@ use nodeprof_flamegraphs::text::{
 };
 use nodeprof_profile::{
     Profile, RunProfile,
+    diff::figures::List,
     groups::{BARE, numbered_run},
-    report::SCHEMA,
+    report::{Document, SCHEMA},
 };
 use serde_json::json;
 
@@ -39,25 +40,22 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
     match args.format {
         Format::Text => print(&runs, color, |run, style| text::blame(run, &options, style))?,
         Format::Json => {
-            let runs: Vec<_> = runs
-                .iter()
-                .map(|(number, run)| {
-                    let rows = Blamed::of_run(run, &options).into_iter();
-                    let rows = rows.take(options.limit.unwrap_or(usize::MAX));
-                    let (mut modules, mut packages) = (Vec::new(), Vec::new());
-                    for row in rows {
-                        match row {
-                            Blamed::Module(module) => modules.push(module),
-                            Blamed::Package(package) => packages.push(package),
-                        }
-                    }
-                    match options.by {
-                        By::Module => json!({ "run": number, "modules": modules }),
-                        By::Package => json!({ "run": number, "packages": packages }),
-                    }
-                })
-                .collect();
-            let document = json!({ "schema": SCHEMA, "runs": runs });
+            let mut rows_of_runs = Vec::new();
+            for (number, run) in &runs {
+                let rows = Blamed::of_run(run, &options).into_iter();
+                let rows = rows.take(options.limit.unwrap_or(usize::MAX));
+                let rows: serde_json::Result<Vec<Document>> = rows
+                    .map(|row| match row {
+                        Blamed::Module(module) => Document::of_row(run, List::Modules, module),
+                        Blamed::Package(package) => Document::of_row(run, List::Packages, package),
+                    })
+                    .collect();
+                rows_of_runs.push(match options.by {
+                    By::Module => json!({ "run": number, "modules": rows? }),
+                    By::Package => json!({ "run": number, "packages": rows? }),
+                });
+            }
+            let document = json!({ "schema": SCHEMA, "runs": rows_of_runs });
             terminal::print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
         }
     }

@@ -10,6 +10,7 @@ use nodeprof_profile::{
     Profile, Recording,
     groups::{Group, numbered_run},
     recording::RunId,
+    report::Document,
 };
 
 use crate::{
@@ -102,5 +103,5 @@ pub fn html(
 
 /// The documented JSON.
 pub fn json(profile: &Profile) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(profile)? + "\n")
+    Ok(serde_json::to_string_pretty(&Document::of(profile)?)? + "\n")
 }

@@ -56,7 +56,7 @@ fn the_report_as_json_follows_the_programs_output() {
         .strip_prefix("mine\n")
         .expect("the program's output first");
     let shown: serde_json::Value = serde_json::from_str(json).expect("JSON");
-    assert_eq!(shown["schema"], 1);
+    assert_eq!(shown["schema"], 2);
     let saved = report(&folder.path().join("t.nodeprof"));
     assert_eq!(shown["runs"][0], saved);
 }

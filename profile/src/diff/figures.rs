@@ -291,7 +291,8 @@ fn family_of(name: &str) -> Option<&'static str> {
         None => match name {
             "crossings" | "crossings_self_ns" => "crossings",
             "package_json_lookups" | "lookups" => "package-json",
-            "stats" | "opens" | "opens_failed" | "reads" | "bytes_read" | "files_ns" => "files",
+            "stats" | "opens" | "opens_failed" | "reads" | "bytes_read" | "files_ns"
+            | "file_operations" => "files",
             "serializations" | "serialization_bytes" | "serialization_ns" => "serialization",
             "compilations" | "compile_ns" => "compile",
             "samples" | "cpu_ns" => "cpu",
@@ -304,7 +305,7 @@ fn family_of(name: &str) -> Option<&'static str> {
 
 /// What a run recorded.
 #[derive(Clone, Debug, Default)]
-struct Recorded {
+pub(crate) struct Recorded {
     /// It was probed.
     probed: bool,
     /// Calls and system calls were counted, not timed.
@@ -318,7 +319,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn of(run: &RunProfile) -> Recorded {
+    pub(crate) fn of(run: &RunProfile) -> Recorded {
         let with_state = |states: &[&str]| {
             let of = (run.families.iter()).filter(|family| states.contains(&family.state.as_str()));
             of.map(|family| family.name.clone()).collect::<Vec<_>>()
@@ -329,6 +330,22 @@ impl Recorded {
             modules: !run.modules.is_empty(),
             missing: with_state(&["off", "failed"]),
             thinned: with_state(&[crate::thin::THINNED]),
+        }
+    }
+
+    /// Whether a field of the JSON is a figure, or 0 for want of probes. Times that count mode does not take are 0, as documented.
+    pub(crate) fn knows(&self, list: List, name: &str) -> bool {
+        let of_run = match (list, name) {
+            (List::Run, "repeated_lookups") => Some("package-json"),
+            (List::Run, "cached_compilations") => Some("compile"),
+            // Known by their stacks.
+            (List::Run, "modules" | "packages") if self.probed => return self.modules,
+            _ => family_of(name),
+        };
+        let mut families = [list.family(), of_run].into_iter().flatten();
+        match self.probed {
+            true => families.all(|family| !self.missing.iter().any(|missing| missing == family)),
+            false => families.next().is_none() && !matches!(name, "modules" | "packages"),
         }
     }
 
