@@ -333,7 +333,7 @@ impl Recorded {
         }
     }
 
-    /// Whether a field of the JSON is a figure, or 0 for want of probes. Times that count mode does not take are 0, as documented.
+    /// Whether 0 in a field of the JSON is a figure: else there were no probes for it. Times that count mode does not take are 0, as documented.
     pub(crate) fn knows(&self, list: List, name: &str) -> bool {
         let of_run = match (list, name) {
             (List::Run, "repeated_lookups") => Some("package-json"),
@@ -342,10 +342,9 @@ impl Recorded {
             (List::Run, "modules" | "packages") if self.probed => return self.modules,
             _ => family_of(name),
         };
-        let mut families = [list.family(), of_run].into_iter().flatten();
-        match self.probed {
-            true => families.all(|family| !self.missing.iter().any(|missing| missing == family)),
-            false => families.next().is_none() && !matches!(name, "modules" | "packages"),
+        match of_run {
+            Some(family) => self.probed && !self.missing.iter().any(|missing| missing == family),
+            None => self.probed || !matches!(name, "modules" | "packages"),
         }
     }
 

@@ -84,10 +84,12 @@ impl Document {
         }
     }
 
-    /// Makes figures that were not recorded null.
+    /// Makes figures that were not recorded null. What is not 0 was recorded, whatever became of its family later.
     fn forget(&mut self, recorded: &Recorded, list: List, name: &str) {
         match self {
-            Document::Number(_) if !recorded.knows(list, name) => *self = Document::Null,
+            Document::Number(number) if is_zero(number) && !recorded.knows(list, name) => {
+                *self = Document::Null;
+            }
             Document::Fields(fields) => {
                 for (field, value) in fields {
                     let name = match name {
@@ -106,6 +108,10 @@ impl Document {
             _ => {}
         }
     }
+}
+
+fn is_zero(number: &Number) -> bool {
+    number.as_f64() == Some(0.0)
 }
 
 impl Serialize for Document {
