@@ -180,11 +180,11 @@ pub struct Time {
     /// Largest peak resident set of one process.
     pub max_rss_bytes: Option<u64>,
     /// Unique set size of the main node process: at exit if known, else at loop start.
-    pub uss_bytes: Option<u64>,
+    pub private_dirty_bytes: Option<u64>,
     /// At loop start.
-    pub uss_loop_start_bytes: Option<u64>,
+    pub private_dirty_loop_start_bytes: Option<u64>,
     /// At loop exit or exit.
-    pub uss_exit_bytes: Option<u64>,
+    pub private_dirty_exit_bytes: Option<u64>,
 }
 
 /// Calls over the border.
@@ -465,7 +465,7 @@ pub struct ProcessProfile {
     /// Peak resident set.
     pub max_rss_bytes: Option<u64>,
     /// Unique set size: at exit if known, else at loop start.
-    pub uss_bytes: Option<u64>,
+    pub private_dirty_bytes: Option<u64>,
     /// Fork, ns since the run's start (negative for the command itself: it is forked before its first exec).
     pub start_ns: i64,
     /// Exit, ns since the run's start; `None` if it still ran when the trace ended.

@@ -61,7 +61,7 @@ fn the_json_has_every_field_that_the_issue_names() {
         "time user_ns",
         "time system_ns",
         "time max_rss_bytes",
-        "time uss_bytes",
+        "time private_dirty_bytes",
         "crossings total",
         "crossings by_kind slow",
         "crossings by_kind fast",
@@ -432,7 +432,7 @@ fn time_and_memory_are_of_the_tree_or_of_the_main_process() {
         (100_000, Some(40_100), Some(9_050))
     );
     assert_eq!(
-        (time.max_rss_bytes, time.uss_bytes),
+        (time.max_rss_bytes, time.private_dirty_bytes),
         (Some(40 << 20), Some(21 << 20))
     );
 }

@@ -10,7 +10,7 @@ use super::TraceMode;
 /// How runs are made and where they go.
 #[derive(Args)]
 pub struct Measuring {
-    /// Runs of each command before the measured ones; their times do not count, the unique set size (USS) comes from them
+    /// Runs of each command before the measured ones; their times do not count, the private dirty memory comes from them
     #[arg(short, long, value_name = "N", default_value_t = 2)]
     pub warmup: usize,
     /// Command given to sh -c before each run, not timed

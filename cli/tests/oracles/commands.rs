@@ -227,7 +227,7 @@ fn a_count_reads_the_memory_of_a_program_that_sleeps() {
     let Some(node) = node() else { return };
     let of = |options: &[&str], script: &str| {
         let traced = Trace::new(options, node.command(["-e", script])).run();
-        traced.run["time"]["uss_loop_start_bytes"].clone()
+        traced.run["time"]["private_dirty_loop_start_bytes"].clone()
     };
     let goes_on = "setTimeout(() => {}, 500)";
     let slept = number(&of(&["--mode", "count"], goes_on));

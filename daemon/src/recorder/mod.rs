@@ -56,7 +56,7 @@ pub(crate) use child::Signals;
 pub(crate) use command::fork_held;
 pub use command::{CommandError, Invoker, Streams, find_program, guess_node};
 pub use kernel::{Counted, Wanted};
-pub(crate) use memory::unique_set_size;
+pub(crate) use memory::private_dirty;
 pub use options::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, IDLE, Mode, TraceOptions, Until};
 pub(crate) use packages::add_packages;
 pub use symbols::{Symbol, Symbols};

@@ -174,7 +174,7 @@ export interface Run {
     user_ns: number | null;
     system_ns: number | null;
     max_rss_bytes: number | null;
-    uss_bytes: number | null;
+    private_dirty_bytes: number | null;
   };
   crossings: {
     total: number;

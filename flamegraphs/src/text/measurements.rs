@@ -61,7 +61,7 @@ fn times(page: &mut Page, variants: &[Variant]) {
         Column::right("user").drop(4),
         Column::right("system").drop(4),
         Column::right("peak memory").drop(1),
-        Column::right("USS").drop(1),
+        Column::right("private dirty").drop(1),
     ]);
     for variant in variants.iter().filter(measured) {
         let Some(wall) = Summary::of(&variant.measured.wall) else {

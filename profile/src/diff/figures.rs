@@ -624,9 +624,9 @@ pub(crate) fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
         "time.user_ns": known(t.user_ns),
         "time.system_ns": known(t.system_ns),
         "time.max_rss_bytes": known(t.max_rss_bytes),
-        "time.uss_bytes": known(t.uss_bytes),
-        "time.uss_loop_start_bytes": known(t.uss_loop_start_bytes),
-        "time.uss_exit_bytes": known(t.uss_exit_bytes),
+        "time.private_dirty_bytes": known(t.private_dirty_bytes),
+        "time.private_dirty_loop_start_bytes": known(t.private_dirty_loop_start_bytes),
+        "time.private_dirty_exit_bytes": known(t.private_dirty_exit_bytes),
     }
     if crate::groups::BARE == run.mode {
         return;
