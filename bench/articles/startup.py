@@ -73,7 +73,7 @@ def memory(lab, version, how, beside):
     readings = lab.runs(10)
     with beside:
         recording = lab.bench(f"startup-uss-{version}", [version], COLLECTED, readings, 0, warmup=readings, note=how)
-    return [run["time"]["uss_bytes"] for run in lab.table(recording, "runs") if run["time"]["uss_bytes"] is not None]
+    return [run["time"]["private_dirty_bytes"] for run in lab.table(recording, "runs") if run["time"]["private_dirty_bytes"] is not None]
 
 
 def time_table(versions, runs):

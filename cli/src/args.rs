@@ -140,7 +140,7 @@ pub struct Trace {
     #[arg(short, long)]
     pub force: bool,
     /// Stop tracing at: exit, loop-start, idle (200 ms without an event after the loop started), or after a time such as 1.5s or 800ms; the program goes on
-    #[arg(long, value_name = "WHEN", default_value = "exit", value_parser = until)]
+    #[arg(long, value_name = "WHEN", default_value = "exit", allow_hyphen_values = true, value_parser = until)]
     pub until: Until,
     /// full: every call with its time; count: exact counts with the least cost
     #[arg(long, default_value = "full")]
@@ -157,6 +157,9 @@ pub struct Trace {
     /// A node binary that child processes may execute (those on PATH are known)
     #[arg(long = "node", value_name = "PATH")]
     pub nodes: Vec<PathBuf>,
+    /// A label of the run, for example commit=1a2b3c; name=NAME for FILE@NAME
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = measure::label)]
+    pub labels: Vec<(String, String)>,
     /// Do not read source maps: positions are those in the scripts that ran
     #[arg(long)]
     pub no_source_maps: bool,
@@ -174,12 +177,7 @@ pub struct Trace {
     #[arg(short, long)]
     pub quiet: bool,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub program: Vec<OsString>,
 }
 
@@ -251,12 +249,15 @@ Examples:
   nodeprof flame app.nodeprof --format chrome -o trace.json
   nodeprof flame --diff base.nodeprof head.nodeprof --of wall -o diff.svg")]
 pub struct Flame {
-    /// A recording
-    #[arg(required_unless_present = "diff")]
-    pub file: Option<PathBuf>,
+    /// A recording, or runs of one: FILE@NAME, FILE@KEY=VALUE
+    #[arg(required_unless_present = "diff", value_parser = diff::selector())]
+    pub file: Option<Selector>,
     /// Or a run of the store
     #[command(flatten)]
     pub store: store::Store,
+    /// A run of it, from 1 [default: the first with probes]
+    #[arg(long, value_name = "N", conflicts_with = "diff", value_parser = clap::value_parser!(u32).range(1..))]
+    pub run: Option<u32>,
     /// Compare two recordings, or two groups of runs (FILE@NAME, FILE@KEY=VALUE): colour by change, grey where chance explains it. One FILE: its runs called base and head
     #[arg(long, value_names = ["BASE", "HEAD"], num_args = 1..=2, value_parser = diff::selector(), conflicts_with = "file")]
     pub diff: Vec<Selector>,

@@ -705,6 +705,37 @@ fn a_wrong_command_line_is_told_and_nothing_runs() {
         ),
         (&["trace", "--format", "xml", "--", "true"], "json"),
         (&["trace", "--color", "blue", "true"], "always"),
+        // An option that is not known is not the program.
+        (&["trace", "--mod", "count", "--", "true"], "'--mode'"),
+        (&["trace", "--mod", "count", "true"], "'--mode'"),
+        (&["bench", "--warmpu", "1", "true"], "'--warmup'"),
+        (
+            &[
+                "compare",
+                "--base-node",
+                "a",
+                "--head-node",
+                "b",
+                "--quite",
+                "x",
+            ],
+            "'--quiet'",
+        ),
+        (
+            &["trace", "--node", "/dev/null", "true"],
+            "--node /dev/null",
+        ),
+        (
+            &["trace", "--node", "/bin/sh", "true"],
+            "needed: a node binary",
+        ),
+        (&["trace", "--node", "/no/node", "true"], "no such file"),
+        (
+            &["bench", "--node", "/bin/sh", "true"],
+            "needed: a node binary",
+        ),
+        (&["trace", "--label", "x", "true"], "--label commit="),
+        (&["trace", "--label", "kernel=6", "true"], "my-kernel=6"),
         (&["flame", "x"], "--of"),
         (&["flame", "--of", "nothing", "x"], "crossing-time"),
         (&["flame", "x", "--of", "cpu", "--by", "line"], "module"),

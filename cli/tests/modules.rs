@@ -1,8 +1,12 @@
-//! `nodeprof blame`, `tree` and `critical-chain` as their user meets them.
+//! `nodeprof blame`, `tree`, `critical-chain`, `flame` and `check` as their user meets them.
 
 #![allow(clippy::expect_used, reason = "a test that fails says where")]
 
-use std::process::{Command, Output};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Output},
+};
 
 use nodeprof_profile::{Recording, SaveOptions, synthetic::program::Program};
 
@@ -96,7 +100,7 @@ fn blame_as_json_has_the_rows_of_the_report() {
         "--format",
         "json",
     ]);
-    assert_eq!(modules["schema"], 1);
+    assert_eq!(modules["schema"], 2);
     assert_eq!(modules["runs"][0]["modules"], report["runs"][0]["modules"]);
     let packages = json(&["blame", "a.nodeprof", "--format", "json", "--limit", "1"]);
     let rows = &packages["runs"][0]["packages"];
@@ -146,9 +150,282 @@ fn a_recording_without_stacks_is_told_what_to_type() {
     recording.lookups.clear();
     recording.compilations.clear();
     recording.serializations.clear();
+    let mut counted = recording.clone();
+    counted.runs[0].mode = "count".into();
+    for (recording, said) in [
+        (recording, "record again: nodeprof trace"),
+        (counted, "record again without it: nodeprof trace"),
+    ] {
+        let folder = save(&recording);
+        for command in ["blame", "tree", "critical-chain"] {
+            let output = nodeprof(&folder, &[command, "a.nodeprof"]);
+            assert_eq!(output.status.code(), Some(125), "{command}");
+            assert!(output.stdout.is_empty(), "{command}");
+            assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        }
+        let output = nodeprof(&folder, &["blame", "a.nodeprof", "--format", "json"]);
+        assert_eq!(output.status.code(), Some(125));
+    }
+}
+
+/// A folder with `a.nodeprof` of three runs: one without probes, one with 1 crossing and one with 3.
+fn several_runs() -> tempfile::TempDir {
+    let mut all = Recording::default();
+    for (name, crossings) in [("base", 0), ("base", 1), ("head", 3)] {
+        let mut program = Program::new("/app/main.js", true);
+        program.require("/app/main.js", &[], 50_000, |p| {
+            for _ in 0..crossings {
+                p.cross("fs", "InternalModuleStat", 4_000);
+            }
+        });
+        let mut one = program.end().0;
+        one.runs[0].labels = vec![("name".into(), name.into())];
+        if crossings == 0 {
+            one = Recording {
+                runs: one.runs,
+                ..Recording::default()
+            };
+            one.runs[0].mode = "bare".into();
+        }
+        all.append(one);
+    }
+    save(&all)
+}
+
+#[test]
+fn a_flame_graph_is_of_the_run_that_is_asked_for_and_says_which_one_it_is() {
+    let folder = several_runs();
+    let flame = |file: &str, more: &[&str]| {
+        let arguments = ["flame", file, "--of", "crossings", "--format", "folded"];
+        nodeprof(&folder, &[&arguments[..], more].concat())
+    };
+    let sum = |output: &Output| -> u64 {
+        let text = stdout(output);
+        let counts = text.lines().filter_map(|line| line.rsplit(' ').next());
+        counts.map(|count| count.parse().unwrap_or(0)).sum()
+    };
+    for (file, more, crossings, said) in [
+        (
+            "a.nodeprof",
+            &[][..],
+            1,
+            "Run 2 of 3 (base); another: --run N.",
+        ),
+        (
+            "a.nodeprof@head",
+            &[],
+            3,
+            "Run 3 of 3 (head); another: --run N.",
+        ),
+        ("a.nodeprof", &["--run", "2"], 1, ""),
+        ("a.nodeprof", &["--run", "3"], 3, ""),
+    ] {
+        let output = flame(file, more);
+        assert_eq!(sum(&output), crossings, "{file} {more:?}");
+        assert_eq!(stderr(&output).trim_end(), said);
+    }
+    for (file, more, said) in [
+        ("a.nodeprof", &["--run", "1"][..], "the run had no probes"),
+        (
+            "a.nodeprof",
+            &["--run", "4"],
+            "has no run 4; needed: a number from 1 to 3",
+        ),
+        (
+            "a.nodeprof@head",
+            &["--run", "2"],
+            "has no run 2; needed: one of 3",
+        ),
+        ("a.nodeprof@none", &[], "selects no run"),
+    ] {
+        let output = flame(file, more);
+        assert_eq!(output.status.code(), Some(125), "{file} {more:?}");
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn packages_are_sorted_by_each_step_of_loading() {
+    let mut program = Program::new("/app/main.js", true);
+    program.require("/app/main.js", &[], 10_000, |p| {
+        p.require("/app/node_modules/large/index.js", &[], 900_000, |_| {});
+        p.require("/app/node_modules/busy/index.js", &[], 20_000, |p| {
+            p.busy(3_000_000);
+        });
+        let asked = ["/app/x", "/app/y", "/app/z"];
+        p.require("/app/node_modules/far/index.js", &asked, 30_000, |_| {});
+    });
+    for name in ["large", "busy", "far"] {
+        program.package(&format!("/app/node_modules/{name}"), Some(name), None);
+    }
+    let folder = save(&program.end().0);
+    let first = |figure: &str| -> (String, u64) {
+        let arguments = ["blame", "a.nodeprof", "--format", "json", "--sort", figure];
+        let json: serde_json::Value =
+            serde_json::from_str(&stdout(&nodeprof(&folder, &arguments))).expect("JSON");
+        let packages = json["runs"][0]["packages"].as_array().expect("packages");
+        let values: Vec<u64> = packages
+            .iter()
+            .map(|one| one[format!("{figure}_ns")].as_u64().expect("a figure"))
+            .collect();
+        assert!(values.is_sorted_by(|a, b| a >= b), "{figure}: {values:?}");
+        let name = packages[0]["name"].as_str().expect("a name");
+        (name.to_owned(), values[0])
+    };
+    let (name, time) = first("compile");
+    assert!(name == "large" && time >= 900_000, "{name} {time}");
+    let (name, time) = first("execute");
+    assert!(name == "busy" && time >= 2_000_000, "{name} {time}");
+    assert_eq!(first("resolve").0, "far");
+    let text = stdout(&nodeprof(
+        &folder,
+        &["blame", "a.nodeprof", "--sort", "compile", "-n", "1"],
+    ));
+    let mut lines = text.lines();
+    assert!(
+        lines.any(|line| line.trim_start().starts_with("compile ")),
+        "{text}"
+    );
+    assert!(text.contains("large"), "{text}");
+}
+
+#[test]
+fn a_file_is_replaced_whole_or_stays_as_it_was() {
+    let folder = folder();
+    let path = folder.path().join("a.svg");
+    let flame = ["flame", "a.nodeprof", "--of", "crossings", "-f", "-o"];
+    fs::write(&path, "the earlier one").expect("a file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("rights");
+    // A disk that is full after 512 bytes.
+    let full = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -f 1; trap '' XFSZ; exec \"$@\"",
+            "sh",
+            NODEPROF,
+        ])
+        .args(flame)
+        .arg("a.svg")
+        .current_dir(folder.path())
+        .output()
+        .expect("sh starts");
+    assert_eq!(full.status.code(), Some(125));
+    assert!(stderr(&full).contains("writing a.svg"), "{}", stderr(&full));
+    let read = |path: &std::path::Path| fs::read_to_string(path).expect("a file");
+    assert_eq!(read(&path), "the earlier one");
+    let files = || fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(files(), 2, "something was left behind");
+    // By way of a link; the file keeps its rights.
+    let link = folder.path().join("link.svg");
+    std::os::unix::fs::symlink("a.svg", &link).expect("a link");
+    stdout(&nodeprof(&folder, &[&flame[..], &["link.svg"]].concat()));
+    assert!(link.is_symlink() && read(&path).ends_with("</svg>\n"));
+    let rights = path.metadata().expect("a file").permissions().mode();
+    assert_eq!((rights & 0o777, files()), (0o600, 3));
+    // Neither a device nor what standard output leads to is replaced.
+    let output = nodeprof(&folder, &[&flame[..], &["/dev/full"]].concat());
+    assert!(
+        stderr(&output).contains("writing /dev/full"),
+        "{}",
+        stderr(&output)
+    );
+    let redirected = fs::File::create(folder.path().join("b.svg")).expect("a file");
+    let status = Command::new(NODEPROF)
+        .args(&flame[..4])
+        .args(["-o", "/dev/stdout"])
+        .current_dir(folder.path())
+        .stdout(redirected)
+        .status()
+        .expect("nodeprof starts");
+    assert!(status.success());
+    assert_eq!(read(&folder.path().join("b.svg")), read(&path));
+}
+
+#[test]
+fn a_budget_that_compares_needs_a_base_and_is_named() {
+    let folder = folder();
+    let write = |text: &str| fs::write(folder.path().join("nodeprof.toml"), text).expect("a file");
+    write(
+        "[[budget]]\nfigure = \"crossings.total\"\nmax = 1000\n\
+         [[budget]]\nfigure = \"files.stat.calls\"\nmax-increase = 0\n",
+    );
+    let output = nodeprof(&folder, &["check", "a.nodeprof"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    for said in [
+        "nodeprof.toml: budget files.stat.calls",
+        "type: nodeprof check a.nodeprof --against BASE",
+    ] {
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_check_shows_names_and_figures_whole_and_says_what_to_type_of_this_recording() {
+    let long = format!("/app/node_modules/{}/index.js", ["long-name"; 12].join("/"));
+    let mut program = Program::new("/app/main.js", true);
+    program.require("/app/main.js", &[], 50_000, |p| {
+        p.require(&long, &[], 10_000, |p| {
+            p.cross("fs", "InternalModuleStat", 9)
+        });
+    });
+    let mut recording = program.end().0;
+    recording
+        .families
+        .retain(|family| family.name != "serialization");
+    recording
+        .families
+        .push(nodeprof_profile::recording::FamilyState {
+            run: nodeprof_profile::recording::RunId(0),
+            name: "serialization".into(),
+            state: "off".into(),
+            reason: None,
+        });
     let folder = save(&recording);
-    for command in ["blame", "tree", "critical-chain"] {
-        let text = stdout(&nodeprof(&folder, &[command, "a.nodeprof"]));
-        assert!(text.contains("record again: nodeprof trace"), "{text}");
+    let budgets = "[[budget]]\nfigure = \"modules[*].crossings\"\nmax = 0\n\
+                   [[budget]]\nfigure = \"serialization.calls\"\nmax = 0\n";
+    fs::write(folder.path().join("nodeprof.toml"), budgets).expect("a file");
+    let output = nodeprof(&folder, &["check", "a.nodeprof"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let joined: String = text.split_whitespace().collect();
+    assert!(
+        joined.contains(&format!(
+            "modules[.{}].crossings:1isover0",
+            &long["/app".len()..]
+        )),
+        "{text}"
+    );
+    assert!(!text.contains('…'), "{text}");
+    assert!(joined.contains("type:nodeprofreporta.nodeprof"), "{text}");
+}
+
+#[test]
+fn an_export_of_times_says_what_has_none() {
+    let folder = several_runs();
+    let export = |more: &[&str]| {
+        let arguments = ["export", "a.nodeprof", "--of", "times"];
+        nodeprof(&folder, &[&arguments[..], more].concat())
+    };
+    let output = export(&[]);
+    assert_eq!(stdout(&output).lines().count(), 2);
+    let said = "Left out, for want of a run without probes: head.";
+    assert_eq!(stderr(&output).trim_end(), said);
+    let output = export(&["--run", "2"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).contains("--run with --of times"),
+        "{}",
+        stderr(&output)
+    );
+    let folder = self::folder();
+    for format in ["csv", "json"] {
+        let arguments = ["export", "a.nodeprof", "--of", "times", "--format", format];
+        let output = nodeprof(&folder, &arguments);
+        assert_eq!(output.status.code(), Some(125));
+        let text = stderr(&output);
+        assert!(
+            output.stdout.is_empty() && text.contains("no run without probes"),
+            "{text}"
+        );
     }
 }

@@ -339,6 +339,14 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             format!(" (the family {family}: {}{})", state.state, state.reason.as_deref().map(|why| format!(", {why}")).unwrap_or_default()),
             "needed: a node binary and a kernel that can be probed for it; type: nodeprof doctor".to_owned(),
         ),
+        _ if description.is_some_and(nodeprof_profile::recording::Run::is_bare) => (
+            " (the run had no probes)".to_owned(),
+            match recording.runs.iter().all(|run| run.is_bare()) {
+                true => "needed: a run with probes; type: nodeprof trace -- COMMAND",
+                false => "needed: a run with probes; type: --run N, or leave it out",
+            }
+            .to_owned(),
+        ),
         _ if metric.has_events(recording) && request.selection != Selection::default() => (
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),

@@ -73,6 +73,13 @@ pub fn variants(recording: &Recording) -> Vec<Variant> {
     variants
 }
 
+/// Names of those that have no run without probes, and so no times in the files for other programs.
+pub fn untimed(recording: &Recording) -> Vec<String> {
+    let variants = variants(recording).into_iter();
+    let untimed = variants.filter(|variant| variant.measured.wall.is_empty());
+    untimed.map(|variant| variant.name).collect()
+}
+
 fn parameters(run: &Run) -> BTreeMap<String, String> {
     let own = |key: &str| key != NAME && !OF_COMPARISONS.contains(&key);
     let labels = run.labels.iter().filter(|(key, _)| own(key));

@@ -282,6 +282,11 @@ impl Table {
         Some(widths)
     }
 
+    /// Whether no cell is cut and no column left out.
+    pub(crate) fn fits(&self, width: usize) -> bool {
+        self.widths(&self.used(), width, usize::MAX).is_some()
+    }
+
     /// Appends the table's lines, none wider than `width`, none with spaces at its end.
     pub(crate) fn write(&self, out: &mut String, width: usize, color: bool) {
         let mut used = self.used();

@@ -8,8 +8,9 @@ use std::fmt;
 
 use nodeprof_profile::{
     Profile, Recording, RunProfile,
+    diff::figures::List,
     recording::{FileOperation, NameId},
-    report::{PathProfile, Time},
+    report::{Document, PathProfile, Time},
 };
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -66,6 +67,25 @@ impl View {
         ("outside", View::Outside),
         ("processes", View::Processes),
     ];
+}
+
+impl View {
+    /// The list of the JSON that the fields are of, or the run.
+    fn list(self) -> List {
+        match self {
+            View::Runs | View::Files | View::Processes => List::Run,
+            View::Phases => List::Phases,
+            View::Callbacks => List::Callbacks,
+            View::ToJs => List::ToJs,
+            View::PackageJson => List::PackageJson,
+            View::Serialization => List::SerializationFunctions,
+            View::SerializationCallbacks => List::SerializationCallbacks,
+            View::Compile => List::Scripts,
+            View::Modules => List::Modules,
+            View::Packages => List::Packages,
+            View::Outside => List::Outside,
+        }
+    }
 }
 
 /// A row of [`View::Runs`].
@@ -167,29 +187,46 @@ impl Rows {
             if run.is_some_and(|wanted| wanted != number) {
                 continue;
             }
+            let list = view.list();
             match view {
-                View::Runs => rows.add(number, &[RunRow::of(profile)]),
-                View::Phases => rows.add(number, &profile.phases),
-                View::Callbacks => rows.add(number, &profile.crossings.callbacks),
-                View::ToJs => rows.add(number, &profile.crossings.to_js),
-                View::PackageJson => rows.add(number, &profile.package_json.files),
-                View::Files => rows.add(number, files.get(index).map_or(&[], Vec::as_slice)),
-                View::Serialization => rows.add(number, &profile.serialization.functions),
-                View::SerializationCallbacks => rows.add(number, &profile.serialization.callbacks),
-                View::Compile => rows.add(number, &profile.compile.scripts),
-                View::Modules => rows.add(number, &profile.modules),
-                View::Packages => rows.add(number, &profile.packages),
-                View::Outside => rows.add(number, &profile.outside),
-                View::Processes => rows.add(number, &profile.processes),
+                View::Runs => rows.add(number, profile, list, &[RunRow::of(profile)]),
+                View::Phases => rows.add(number, profile, list, &profile.phases),
+                View::Callbacks => rows.add(number, profile, list, &profile.crossings.callbacks),
+                View::ToJs => rows.add(number, profile, list, &profile.crossings.to_js),
+                View::PackageJson => rows.add(number, profile, list, &profile.package_json.files),
+                View::Files => rows.add(
+                    number,
+                    profile,
+                    list,
+                    files.get(index).map_or(&[], Vec::as_slice),
+                ),
+                View::Serialization => {
+                    rows.add(number, profile, list, &profile.serialization.functions)
+                }
+                View::SerializationCallbacks => {
+                    rows.add(number, profile, list, &profile.serialization.callbacks)
+                }
+                View::Compile => rows.add(number, profile, list, &profile.compile.scripts),
+                View::Modules => rows.add(number, profile, list, &profile.modules),
+                View::Packages => rows.add(number, profile, list, &profile.packages),
+                View::Outside => rows.add(number, profile, list, &profile.outside),
+                View::Processes => rows.add(number, profile, list, &profile.processes),
             }?;
         }
         Ok(rows)
     }
 
-    fn add<T: Serialize>(&mut self, run: usize, rows: &[T]) -> serde_json::Result<()> {
+    fn add<T: Serialize>(
+        &mut self,
+        run: usize,
+        profile: &RunProfile,
+        list: List,
+        rows: &[T],
+    ) -> serde_json::Result<()> {
         for row in rows {
+            let row = Document::of_row(profile, list, row)?;
             // By way of text, because that keeps the order of the fields.
-            let mut fields: Row = serde_json::from_str(&serde_json::to_string(row)?)?;
+            let mut fields: Row = serde_json::from_str(&serde_json::to_string(&row)?)?;
             let number = Field::Value(Value::from(run));
             fields.0.insert(0, ("run".to_owned(), number));
             self.0.push(fields);

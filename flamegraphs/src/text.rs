@@ -95,6 +95,11 @@ pub fn blame(run: &RunProfile, options: &BlameOptions, style: &Style) -> String 
     report.page.out
 }
 
+/// Why [`blame`], [`tree`] and [`critical_chain`] of a run have nothing to show, and what to type; `None` if what they show is so.
+pub fn not_blamed(run: &RunProfile) -> Option<String> {
+    Report::new(run, &Style::default()).not_blamed()
+}
+
 /// The modules of one run as a tree of requirers.
 pub fn tree(run: &RunProfile, options: &TreeOptions, style: &Style) -> String {
     let mut report = Report::new(run, style);

@@ -8,6 +8,7 @@ use nodeprof_flamegraphs::differential::{Differential, DifferentialError, Direct
 use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, fold};
 use nodeprof_flamegraphs::svg::{SvgOptions, write_difference};
 use nodeprof_profile::Recording;
+use nodeprof_profile::diff::compare::{Certainty, constant_change};
 use nodeprof_profile::groups::Group;
 
 const METRICS: [Metric; 8] = [
@@ -26,7 +27,7 @@ fn difference(base: &Recording, head: &Recording, request: &Request) -> Differen
         recording,
         group: Group::all(recording, name),
     };
-    Differential::new(&side(base, "base"), &side(head, "head"), request).unwrap()
+    Differential::new(&side(base, "base"), &side(head, "head"), request, 0).unwrap()
 }
 
 fn requests() -> impl Iterator<Item = Request> {
@@ -270,6 +271,35 @@ fn what_is_the_same_in_all_runs_is_exact_and_noise_is_grey() {
 }
 
 #[test]
+fn a_change_is_exact_only_where_a_diff_calls_it_so() {
+    let more = |recording: &mut Recording, _: usize| {
+        let again = recording.crossings[0];
+        recording.crossings.push(again);
+    };
+    let (base, head) = (runs(5, |_, _| {}), runs(5, more));
+    let side = |recording, name| Side {
+        recording,
+        group: Group::all(recording, name),
+    };
+    for varying in [0, 1, 2, 50] {
+        let of = Differential::new(
+            &side(&base, "base"),
+            &side(&head, "head"),
+            &Request::new(Metric::Crossings),
+            varying,
+        )
+        .unwrap();
+        let expected = match constant_change(varying, 5, 5) {
+            Certainty::Exact => Known::Exact,
+            _ => Known::TooFewRuns,
+        };
+        let mut changed = of.nodes().iter().filter(|node| node.change() != 0.0);
+        assert!(changed.all(|node| node.known == expected), "{varying}");
+    }
+    assert_eq!(constant_change(50, 5, 5), Certainty::TooFewRuns);
+}
+
+#[test]
 fn one_run_a_side_is_said_and_order_of_time_refused() {
     let (base, head) = (Recording::synthetic(300), Recording::synthetic(400));
     let of = difference(&base, &head, &Request::new(Metric::Crossings));
@@ -291,13 +321,13 @@ fn one_run_a_side_is_said_and_order_of_time_refused() {
         order: Order::Time,
         ..Request::new(Metric::Crossings)
     };
-    let error = Differential::new(&side(&base), &side(&head), &request).unwrap_err();
+    let error = Differential::new(&side(&base), &side(&head), &request, 0).unwrap_err();
     assert_eq!(error, DifferentialError::Order);
     let empty = Side {
         recording: &base,
         group: Group::default(),
     };
-    let error = Differential::new(&empty, &side(&head), &Request::new(Metric::Cpu)).unwrap_err();
+    let error = Differential::new(&empty, &side(&head), &Request::new(Metric::Cpu), 0).unwrap_err();
     assert!(matches!(error, DifferentialError::NoRuns { .. }));
 }
 

@@ -135,3 +135,33 @@ fn all_files_are_there_not_only_the_slowest() {
         }
     }
 }
+
+#[test]
+fn what_was_not_recorded_is_an_empty_cell() {
+    let mut recording = Recording::synthetic(200);
+    recording.compilations.clear();
+    recording.families.retain(|family| family.name != "compile");
+    recording
+        .families
+        .push(nodeprof_profile::recording::FamilyState {
+            run: nodeprof_profile::recording::RunId(0),
+            name: "compile".into(),
+            state: "off".into(),
+            reason: None,
+        });
+    let profile = Profile::from_recording(&recording);
+    let csv = Rows::of(&recording, &profile, View::Runs, None)
+        .unwrap()
+        .csv()
+        .unwrap();
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let cell = |name: &str| {
+        let at = lines[0].iter().position(|column| *column == name).unwrap();
+        // The command is the only cell with commas.
+        lines[1][lines[1].len() - (lines[0].len() - at)]
+    };
+    for name in ["compilations", "cached_compilations", "compile_ns"] {
+        assert_eq!(cell(name), "", "{csv}");
+    }
+    assert_ne!(cell("crossings"), "");
+}

@@ -109,3 +109,27 @@ fn an_end_by_signal_or_status_is_in_the_verdict() {
     recording.runs[0].ended_by = "loop-start".into();
     assert!(report(&recording, 100, false).contains("until the event loop began"));
 }
+
+#[test]
+fn counts_of_a_family_that_was_not_recorded_are_dashes_with_the_reason() {
+    let mut recording = common::small();
+    for family in &mut recording.families {
+        if family.name == "crossings" {
+            family.state = "failed".into();
+            family.reason = Some("the binary is stripped".into());
+        }
+    }
+    let profile = Profile::from_recording(&recording);
+    let style = Style {
+        width: 120,
+        color: false,
+    };
+    let text = nodeprof_flamegraphs::text::measurements(&recording, &profile, &style);
+    let (_, counts) = text.split_once("Counts").unwrap();
+    let row = counts.lines().nth(2).unwrap();
+    assert!(row.contains(" – "), "{text}");
+    assert!(
+        counts.contains("not recorded: crossings: the binary is stripped"),
+        "{text}"
+    );
+}

@@ -83,6 +83,21 @@ pub enum SelectError {
         /// Names that there are, in words.
         there: String,
     },
+    /// There is no run of that number.
+    #[error("{found} has no run {number}; needed: {needed}")]
+    NoRun {
+        /// As typed.
+        found: String,
+        /// The number, from 1.
+        number: u32,
+        /// Numbers that there are, in words.
+        needed: String,
+    },
+}
+
+/// The run of a number from 1; `found` is what the user calls the recording.
+pub fn numbered_run(recording: &Recording, number: u32, found: &str) -> Result<RunId, SelectError> {
+    Group::all(recording, "").one(recording, Some(number), found)
 }
 
 impl Selector {
@@ -334,6 +349,32 @@ impl Group {
     /// Runs that were probed: they have events.
     pub fn probed(&self, recording: &Recording) -> Group {
         self.filter(recording, |run| !run.is_bare())
+    }
+
+    /// The run to look at alone: that of a number from 1 in the recording, or else the first with probes. `found` is what the user calls them.
+    pub fn one(
+        &self,
+        recording: &Recording,
+        number: Option<u32>,
+        found: &str,
+    ) -> Result<RunId, SelectError> {
+        let Some(number) = number else {
+            let first = self.probed(recording).runs.first().copied();
+            return Ok(first.or(self.runs.first().copied()).unwrap_or(RunId(0)));
+        };
+        let there = self.runs.iter().map(|run| run.0 + 1);
+        match there.clone().find(|there| *there == number) {
+            Some(number) => Ok(RunId(number - 1)),
+            None => Err(SelectError::NoRun {
+                found: found.to_owned(),
+                number,
+                needed: match self.runs.len() {
+                    0 => "a recording with runs".to_owned(),
+                    all if all == recording.runs.len() => format!("a number from 1 to {all}"),
+                    _ => format!("one of {}", words(there.map(|run| run.to_string()))),
+                },
+            }),
+        }
     }
 
     /// Runs that were not probed: their times hold no cost of tracing.

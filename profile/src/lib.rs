@@ -8,7 +8,7 @@
 //! `nodeprof report`, `docs/json.md`), and the cells that flame graphs are drawn from ([`breakdown`]).
 //!
 //! ```
-//! use nodeprof_profile::{Profile, Recording, SaveOptions, recording::Run};
+//! use nodeprof_profile::{Profile, Recording, SaveOptions, recording::Run, report::Document};
 //!
 //! let recording = Recording {
 //!     runs: vec![Run { command: vec![b"node".to_vec(), b"app.js".to_vec()], ..Run::default() }],
@@ -19,7 +19,7 @@
 //! recording.save(&path, SaveOptions { overwrite: false })?;
 //! let profile = Profile::from_recording(&Recording::load(&path)?);
 //! assert_eq!(profile.runs[0].command, ["node", "app.js"]);
-//! println!("{}", serde_json::to_string_pretty(&profile)?);
+//! println!("{}", serde_json::to_string_pretty(&Document::of(&profile)?)?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -313,9 +313,9 @@ impl RunContext<'_> {
             user_ns: sum_known(tree().map(|process| Some(process.user?.0))),
             system_ns: sum_known(tree().map(|process| Some(process.system?.0))),
             max_rss_bytes: tree().filter_map(|process| process.max_rss_bytes).max(),
-            uss_bytes: main.and_then(uss),
-            uss_loop_start_bytes: main.and_then(|main| main.uss_loop_start_bytes),
-            uss_exit_bytes: main.and_then(|main| main.uss_exit_bytes),
+            private_dirty_bytes: main.and_then(private_dirty),
+            private_dirty_loop_start_bytes: main.and_then(|main| main.uss_loop_start_bytes),
+            private_dirty_exit_bytes: main.and_then(|main| main.uss_exit_bytes),
         }
     }
 
@@ -817,7 +817,7 @@ impl RunContext<'_> {
                 user_ns: process.user.map(|time| time.0),
                 system_ns: process.system.map(|time| time.0),
                 max_rss_bytes: process.max_rss_bytes,
-                uss_bytes: uss(process),
+                private_dirty_bytes: private_dirty(process),
                 start_ns: since(process.forked, started),
                 end_ns: process.exited.map(|exited| since(exited, started)),
                 crossings: 0,
@@ -888,7 +888,7 @@ impl RunContext<'_> {
     }
 }
 
-fn uss(process: &Process) -> Option<u64> {
+fn private_dirty(process: &Process) -> Option<u64> {
     process.uss_exit_bytes.or(process.uss_loop_start_bytes)
 }
 

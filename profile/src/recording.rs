@@ -108,9 +108,9 @@ pub struct Process {
     pub system: Option<Nanoseconds>,
     /// Peak resident set, bytes.
     pub max_rss_bytes: Option<u64>,
-    /// Unique set size at loop start, bytes.
+    /// Private dirty memory at loop start, bytes; the name is the column's, which held the unique set size once.
     pub uss_loop_start_bytes: Option<u64>,
-    /// Unique set size at loop exit or exit, bytes.
+    /// The same at loop exit or exit.
     pub uss_exit_bytes: Option<u64>,
     /// Node binary whose probes were attached, if any.
     pub node: Option<BinaryId>,

@@ -1,4 +1,4 @@
-//! The figures of a profile, in exactly the shape of `nodeprof report --format json`.
+//! The figures of a profile, in the shape of `nodeprof report --format json`, which has null for what was not recorded ([`Document`]).
 //!
 //! `docs/json.md` documents every field. Instants within a run are nanoseconds since the exec of the main node
 //! process's image unless said otherwise, durations are nanoseconds, sizes bytes. Nothing is rounded here:
@@ -6,6 +6,7 @@
 //!
 //! Fields are only added within one [`SCHEMA`]; a field that changes its meaning or goes away raises it.
 
+mod document;
 mod modules;
 
 use std::collections::BTreeMap;
@@ -14,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::{CompilationUnit, CrossingKind, FileOperation};
 
+pub use document::Document;
 pub use modules::{Attribution, ModuleProfile, OutsideProfile, PackageProfile, SamplesProfile};
 
 /// Version of the JSON.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Figures derived from a recording: one [`RunProfile`] per run, in the recording's order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -178,11 +180,11 @@ pub struct Time {
     /// Largest peak resident set of one process.
     pub max_rss_bytes: Option<u64>,
     /// Unique set size of the main node process: at exit if known, else at loop start.
-    pub uss_bytes: Option<u64>,
+    pub private_dirty_bytes: Option<u64>,
     /// At loop start.
-    pub uss_loop_start_bytes: Option<u64>,
+    pub private_dirty_loop_start_bytes: Option<u64>,
     /// At loop exit or exit.
-    pub uss_exit_bytes: Option<u64>,
+    pub private_dirty_exit_bytes: Option<u64>,
 }
 
 /// Calls over the border.
@@ -463,7 +465,7 @@ pub struct ProcessProfile {
     /// Peak resident set.
     pub max_rss_bytes: Option<u64>,
     /// Unique set size: at exit if known, else at loop start.
-    pub uss_bytes: Option<u64>,
+    pub private_dirty_bytes: Option<u64>,
     /// Fork, ns since the run's start (negative for the command itself: it is forked before its first exec).
     pub start_ns: i64,
     /// Exit, ns since the run's start; `None` if it still ran when the trace ended.

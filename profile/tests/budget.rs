@@ -52,7 +52,12 @@ fn checked_with(
         profile: &head_profile,
         group: Group::all(&head, "head"),
     };
-    check(&Sides::new(&base, &head), &Budgets::parse(budgets)?, drift)
+    check(
+        &Sides::new(&base, &head),
+        &Budgets::parse(budgets)?,
+        drift,
+        "nodeprof report head.nodeprof",
+    )
 }
 
 fn alone(head: Recording, budgets: &str) -> Result<Checked, BudgetError> {
@@ -354,6 +359,6 @@ fn what_is_not_known_is_not_kept() {
     };
     let budgets = Budgets::parse("[[budget]]\nfigure = \"time.wall_ns\"\nmax-increase = \"5%\"\n");
     let sides = Sides::new(&of(base), &of(head));
-    let of_pairs = check(&sides, &budgets.unwrap(), Drift::Forbidden).unwrap();
+    let of_pairs = check(&sides, &budgets.unwrap(), Drift::Forbidden, "").unwrap();
     assert_eq!(of_pairs.outcome, Outcome::CannotTell, "{of_pairs:?}");
 }

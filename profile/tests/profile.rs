@@ -61,7 +61,7 @@ fn the_json_has_every_field_that_the_issue_names() {
         "time user_ns",
         "time system_ns",
         "time max_rss_bytes",
-        "time uss_bytes",
+        "time private_dirty_bytes",
         "crossings total",
         "crossings by_kind slow",
         "crossings by_kind fast",
@@ -115,7 +115,7 @@ fn the_json_has_every_field_that_the_issue_names() {
         "overhead ns_per_hit",
         "overhead estimated_ns",
     ];
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
     for field in named {
         let pointer = format!("/{}", field.replace(' ', "/"));
         assert!(run.pointer(&pointer).is_some(), "{field} is missing");
@@ -432,7 +432,7 @@ fn time_and_memory_are_of_the_tree_or_of_the_main_process() {
         (100_000, Some(40_100), Some(9_050))
     );
     assert_eq!(
-        (time.max_rss_bytes, time.uss_bytes),
+        (time.max_rss_bytes, time.private_dirty_bytes),
         (Some(40 << 20), Some(21 << 20))
     );
 }
@@ -477,7 +477,7 @@ fn an_empty_recording_has_an_empty_profile() {
     let profile = Profile::from_recording(&Recording::default());
     assert_eq!(
         serde_json::to_string(&profile).unwrap(),
-        r#"{"schema":1,"runs":[]}"#
+        r#"{"schema":2,"runs":[]}"#
     );
     let only_a_run = Recording {
         runs: vec![Run::default()],
@@ -541,4 +541,77 @@ fn paths_that_could_not_be_read_are_not_one_path_asked_for_again() {
     let after = &Profile::from_recording(&recording).runs[0].package_json;
     assert_eq!(after.lookups, before.lookups + 3);
     assert_eq!(after.repeated_lookups, before.repeated_lookups);
+}
+
+#[test]
+fn figures_of_families_that_were_not_recorded_are_null() {
+    let mut recording = small();
+    let whole = Profile::from_recording(&recording);
+    let as_json = |profile: &Profile| {
+        serde_json::to_value(nodeprof_profile::report::Document::of(profile).unwrap()).unwrap()
+    };
+    assert_eq!(as_json(&whole), serde_json::to_value(&whole).unwrap());
+    recording.crossings.clear();
+    recording.crossing_sums.clear();
+    recording.files.clear();
+    recording.samples.clear();
+    let off = ["crossings", "files", "cpu"];
+    recording
+        .families
+        .retain(|family| !off.contains(&family.name.as_str()));
+    for (name, state) in off.into_iter().zip(["off", "failed", "off"]) {
+        recording
+            .families
+            .push(nodeprof_profile::recording::FamilyState {
+                run: RunId(0),
+                name: name.into(),
+                state: state.into(),
+                reason: None,
+            });
+    }
+    let json = as_json(&Profile::from_recording(&recording));
+    let run = &json["runs"][0];
+    for field in [
+        "crossings total",
+        "crossings by_kind slow",
+        "crossings self_ns",
+        "files stat calls",
+        "files bytes_read",
+        "package_json stats",
+        "package_json total_ns",
+        "samples count",
+        "phases 0 crossings",
+        "phases 0 files_ns",
+    ] {
+        let pointer = format!("/{}", field.replace(' ', "/"));
+        let value = run.pointer(&pointer);
+        assert!(
+            value.is_some_and(serde_json::Value::is_null),
+            "{field}: {value:?}"
+        );
+    }
+    for field in [
+        "time wall_ns",
+        "package_json lookups",
+        "serialization calls",
+        "compile compilations",
+        "phases 0 end_ns",
+        "overhead probe_hits",
+    ] {
+        let pointer = format!("/{}", field.replace(' ', "/"));
+        let value = run.pointer(&pointer);
+        assert!(
+            value.is_some_and(serde_json::Value::is_number),
+            "{field}: {value:?}"
+        );
+    }
+    // A run without probes has times, and no counts.
+    recording.families.clear();
+    recording.runs[0].mode = "bare".into();
+    recording.serializations.clear();
+    recording.serialization_sums.clear();
+    let json = as_json(&Profile::from_recording(&recording));
+    let run = &json["runs"][0];
+    assert!(run["crossings"]["total"].is_null() && run["serialization"]["calls"].is_null());
+    assert!(run["time"]["wall_ns"].is_number());
 }

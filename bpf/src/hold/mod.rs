@@ -1,7 +1,7 @@
 //! The holder: a small process that attaches probes, and holds the exec of child processes until theirs exist.
 //!
 //! It is a process of its own, in a session of its own, for three reasons:
-//! - detaching a link takes the kernel 30 to 40 ms; nobody waits for it when another process holds the link;
+//! - detaching a link takes the kernel 30 to 40 ms; another process that holds the link does so while the recording is written;
 //! - a stop of the tracer (Ctrl-Z) must not stop who answers for held execs;
 //! - if the tracer is killed, its end of the socket closes, the holder leaves, and every probe goes with it.
 //!   If the holder is killed, the kernel releases what it holds.
@@ -178,7 +178,11 @@ impl Holder {
     ///
     /// # Errors
     /// If the socket or the process cannot be made.
-    pub fn start(programs: &Programs, options: HolderOptions) -> io::Result<Holder> {
+    pub fn start(programs: &Programs, mut options: HolderOptions) -> io::Result<Holder> {
+        for path in &mut options.candidates {
+            // It is in another folder than we.
+            *path = std::path::absolute(&path)?;
+        }
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         if unsafe {
@@ -235,6 +239,7 @@ impl Holder {
     /// # Errors
     /// If the holder is gone.
     pub fn attach(&self, pid: u32, path: &Path) -> io::Result<()> {
+        let path = std::path::absolute(path)?;
         send(&self.socket, b'A', pid, path.as_os_str().as_bytes())
     }
 
@@ -417,11 +422,13 @@ pub fn is_followed(threads: RawFd, pid: u32) -> bool {
     }
 }
 
-/// Takes the holder out of the tracer's session, away from the terminal and the standard streams.
+/// Takes the holder out of the tracer's session, away from the terminal, the standard streams, and the folder, whose file system could not be
+/// unmounted while it is there.
 fn leave_terminal() {
     // SAFETY: plain system calls on constants; failures leave the holder where it was, which is harmless.
     unsafe {
         libc::setsid();
+        libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"nodeprof-holder".as_ptr());
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut all);

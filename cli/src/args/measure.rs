@@ -10,7 +10,7 @@ use super::TraceMode;
 /// How runs are made and where they go.
 #[derive(Args)]
 pub struct Measuring {
-    /// Runs of each command before the measured ones; their times do not count, the unique set size (USS) comes from them
+    /// Runs of each command before the measured ones; their times do not count, the private dirty memory comes from them
     #[arg(short, long, value_name = "N", default_value_t = 2)]
     pub warmup: usize,
     /// Command given to sh -c before each run, not timed
@@ -81,12 +81,7 @@ pub struct Bench {
     #[command(flatten)]
     pub measuring: Measuring,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub program: Vec<OsString>,
 }
 
@@ -133,14 +128,14 @@ pub struct Compare {
     /// What both node binaries run
     #[arg(
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         value_name = "ARGUMENTS",
         requires = "base_node"
     )]
     pub program: Vec<OsString>,
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
+/// `KEY=VALUE`.
+pub fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() && !text.contains(',') => {
             Ok((key.to_owned(), value.to_owned()))

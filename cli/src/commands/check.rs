@@ -11,7 +11,7 @@ use nodeprof_profile::{
     groups::{Group, NAME, Selector},
 };
 
-use super::diff::Loaded;
+use super::diff::{Loaded, quoted};
 use crate::{
     args::{
         Color,
@@ -34,9 +34,10 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
         .filter(|_| args.against.is_none())
     {
         bail!(
-            "budget {}: found max-increase, and nothing to compare with; needed: a base; type: nodeprof check {} --against BASE",
+            "{}: budget {}: found max-increase, and nothing to compare with, so that nothing was judged; needed: a base; type: nodeprof check {} --against BASE",
+            args.budget.display(),
             budget.figure,
-            args.head
+            quoted(&args.head.to_string())
         );
     }
     let shown = args.budget.display();
@@ -44,14 +45,15 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
         true => Drift::Allowed,
         false => Drift::Forbidden,
     };
+    let report = report_of(&args.head, &args.store);
     let checked = match &args.against {
         Some(base) => {
             let loaded = Loaded::load(base, Some(&args.head), &args.store)?;
             let sides = Sides::new(&loaded.base_side(), &loaded.head_side());
-            budget::check(&sides, &budgets, drift)
+            budget::check(&sides, &budgets, drift, &report)
         }
         None => with_one(&args.head, &args.store, |sides| {
-            budget::check(sides, &budgets, drift)
+            budget::check(sides, &budgets, drift, &report)
         })?,
     };
     let checked = checked.with_context(|| format!("{shown}"))?;
@@ -76,6 +78,23 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
         Outcome::Over => ExitCode::from(OVER),
         Outcome::CannotTell => ExitCode::from(CANNOT_TELL),
     })
+}
+
+/// What to type for a report of the runs.
+fn report_of(head: &Selector, store: &Store) -> String {
+    if !store.store {
+        return format!(
+            "nodeprof report {}",
+            quoted(&head.file.display().to_string())
+        );
+    }
+    let path = store.store_path.as_ref();
+    let path = path.map(|path| format!(" --store-path {}", quoted(&path.display().to_string())));
+    format!(
+        "nodeprof report --store{} {}",
+        path.unwrap_or_default(),
+        quoted(&head.to_string())
+    )
 }
 
 fn read(path: &Path) -> anyhow::Result<Budgets> {

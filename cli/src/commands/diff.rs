@@ -132,22 +132,7 @@ pub fn derived(recording: Recording) -> Derived {
     (recording, profile)
 }
 
-impl Loaded<Recording> {
-    /// Loads both sides.
-    pub fn load_recordings(
-        base: &Selector,
-        head: Option<&Selector>,
-        store: &Store,
-    ) -> anyhow::Result<Loaded<Recording>> {
-        Loaded::with(
-            base,
-            head,
-            store,
-            |recording| recording,
-            |recording| recording,
-        )
-    }
-
+impl Loaded<Derived> {
     /// Runs with probes that ended as most of their side, for flame graphs.
     pub fn comparable(&self) -> (differential::Side<'_>, differential::Side<'_>) {
         let side = |recording, group: &Group| {
@@ -157,8 +142,11 @@ impl Loaded<Recording> {
             differential::Side { recording, group }
         };
         (
-            side(&self.base, &self.base_group),
-            side(self.head.as_ref().unwrap_or(&self.base), &self.head_group),
+            side(&self.base.0, &self.base_group),
+            side(
+                &self.head.as_ref().unwrap_or(&self.base).0,
+                &self.head_group,
+            ),
         )
     }
 }

@@ -2,25 +2,40 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use nodeprof_flamegraphs::{
-    measurements::{hyperfine_json, node_csv},
+    measurements::{hyperfine_json, node_csv, untimed},
     tables::{Rows, View},
 };
-use nodeprof_profile::Profile;
+use nodeprof_profile::{Profile, groups::numbered_run};
 
 use crate::args::{Export, ExportFormat, TIMES};
 
 /// Writes the data of a view.
 pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
     let recording = super::source::load(&args.file, &args.store)?;
-    let there = recording.runs.len();
-    if let Some(number) = args.run.filter(|n| *n as usize > there) {
-        anyhow::bail!(
-            "{} has no run {number}; needed: a number from 1 to {there}",
-            args.file.display()
-        );
+    if let Some(number) = args.run {
+        numbered_run(&recording, number, &args.file.to_string_lossy())?;
     }
     let text = if args.of == TIMES {
+        if args.run.is_some() {
+            bail!(
+                "found: --run with --of times, which has all runs without probes; needed: one of both; type: --of times, or --of runs --run N"
+            );
+        }
+        let without: Vec<String> = untimed(&recording);
+        if recording.runs.iter().all(|run| !run.is_bare()) {
+            bail!(
+                "{}: found: no run without probes, and times with probes include their cost; needed: a recording of nodeprof bench or compare; for times with probes type: --of runs",
+                args.file.display()
+            );
+        }
+        if !without.is_empty() {
+            say!(
+                "Left out, for want of a run without probes: {}.",
+                without.join(", ")
+            );
+        }
         match args.format {
             ExportFormat::Csv => node_csv(&recording)?,
             ExportFormat::Json => hyperfine_json(&recording)?,

@@ -13,21 +13,36 @@ use nodeprof_flamegraphs::{
     select::Selection,
     svg,
 };
-use nodeprof_profile::{Recording, breakdown::Timeline, groups::Selector};
+use nodeprof_profile::{
+    Recording,
+    breakdown::Timeline,
+    diff::{self, Sides},
+    groups::{NAME, Selector},
+};
 
 use crate::args::{Flame, FlameDirection, FlameFormat};
 
 /// Draws a flame graph.
 pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
-    let request = request(args)?;
+    let mut request = request(args)?;
     if let Some(base) = args.diff.first() {
         return difference(args, base, args.diff.get(1), &request);
     }
-    let file = args
-        .file
-        .as_deref()
-        .context("needed: a recording, or --diff")?;
-    let recording = super::source::load(file, &args.store)?;
+    let file = (args.file.as_ref()).context("needed: a recording, or --diff")?;
+    let (recording, runs) = super::source::load_selected(file, &args.store)?;
+    request.run = runs.one(&recording, args.run, &file.to_string())?;
+    let all = recording.runs.len();
+    if args.run.is_none() && all > 1 {
+        let run = recording.runs.get(request.run.0 as usize);
+        let name = run
+            .and_then(|run| run.label(NAME))
+            .map(|name| format!(" ({name})"));
+        say!(
+            "Run {} of {all}{}; another: --run N.",
+            request.run.0 + 1,
+            name.unwrap_or_default()
+        );
+    }
     if args.format == FlameFormat::Pprof && args.output.is_none() && io::stdout().is_terminal() {
         anyhow::bail!("pprof files are not text; needed: a file or a pipe; type: -o app.pb.gz");
     }
@@ -94,9 +109,10 @@ fn difference(
     head: Option<&Selector>,
     request: &Request,
 ) -> anyhow::Result<ExitCode> {
-    let loaded = super::diff::Loaded::load_recordings(base, head, &args.store)?;
+    let loaded = super::diff::Loaded::load(base, head, &args.store)?;
+    let tests = diff::tests(&Sides::new(&loaded.base_side(), &loaded.head_side()));
     let (base, head) = loaded.comparable();
-    let differential = Differential::new(&base, &head, request)?;
+    let differential = Differential::new(&base, &head, request, tests.varying_events)?;
     for note in differential.notes() {
         say!("{note}");
     }

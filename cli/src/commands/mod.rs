@@ -1,8 +1,9 @@
 //! One module a command.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, Permissions},
     io::{self, IsTerminal as _, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
 };
 
@@ -44,6 +45,20 @@ fn plan(given: Option<&PathBuf>) -> anyhow::Result<AttachPlan> {
     Ok(AttachPlan::load_or_build(&path, default_cache_folder().as_deref())?.0)
 }
 
+/// Refuses files that are given as node binaries and are none, before anything runs.
+fn check_nodes(nodes: &[PathBuf]) -> anyhow::Result<()> {
+    for path in nodes {
+        if !path.exists() {
+            anyhow::bail!(
+                "--node {}: found: no such file; needed: a node binary; type: --node \"$(node -p process.execPath)\"",
+                path.display()
+            );
+        }
+        plan(Some(path)).with_context(|| format!("--node {}", path.display()))?;
+    }
+    Ok(())
+}
+
 /// Refuses to print a page where a person would see its source.
 fn not_on_a_terminal(path: Option<&PathBuf>, example: &str) -> anyhow::Result<()> {
     if path.is_none_or(|path| is_standard_output(path)) && io::stdout().is_terminal() {
@@ -54,9 +69,10 @@ fn not_on_a_terminal(path: Option<&PathBuf>, example: &str) -> anyhow::Result<()
     Ok(())
 }
 
-/// `-o -`, as everywhere else.
+/// `-o -`, as everywhere else, and `-o /dev/stdout`, which may lead to a file that must not be replaced.
 fn is_standard_output(path: &Path) -> bool {
-    path.as_os_str() == "-"
+    let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    names.iter().any(|name| path.as_os_str() == *name)
 }
 
 /// Writes to a file, or to standard output.
@@ -101,7 +117,7 @@ fn is_recording(path: &Path) -> bool {
         && head == *DATABASE
 }
 
-/// Writes a file; `example`: a name for one, where the path is a folder.
+/// Writes a file, whole or not at all; `example`: a name for one, where the path is a folder.
 fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow::Result<()> {
     if path.is_dir() {
         anyhow::bail!(
@@ -116,26 +132,55 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow
             path.display()
         );
     }
-    let mut options = OpenOptions::new();
-    options.write(true);
-    // A pipe or a device (`/dev/stdout`) is written to, not replaced.
-    let replaceable = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-    if force || replaceable {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
     let shown = path.display();
-    let mut file = match options.open(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            anyhow::bail!(
-                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
-            )
-        }
-        other => other.with_context(|| {
-            format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE")
-        })?,
+    let unwritable =
+        || format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE");
+    let metadata = path.metadata().ok();
+    if metadata.as_ref().is_some_and(|meta| !meta.is_file()) || is_descriptor(path) {
+        // A pipe or a device is written to, not replaced.
+        let mut file = (OpenOptions::new().write(true).open(path)).with_context(unwritable)?;
+        return (file.write_all(content)).with_context(|| format!("writing {shown}"));
+    }
+    let exists = || {
+        anyhow::anyhow!(
+            "{shown} exists already; needed: a new name; to overwrite it, type: --force"
+        )
     };
-    file.write_all(content)
-        .with_context(|| format!("writing {shown}"))
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(exists());
+    }
+    // What is replaced is the file that a link leads to.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let folder = target.parent().filter(|folder| *folder != Path::new(""));
+    let mut file = tempfile::Builder::new()
+        .prefix(".nodeprof-")
+        .suffix(".tmp")
+        // As the umask says.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .with_context(unwritable)?;
+    if let Some(earlier) = metadata {
+        // Root writes in the place of a user's file: it stays the user's, if the file system knows users.
+        let _ = fchown(file.as_file(), Some(earlier.uid()), Some(earlier.gid()));
+        let _ = file.as_file().set_permissions(earlier.permissions());
+    }
+    (file.write_all(content))
+        // A name for data that never reached the disk would be an empty file after a crash.
+        .and_then(|()| file.as_file().sync_all())
+        .with_context(|| format!("writing {shown}"))?;
+    let named = match force {
+        true => file.persist(&target),
+        false => file.persist_noclobber(&target),
+    };
+    match named {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+        Err(error) => Err(error.error).with_context(unwritable),
+    }
+}
+
+/// A file that this process has open already, by whatever name: `/dev/stderr`, `/dev/fd/3`.
+fn is_descriptor(path: &Path) -> bool {
+    let of_devices = ["/dev/stderr", "/dev/fd", "/proc"];
+    of_devices.iter().any(|name| path.starts_with(name))
 }

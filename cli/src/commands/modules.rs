@@ -6,7 +6,12 @@ use anyhow::bail;
 use nodeprof_flamegraphs::text::{
     self, BlameOptions, Blamed, By, ChainOptions, Role, Style, TreeOptions,
 };
-use nodeprof_profile::{Profile, RunProfile, groups::BARE, report::SCHEMA};
+use nodeprof_profile::{
+    Profile, RunProfile,
+    diff::figures::List,
+    groups::{BARE, numbered_run},
+    report::{Document, SCHEMA},
+};
 use serde_json::json;
 
 use crate::{
@@ -35,25 +40,22 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
     match args.format {
         Format::Text => print(&runs, color, |run, style| text::blame(run, &options, style))?,
         Format::Json => {
-            let runs: Vec<_> = runs
-                .iter()
-                .map(|(number, run)| {
-                    let rows = Blamed::of_run(run, &options).into_iter();
-                    let rows = rows.take(options.limit.unwrap_or(usize::MAX));
-                    let (mut modules, mut packages) = (Vec::new(), Vec::new());
-                    for row in rows {
-                        match row {
-                            Blamed::Module(module) => modules.push(module),
-                            Blamed::Package(package) => packages.push(package),
-                        }
-                    }
-                    match options.by {
-                        By::Module => json!({ "run": number, "modules": modules }),
-                        By::Package => json!({ "run": number, "packages": packages }),
-                    }
-                })
-                .collect();
-            let document = json!({ "schema": SCHEMA, "runs": runs });
+            let mut rows_of_runs = Vec::new();
+            for (number, run) in &runs {
+                let rows = Blamed::of_run(run, &options).into_iter();
+                let rows = rows.take(options.limit.unwrap_or(usize::MAX));
+                let rows: serde_json::Result<Vec<Document>> = rows
+                    .map(|row| match row {
+                        Blamed::Module(module) => Document::of_row(run, List::Modules, module),
+                        Blamed::Package(package) => Document::of_row(run, List::Packages, package),
+                    })
+                    .collect();
+                rows_of_runs.push(match options.by {
+                    By::Module => json!({ "run": number, "modules": rows? }),
+                    By::Package => json!({ "run": number, "packages": rows? }),
+                });
+            }
+            let document = json!({ "schema": SCHEMA, "runs": rows_of_runs });
             terminal::print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
         }
     }
@@ -87,8 +89,12 @@ pub fn tree(args: &args::Tree, color: Color) -> anyhow::Result<ExitCode> {
 
 /// The runs asked for, with their numbers from 1.
 fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
-    let profile = Profile::from_recording(&super::source::load(&source.file, &source.store)?);
+    let recording = super::source::load(&source.file, &source.store)?;
     let shown = source.file.display();
+    if let Some(number) = source.run {
+        numbered_run(&recording, number, &shown.to_string())?;
+    }
+    let profile = Profile::from_recording(&recording);
     let there = profile.runs.len();
     let numbered = profile.runs.into_iter().enumerate();
     let mut runs: Vec<(usize, RunProfile)> = numbered
@@ -99,9 +105,6 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
             None => run.mode != BARE || there == 1,
         })
         .collect();
-    if let Some(wanted) = source.run.filter(|_| runs.is_empty()) {
-        bail!("{shown} has no run {wanted}; needed: a number from 1 to {there}; type: --run 1");
-    }
     if let Some(pid) = source.process {
         let mut known = Vec::new();
         for (_, run) in &mut runs {
@@ -120,6 +123,12 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
                 }
             );
         }
+    }
+    let mut reasons = runs.iter().map(|(_, run)| text::not_blamed(run));
+    if let Some(Some(reason)) = reasons.next()
+        && reasons.all(|reason| reason.is_some())
+    {
+        bail!("{shown}: {reason}");
     }
     Ok(runs)
 }

@@ -6,7 +6,12 @@ use nodeprof_flamegraphs::{
     text::{Style, measurements, render, render_run},
     web,
 };
-use nodeprof_profile::{Profile, Recording, groups::Group, recording::RunId};
+use nodeprof_profile::{
+    Profile, Recording,
+    groups::{Group, numbered_run},
+    recording::RunId,
+    report::Document,
+};
 
 use crate::{
     args::{Color, Report, ReportFormat},
@@ -18,13 +23,7 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
     let recording = super::source::load(&args.file, &args.store)?;
     let mut profile = Profile::from_recording(&recording);
     if let Some(number) = args.run {
-        let there = profile.runs.len();
-        if number as usize > there {
-            anyhow::bail!(
-                "{} has no run {number}; needed: a number from 1 to {there}",
-                args.file.display()
-            );
-        }
+        numbered_run(&recording, number, &args.file.to_string_lossy())?;
     }
     if args.format == ReportFormat::Html {
         super::not_on_a_terminal(args.output.as_ref(), "report.html")?;
@@ -104,5 +103,5 @@ pub fn html(
 
 /// The documented JSON.
 pub fn json(profile: &Profile) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(profile)? + "\n")
+    Ok(serde_json::to_string_pretty(&Document::of(profile)?)? + "\n")
 }

@@ -11,10 +11,10 @@ use nodeprof_flamegraphs::text::{Style, render};
 use nodeprof_profile::{Profile, Recording};
 use nodeprofd::{
     measure::MeasureError,
-    recorder::{CommandError, DEFAULT_HZ, TraceError, TraceOptions, Traced, trace},
+    recorder::{CommandError, DEFAULT_HZ, Leaving, TraceError, TraceOptions, Traced, trace},
 };
 
-use super::{report, target::Target};
+use super::{measure::check_labels, report, target::Target};
 use crate::{
     args::{Color, Format, Trace},
     terminal,
@@ -40,6 +40,8 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             "--freq 0 turns CPU samples off and --families names them; needed: one of both; type for example: --freq {DEFAULT_HZ}"
         );
     }
+    check_labels(&args.labels, [])?;
+    super::check_nodes(&args.nodes)?;
     let target = Target::new(args.output.as_deref(), args.force, &args.program)?;
     let options = TraceOptions {
         mode: args.mode.into(),
@@ -53,12 +55,15 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         ..TraceOptions::new(args.program.clone())
     };
     let Traced {
-        recording,
+        mut recording,
         child,
         verification,
-        // Nobody waits for that.
-        leaving: _,
+        leaving,
     } = trace(&options)?;
+    for run in &mut recording.runs {
+        // Before those of the machine: of a key that is given twice the last counts.
+        run.labels.splice(0..0, args.labels.iter().cloned());
+    }
     // Saving and reading the figures out take a core each.
     let (saved, printed) = std::thread::scope(|scope| {
         let saving = scope.spawn(|| target.save(&recording));
@@ -89,7 +94,13 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             say!("  {binding}.{function}: {entries} entries, {crossings} crossings");
         }
     }
-    let status = child.wait().context("waiting for the program")?;
+    let status = child.wait().context("waiting for the program");
+    if let Leaving::Child(_) = leaving {
+        // In a container nobody else may reap it. Of all but the shortest programs it has ended while the recording was written; of
+        // those it takes 30 ms.
+        leaving.wait();
+    }
+    let status = status?;
     saved?;
     match printed {
         // Who read it has enough.
@@ -119,7 +130,7 @@ fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()
     }
 }
 
-/// Ends with the program's status. The kernel frees nodeprof's memory and maps; nobody waits for that.
+/// Ends with the program's status. The kernel frees nodeprof's memory and maps.
 fn leave(status: ExitStatus) -> anyhow::Result<ExitCode> {
     let _ = io::stdout().flush();
     let code = status

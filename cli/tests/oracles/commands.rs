@@ -56,7 +56,7 @@ fn the_report_as_json_follows_the_programs_output() {
         .strip_prefix("mine\n")
         .expect("the program's output first");
     let shown: serde_json::Value = serde_json::from_str(json).expect("JSON");
-    assert_eq!(shown["schema"], 1);
+    assert_eq!(shown["schema"], 2);
     let saved = report(&folder.path().join("t.nodeprof"));
     assert_eq!(shown["runs"][0], saved);
 }
@@ -227,7 +227,7 @@ fn a_count_reads_the_memory_of_a_program_that_sleeps() {
     let Some(node) = node() else { return };
     let of = |options: &[&str], script: &str| {
         let traced = Trace::new(options, node.command(["-e", script])).run();
-        traced.run["time"]["uss_loop_start_bytes"].clone()
+        traced.run["time"]["private_dirty_loop_start_bytes"].clone()
     };
     let goes_on = "setTimeout(() => {}, 500)";
     let slept = number(&of(&["--mode", "count"], goes_on));
@@ -487,4 +487,52 @@ fn under_sudo_the_program_is_the_users() {
     let owner = fs::metadata(&traced.recording).expect("the recording");
     assert_eq!((owner.uid(), owner.gid()), (uid, gid));
     assert!(number(&traced.run["crossings"]["total"]) > 20);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_holder_keeps_no_folder_busy_and_is_reaped_and_the_run_has_its_labels() {
+    let Some(node) = node() else { return };
+    let folder = crate::support::folder();
+    let program = ["-e", "setTimeout(() => {}, 1500)"];
+    let mut trace = plain(&mut Command::new(crate::support::NODEPROF))
+        .args(["trace", "-q", "-o", "t.nodeprof", "--label", "name=before"])
+        .args(["--label", "commit=1a2b3c", "--"])
+        .args(node.command(program))
+        .current_dir(folder.path())
+        .spawn()
+        .expect("nodeprof starts");
+    // `PID (NAME) STATE PARENT …`
+    let holder = || {
+        let processes = fs::read_dir("/proc").expect("/proc").flatten();
+        let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.find(|pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let (name, rest) = stat.rsplit_once(") ").unwrap_or_default();
+            let parent = rest.split(' ').nth(1).unwrap_or_default();
+            name.ends_with("(nodeprof-holder") && parent == trace.id().to_string()
+        })
+    };
+    let until = Instant::now() + Duration::from_secs(10);
+    let holder = loop {
+        match holder() {
+            Some(pid) => break pid,
+            None if Instant::now() > until => panic!("there is no holder"),
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // It has its name some system calls before it leaves the folder.
+    std::thread::sleep(Duration::from_millis(50));
+    let its_folder = fs::read_link(format!("/proc/{holder}/cwd")).expect("a folder");
+    assert_eq!(its_folder, std::path::Path::new("/"));
+    assert!(trace.wait().expect("nodeprof ends").success());
+    let stat = fs::read_to_string(format!("/proc/{holder}/stat"));
+    assert!(stat.is_err(), "{stat:?}");
+    let report = report(&folder.path().join("t.nodeprof"));
+    let labels = &report["labels"];
+    assert_eq!(
+        (&labels["name"], &labels["commit"]),
+        (&"before".into(), &"1a2b3c".into())
+    );
+    assert!(labels["kernel"].is_string());
 }

@@ -11,7 +11,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::recorder::{Invoker, Signals, Streams, fork_held, now, unique_set_size, wait_readable};
+use crate::recorder::{Invoker, Signals, Streams, fork_held, now, private_dirty, wait_readable};
 
 /// A program that it can start.
 pub(super) struct Job {
@@ -299,7 +299,7 @@ fn wait(ended: &mut Ended, watched: bool) {
         }
         let (event, signal) = (status >> 16, libc::WSTOPSIG(status));
         if event == libc::PTRACE_EVENT_EXIT {
-            ended.uss_bytes = unique_set_size(ended.pid);
+            ended.uss_bytes = private_dirty(ended.pid);
         }
         let (request, signal) = match event {
             // A stop of the whole process, as by SIGSTOP: it stays stopped until it is continued.

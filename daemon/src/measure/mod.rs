@@ -2,7 +2,7 @@
 //!
 //! A bare run has no probe, no tracepoint and no debugger. How its time is taken: from just before the exec until wait4 has returned, in a
 //! small process that does nothing else (`launcher`). User and system time and the peak of the resident set are those of wait4: of the
-//! process and all its children that were waited for. The unique set size is read at the exit, for which the program must be stopped; so
+//! process and all its children that were waited for. The private dirty memory is read at the exit, for which the program must be stopped; so
 //! this is done in warm-up runs, whose times count for nothing.
 
 mod launcher;
@@ -180,7 +180,7 @@ impl Runner {
         self.signals.asked_to_end()
     }
 
-    /// Runs a program without timing it, and reads its unique set size at its exit; the next bare run of the program gets that.
+    /// Runs a program without timing it, and reads its private dirty memory at its exit; the next bare run of the program gets that.
     ///
     /// # Errors
     /// [`MeasureError`].

@@ -6,7 +6,7 @@
 //! 2. the BPF programs are loaded while another thread reads the attach plan;
 //! 3. the holder process is forked: it attaches the probes to the child and holds the execs of its descendants;
 //! 4. the child executes; records are read as they come;
-//! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, nobody waits.
+//! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, while the recording is written.
 
 mod assemble;
 mod calibrate;
@@ -56,7 +56,7 @@ pub(crate) use child::Signals;
 pub(crate) use command::fork_held;
 pub use command::{CommandError, Invoker, Streams, find_program, guess_node};
 pub use kernel::{Counted, Wanted};
-pub(crate) use memory::unique_set_size;
+pub(crate) use memory::private_dirty;
 pub use options::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, IDLE, Mode, TraceOptions, Until};
 pub(crate) use packages::add_packages;
 pub use symbols::{Symbol, Symbols};

@@ -50,7 +50,7 @@ pub(super) struct Session {
     /// A ping without an answer yet: when, and whether it could be sent.
     pub(super) pinged: Option<(u64, bool)>,
     pub(super) last_ping: u64,
-    /// The last reading of a process's memory: whose, when it began, and its unique set size.
+    /// The last reading of a process's memory: whose, when it began, and its private dirty memory.
     pub(super) memory_read: Option<(u32, u64, Option<u64>)>,
     /// In count mode, whose memory is to be read once it sleeps, and when its loop started.
     pub(super) memory_due: Option<(u32, u64)>,
@@ -320,7 +320,7 @@ impl Session {
                         Some((of, begun, uss)) if of == pid && begun >= at => uss,
                         _ => {
                             let begun = now();
-                            let uss = memory::unique_set_size(pid);
+                            let uss = memory::private_dirty(pid);
                             self.memory_read = Some((pid, begun, uss));
                             uss
                         }
@@ -346,7 +346,7 @@ impl Session {
             return;
         }
         self.memory_due = None;
-        let uss = memory::unique_set_size(pid);
+        let uss = memory::private_dirty(pid);
         if let Some(process) = self.assembler.find_process(pid) {
             process.uss_loop_start_bytes = uss;
         }

@@ -120,7 +120,7 @@ const FIGURES: Record<string, string> = {
   "time.user_ns": "CPU, user",
   "time.system_ns": "CPU, kernel",
   "time.max_rss_bytes": "Peak memory",
-  "time.uss_bytes": "Own memory (USS)",
+  "time.private_dirty_bytes": "Private dirty memory",
 };
 
 function Times({ diff }: { diff: Diff }) {

@@ -61,6 +61,10 @@ export interface Package extends Costs {
   directory: string | null;
   kind: string;
   modules: number;
+  resolve_ns: number;
+  read_ns: number;
+  compile_ns: number;
+  execute_ns: number;
   self_ns: number;
   uncertain_ns: number;
   total_ns: number;
@@ -170,7 +174,7 @@ export interface Run {
     user_ns: number | null;
     system_ns: number | null;
     max_rss_bytes: number | null;
-    uss_bytes: number | null;
+    private_dirty_bytes: number | null;
   };
   crossings: {
     total: number;

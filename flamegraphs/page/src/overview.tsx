@@ -152,20 +152,26 @@ function otherSide({ data, side }: Shown): { name: string; run: Run } | null {
 
 type Tile = [key: string, name: string, value: number | null, unit: string, view: string];
 
+/** Whether a run has figures of a family: 0 of one that was off is not known. */
+function recorded(run: Run, family: string): boolean {
+  return !run.families.some((one) => one.name === family && (one.state === "off" || one.state === "failed"));
+}
+
 function tilesOf(run: Run): Tile[] {
   const { ns, reached } = startup(run);
   const cpu = run.time.user_ns !== null && run.time.system_ns !== null ? run.time.user_ns + run.time.system_ns : null;
   // Count mode does not know.
+  const of = (family: string, value: number) => (recorded(run, family) ? value : null);
   const modules = run.mode === "count" ? null : run.modules.filter((module) => module.kind !== "builtin").length;
   return [
     ["startup", reached ? "to the event loop" : "to the end", ns, "ns", "timeline"],
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
     ["cpu", "CPU time", cpu, "ns", "flame"],
-    ["crossings", "calls to C++", run.crossings.total, "count", "tables"],
+    ["crossings", "calls to C++", of("crossings", run.crossings.total), "count", "tables"],
     ["modules", "modules loaded", modules, "count", "modules"],
-    ["lookups", "package.json lookups", run.package_json.lookups || run.package_json.opens, "count", "tables"],
-    ["stats", "stats", run.files.stat.calls, "count", "tables"],
-    ["compile", "compiling", run.compile.total_ns, "ns", "tables"],
+    ["lookups", "package.json lookups", (of("package-json", run.package_json.lookups) || of("files", run.package_json.opens)) ?? of("package-json", 0), "count", "tables"],
+    ["stats", "stats", of("files", run.files.stat.calls), "count", "tables"],
+    ["compile", "compiling", of("compile", run.compile.total_ns), "ns", "tables"],
     ["memory", "peak memory", run.time.max_rss_bytes, "bytes", "overview"],
   ];
 }

@@ -8,7 +8,7 @@ mod export;
 mod unify;
 
 use nodeprof_profile::breakdown::Timeline;
-use nodeprof_profile::diff::compare::{EXACT_LEVEL, LEVEL, adjust, luck};
+use nodeprof_profile::diff::compare::{LEVEL, adjust, constant_change};
 use nodeprof_profile::diff::names::Roots;
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::recording::RunId;
@@ -137,11 +137,13 @@ pub enum DifferentialError {
 }
 
 impl Differential {
-    /// Folds each run of both sides as the request asks, and puts them together.
+    /// Folds each run of both sides as the request asks, and puts them together. `varying`: how many counts of these runs vary by themselves
+    /// ([`nodeprof_profile::diff::Tests::varying_events`]), which tells whether one that does not is exact.
     pub fn new(
         base: &Side<'_>,
         head: &Side<'_>,
         request: &Request,
+        varying: usize,
     ) -> Result<Differential, DifferentialError> {
         if request.order == Order::Time {
             return Err(DifferentialError::Order);
@@ -208,7 +210,7 @@ impl Differential {
         let runs = [folded[0].len(), folded[1].len()];
         let frames = unifier.into_frames();
         let mut nodes = tree.in_order(&frames, runs);
-        judge(&mut nodes, runs);
+        judge(&mut nodes, runs, varying);
         Ok(Differential {
             about,
             names: [base.group.name.clone(), head.group.name.clone()],
@@ -256,14 +258,14 @@ impl Differential {
 const TESTED: f64 = 0.002;
 
 /// Which changes are more than chance.
-fn judge(nodes: &mut [Node], runs: [usize; 2]) {
+fn judge(nodes: &mut [Node], runs: [usize; 2], varying: usize) {
     let whole: f64 = nodes.iter().map(|node| node.base.own + node.head.own).sum();
     let moments = |values: &Values, count: usize| Moments {
         count,
         mean: values.sum,
         variance: values.variance,
     };
-    let by_luck = luck(0, runs[0], runs[1]);
+    let exact = constant_change(varying, runs[0], runs[1]).is_known();
     let mut p: Vec<Option<f64>> = Vec::with_capacity(nodes.len());
     for node in nodes.iter_mut() {
         let constant = |values: &Values| values.least == values.most;
@@ -271,10 +273,7 @@ fn judge(nodes: &mut [Node], runs: [usize; 2]) {
         node.known = match test {
             _ if node.change() == 0.0 => Known::Noise,
             Some(_) => Known::Noise,
-            None if runs.contains(&1) => Known::TooFewRuns,
-            None if constant(&node.base) && constant(&node.head) && by_luck < EXACT_LEVEL => {
-                Known::Exact
-            }
+            None if constant(&node.base) && constant(&node.head) && exact => Known::Exact,
             None => Known::TooFewRuns,
         };
         let seen = node.base.sum + node.head.sum >= whole * TESTED;

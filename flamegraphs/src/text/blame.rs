@@ -133,7 +133,7 @@ impl Figure {
         )
     }
 
-    /// A step of loading: packages are not told by these.
+    /// A step of loading.
     fn is_step(self) -> bool {
         matches!(
             self,
@@ -208,26 +208,25 @@ impl<'a> Blamed<'a> {
         }
     }
 
-    /// A figure; 0 for the steps of loading a package, which are known of modules only.
+    /// A figure.
     pub fn value(&self, figure: Figure, role: Role) -> u64 {
-        let step = |of: fn(&ModuleProfile) -> u64| match self {
-            Blamed::Module(module) => of(module),
-            Blamed::Package(_) => 0,
-        };
+        /// The field of that name, of either.
+        macro_rules! field {
+            ($name:ident) => {
+                match self {
+                    Blamed::Module(module) => module.$name,
+                    Blamed::Package(package) => package.$name,
+                }
+            };
+        }
         let costs = self.costs(role);
         match figure {
-            Figure::Own => match self {
-                Blamed::Module(module) => module.self_ns,
-                Blamed::Package(package) => package.self_ns,
-            },
-            Figure::Total => match self {
-                Blamed::Module(module) => module.total_ns,
-                Blamed::Package(package) => package.total_ns,
-            },
-            Figure::Resolve => step(|module| module.resolve_ns),
-            Figure::Read => step(|module| module.read_ns),
-            Figure::Compile => step(|module| module.compile_ns),
-            Figure::Execute => step(|module| module.execute_ns),
+            Figure::Own => field!(self_ns),
+            Figure::Total => field!(total_ns),
+            Figure::Resolve => field!(resolve_ns),
+            Figure::Read => field!(read_ns),
+            Figure::Compile => field!(compile_ns),
+            Figure::Execute => field!(execute_ns),
             Figure::Crossings => costs.crossings,
             Figure::CrossingTime => costs.crossings_self_ns,
             Figure::Lookups => costs.lookups,
@@ -329,10 +328,7 @@ impl<'a> Report<'a> {
                 figures.push(figure);
             }
         }
-        let by_step = options.by == By::Module && options.sort.is_step();
-        if options.by == By::Package {
-            figures.retain(|figure| !figure.is_step());
-        } else if by_step {
+        if options.sort.is_step() {
             figures
                 .retain(|figure| figure.is_step() || matches!(figure, Figure::Own | Figure::Total));
             for figure in [

@@ -55,24 +55,25 @@ pub fn check(checked: &Checked, style: &Style) -> String {
         } else {
             ROWS
         };
-        let mut table = Table::new([
-            Column::left("").flexible(20, 60),
-            Column::left("").flexible(24, 100),
-        ]);
-        for row in rows.iter().take(shown) {
-            if status == Status::CannotTell {
-                // A reason is longer than a column.
-                let text = format!("{}: {}", row.figure, row.sentence);
-                page.sentence(&printable(&text), paint);
-            } else {
-                table.row([
-                    Cell::path(printable(&row.figure).into_owned()),
-                    Cell::text(printable(&row.sentence)).paint(paint),
-                ]);
-            }
+        let rows_shown = &rows[..shown.min(rows.len())];
+        let mut table = Table::new([Column::left(""), Column::left("")]);
+        for row in rows_shown {
+            table.row([
+                Cell::name(&row.figure),
+                Cell::text(printable(&row.sentence)).paint(paint),
+            ]);
         }
-        if !table.rows.is_empty() {
+        // Nothing is cut: what is wider than a line is told in lines.
+        if status != Status::CannotTell && table.fits(page.width) {
             page.table(&table);
+        } else {
+            for row in rows_shown {
+                let text = match row.sentence.starts_with(&row.figure) {
+                    true => row.sentence.clone(),
+                    false => format!("{}: {}", row.figure, row.sentence),
+                };
+                page.sentence(&printable(&text), paint);
+            }
         }
         page.more(shown, rows.len(), "in --format json");
     }

@@ -373,7 +373,7 @@ pub(super) fn time_name(figure: &str) -> &str {
         "time.user_ns" => "user",
         "time.system_ns" => "system",
         "time.max_rss_bytes" => "peak memory",
-        "time.uss_bytes" => "USS",
+        "time.private_dirty_bytes" => "private dirty",
         other => other,
     }
 }

@@ -1,5 +1,6 @@
 //! Repeated runs: a table of times and memory, one of counts, and what makes the times doubtful.
 
+use nodeprof_profile::report::Family;
 use nodeprof_profile::{Profile, Recording, RunProfile, statistics::Summary};
 
 use super::Style;
@@ -60,7 +61,7 @@ fn times(page: &mut Page, variants: &[Variant]) {
         Column::right("user").drop(4),
         Column::right("system").drop(4),
         Column::right("peak memory").drop(1),
-        Column::right("USS").drop(1),
+        Column::right("private dirty").drop(1),
     ]);
     for variant in variants.iter().filter(measured) {
         let Some(wall) = Summary::of(&variant.measured.wall) else {
@@ -94,26 +95,70 @@ fn times(page: &mut Page, variants: &[Variant]) {
     page.table(&table);
 }
 
-/// A figure that is counted, and its name.
-type Count = (&'static str, fn(&RunProfile) -> u64);
+/// A figure that is counted, its name, and the family of probes that counts it.
+type Count = (&'static str, &'static str, fn(&RunProfile) -> u64);
 
 const COUNTS: [Count; 7] = [
-    ("crossings", |run| run.crossings.total),
-    ("lookups", |run| run.package_json.lookups),
-    ("stats", |run| run.files.stat.calls),
-    ("opens", |run| run.files.open.calls),
-    ("reads", |run| run.files.read.calls),
-    ("serialized", |run| run.serialization.calls),
-    ("compiled", |run| run.compile.compilations),
+    ("crossings", "crossings", |run| run.crossings.total),
+    ("lookups", "package-json", |run| run.package_json.lookups),
+    ("stats", "files", |run| run.files.stat.calls),
+    ("opens", "files", |run| run.files.open.calls),
+    ("reads", "files", |run| run.files.read.calls),
+    ("serialized", "serialization", |run| run.serialization.calls),
+    ("compiled", "compile", |run| run.compile.compilations),
 ];
+
+/// The family, if the run has nothing of it.
+fn not_recorded<'a>(run: &'a RunProfile, name: &str) -> Option<&'a Family> {
+    let states = ["off", "failed"];
+    (run.families.iter())
+        .find(|family| family.name == name && states.contains(&family.state.as_str()))
+}
+
+/// The least and the most of the runs that counted it; a dash if none did.
+fn range(runs: &[&RunProfile], (_, family, count): Count) -> Cell {
+    let counted = (runs.iter()).filter(|run| not_recorded(run, family).is_none());
+    let counts: Vec<u64> = counted.map(|run| count(run)).collect();
+    match (counts.iter().min(), counts.iter().max()) {
+        (Some(least), Some(most)) if least == most => Cell::text(number(*most)),
+        (Some(least), Some(most)) => {
+            Cell::text(format!("{}–{}", number(*least), number(*most))).paint(Paint::Faint)
+        }
+        _ => Cell::text("–"),
+    }
+}
+
+/// Why figures of these runs are dashes: each reason once, with the figures that it is the reason of.
+fn unknown(runs: &[&RunProfile]) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, family, _) in COUNTS {
+        let missing: Option<Vec<&Family>> =
+            runs.iter().map(|run| not_recorded(run, family)).collect();
+        let Some(first) = missing.and_then(|missing| missing.first().copied()) else {
+            continue;
+        };
+        let reason = match first.reason.as_deref() {
+            Some(reason) => printable(reason).into_owned(),
+            None => "the family was not asked for".to_owned(),
+        };
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    (reasons.into_iter())
+        .map(|(reason, names)| format!("not recorded: {}: {reason}", names.join(", ")))
+        .collect()
+}
 
 fn counts(page: &mut Page, recording: &Recording, profile: &Profile, variants: &[Variant]) {
     let mut columns = vec![
         Column::left("").flexible(8, 40),
         Column::right("runs").drop(1),
     ];
-    columns.extend(COUNTS.map(|(name, _)| Column::right(name)));
+    columns.extend(COUNTS.map(|(name, ..)| Column::right(name)));
     let mut table = Table::new(columns);
+    let mut reasons = Vec::new();
     for variant in variants {
         let probed = variant.runs.probed(recording).runs;
         let runs: Vec<&RunProfile> = probed
@@ -127,15 +172,11 @@ fn counts(page: &mut Page, recording: &Recording, profile: &Profile, variants: &
             Cell::name(&variant.name),
             Cell::text(runs.len().to_string()),
         ];
-        for (_, count) in COUNTS {
-            let least = runs.iter().map(|run| count(run)).min().unwrap_or_default();
-            let most = runs.iter().map(|run| count(run)).max().unwrap_or_default();
-            row.push(match least == most {
-                true => Cell::text(number(most)),
-                false => {
-                    Cell::text(format!("{}–{}", number(least), number(most))).paint(Paint::Faint)
-                }
-            });
+        row.extend(COUNTS.map(|count| range(&runs, count)));
+        for reason in unknown(&runs) {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
         }
         table.row(row);
     }
@@ -153,6 +194,9 @@ fn counts(page: &mut Page, recording: &Recording, profile: &Profile, variants: &
         2,
     );
     page.table(&table);
+    for reason in &reasons {
+        page.sentence(reason, Paint::Warning);
+    }
 }
 
 /// What makes the times doubtful.

@@ -12,20 +12,32 @@ use crate::units::{counted, number, time};
 impl<'a> Report<'a> {
     /// Says why there is nothing to blame, and what to type.
     pub(super) fn no_modules(&mut self) {
-        let reason = match (self.off("stacks"), self.run.node.is_some()) {
-            (Some(reason), _) => format!("Stacks are {reason}"),
+        let reason = match (self.not_blamed(), self.run.node.is_some()) {
+            (Some(reason), _) => reason,
             (None, false) => "No process of this run ran node.".to_owned(),
-            (None, true) if self.run.mode == nodeprof_profile::groups::COUNT_MODE => {
-                "Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned()
-            }
-            (None, true) if self.run.milestones.bootstrap_complete.is_none() && self.run.crossings.total == 0 => {
-                "No JavaScript ran in this run, so nothing can be blamed on anyone.".to_owned()
-            }
             (None, true) => {
-                "This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned()
+                "No JavaScript ran in this run, so nothing can be blamed on anyone.".to_owned()
             }
         };
         self.page.phrases("", &[warning(reason)], 0);
+    }
+
+    /// Why it is not known which modules a run loaded; nothing where there were none.
+    pub(super) fn not_blamed(&self) -> Option<String> {
+        let run = self.run;
+        if !run.modules.is_empty() {
+            return None;
+        }
+        if let Some(reason) = self.off("stacks") {
+            return Some(format!("Stacks are {reason}"));
+        }
+        // Without node there are none.
+        run.node.as_ref()?;
+        if run.mode == nodeprof_profile::groups::COUNT_MODE {
+            return Some("Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned());
+        }
+        let ran = run.milestones.bootstrap_complete.is_some() || run.crossings.total > 0;
+        ran.then(|| "This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned())
     }
 
     /// Packages, then modules: a few of each.

@@ -80,8 +80,8 @@ impl Report<'_> {
         if let Some(rss) = clock.max_rss_bytes {
             details.push(faint(format!("peak memory {}", bytes(rss))));
         }
-        if let Some(uss) = clock.uss_bytes {
-            details.push(faint(format!("{} of its own (USS)", bytes(uss))));
+        if let Some(uss) = clock.private_dirty_bytes {
+            details.push(faint(format!("{} private dirty", bytes(uss))));
         }
         if run.processes.len() > 1 {
             details.push(faint(

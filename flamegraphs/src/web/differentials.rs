@@ -48,6 +48,7 @@ const METRICS: [Metric; 9] = [
 pub(super) fn all(
     base: (&Side<'_>, Group),
     head: (&Side<'_>, Group),
+    varying: usize,
     columns: &mut Columns,
 ) -> (Vec<Of>, Vec<String>) {
     let [base, head] = [base, head].map(|(side, group)| differential::Side {
@@ -61,8 +62,8 @@ pub(super) fn all(
             by: Some(By::Stack),
             ..Request::new(metric)
         };
-        let differential = Differential::new(&base, &head, &request)
-            .or_else(|_| Differential::new(&base, &head, &Request::new(metric)));
+        let differential = Differential::new(&base, &head, &request, varying)
+            .or_else(|_| Differential::new(&base, &head, &Request::new(metric), varying));
         match differential {
             Ok(differential) => found.push(of(&differential, metric, columns)),
             Err(error) => missing.push(format!("{}: {error}", metric.title())),

@@ -225,6 +225,7 @@ pub fn comparison(
     let (differentials, missing) = differentials::all(
         (base, base.comparable()),
         (head, head.comparable()),
+        diff.tests.varying_events,
         &mut columns,
     );
     page(

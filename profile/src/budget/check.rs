@@ -95,8 +95,13 @@ pub enum Drift {
     Allowed,
 }
 
-/// Checks the budgets; base may be empty if none of them compares with it.
-pub fn check(sides: &Sides<'_>, budgets: &Budgets, drift: Drift) -> Result<Checked, BudgetError> {
+/// Checks the budgets; base may be empty if none of them compares with it. `report`: what to type for a report of head.
+pub fn check(
+    sides: &Sides<'_>,
+    budgets: &Budgets,
+    drift: Drift,
+    report: &str,
+) -> Result<Checked, BudgetError> {
     let has_base = !sides.base.all().is_empty();
     let times = verdict::times(sides);
     let wall = times.iter().find(|time| time.figure == "time.wall_ns");
@@ -120,7 +125,7 @@ pub fn check(sides: &Sides<'_>, budgets: &Budgets, drift: Drift) -> Result<Check
         let level = FALSE_ALARMS / figures.len().max(1) as f64;
         for figure in &figures {
             if let Some(most) = budget.max {
-                rows.push(of_max(budget, figure, most, level, &statements));
+                rows.push(of_max(budget, figure, most, level, &statements, report));
             }
             if let Some(increase) = budget.max_increase {
                 let verdict = verdict.as_ref().filter(|_| figure.name == "time.wall_ns");
@@ -135,6 +140,7 @@ pub fn check(sides: &Sides<'_>, budgets: &Budgets, drift: Drift) -> Result<Check
                     obstacle.as_deref(),
                     verdict,
                     has_base,
+                    report,
                 ));
             }
         }
@@ -246,12 +252,19 @@ fn constant(unit: Unit, values: &[f64]) -> bool {
     unit != Unit::Ns && spread.is_some_and(|spread| spread.minimum == spread.maximum)
 }
 
-fn of_max(budget: &Budget, figure: &Figure, most: f64, level: f64, statements: &Statements) -> Row {
+fn of_max(
+    budget: &Budget,
+    figure: &Figure,
+    most: f64,
+    level: f64,
+    statements: &Statements,
+    report: &str,
+) -> Row {
     let mut row = row(budget, figure, "max", most);
     let unit = figure.unit;
     let limit = words::figure(most, unit);
     let Some(head) = row.head else {
-        row.sentence = not_known(&figure.name);
+        row.sentence = not_known(&figure.name, report);
         return row;
     };
     let shown = words::figure(head, unit);
@@ -306,8 +319,8 @@ fn too_few(figure: &Figure, increase: Increase, varying: usize) -> Option<String
     };
     let larger = head.median - base.median > permitted;
     let same = constant(figure.unit, &figure.base) && constant(figure.unit, &figure.head);
-    let by_luck = compare::luck(varying, base.runs, head.runs) >= compare::EXACT_LEVEL;
-    (larger && same && by_luck).then(|| {
+    let known = compare::constant_change(varying, base.runs, head.runs).is_known();
+    (larger && same && !known).then(|| {
         format!(
             "{} → {}, in {} and {} runs: too few to know that it does not vary; needed: {} runs with probes a side",
             words::figure(base.median, figure.unit),
@@ -319,6 +332,7 @@ fn too_few(figure: &Figure, increase: Increase, varying: usize) -> Option<String
     })
 }
 
+#[allow(clippy::too_many_arguments, reason = "each is of another kind")]
 fn of_increase(
     budget: &Budget,
     figure: &Figure,
@@ -327,6 +341,7 @@ fn of_increase(
     obstacle: Option<&str>,
     verdict: Option<&Verdict>,
     has_base: bool,
+    report: &str,
 ) -> Row {
     let mut row = row(budget, figure, "max-increase", 0.0);
     let unit = figure.unit;
@@ -335,7 +350,7 @@ fn of_increase(
         return row;
     }
     let (Some(base), Some(head)) = (row.base, row.head) else {
-        row.sentence = not_known(&figure.name);
+        row.sentence = not_known(&figure.name, report);
         return row;
     };
     let permitted = match increase {
@@ -389,8 +404,8 @@ fn of_increase(
     row
 }
 
-fn not_known(figure: &str) -> String {
+fn not_known(figure: &str, report: &str) -> String {
     format!(
-        "{figure} was not recorded; needed: runs with probes of its family; type: nodeprof report HEAD, which says why"
+        "{figure} was not recorded; needed: runs with probes of its family; to see why it was not, type: {report}"
     )
 }

@@ -249,9 +249,8 @@ pub fn settle(changes: &mut [Change]) -> Tests {
         let (Some(base), Some(head)) = (change.base, change.head) else {
             continue;
         };
-        let by_luck = luck(tests.varying_events, base.runs, head.runs);
-        if change.certainty == Certainty::Exact && by_luck >= EXACT_LEVEL {
-            change.certainty = Certainty::TooFewRuns;
+        if change.certainty == Certainty::Exact {
+            change.certainty = constant_change(tests.varying_events, base.runs, head.runs);
         }
     }
     tests
@@ -265,6 +264,14 @@ pub fn luck(varying: usize, base: usize, head: usize) -> f64 {
     let choose = (1..=base).fold(1.0, |product, k| product * (m + k as f64) / k as f64);
     let one = 2.0 / ((n + m + 1.0) * choose);
     (one * (varying + 1) as f64).min(1.0)
+}
+
+/// What is known of a count that is the same in all runs of each side, and differs, where `varying` others vary.
+pub fn constant_change(varying: usize, base: usize, head: usize) -> Certainty {
+    match base > 1 && head > 1 && luck(varying, base, head) < EXACT_LEVEL {
+        true => Certainty::Exact,
+        false => Certainty::TooFewRuns,
+    }
 }
 
 /// Fewest runs a side with which an exact difference is one.

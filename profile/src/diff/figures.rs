@@ -252,6 +252,10 @@ with_costs!(MODULE_FIELDS, module, crate::report::ModuleProfile, m: [
 ] m.caused, m.loading);
 with_costs!(PACKAGE_FIELDS, package, crate::report::PackageProfile, p: [
     "modules" => p.modules,
+    "resolve_ns" => p.resolve_ns,
+    "read_ns" => p.read_ns,
+    "compile_ns" => p.compile_ns,
+    "execute_ns" => p.execute_ns,
     "self_ns" => p.self_ns,
     "uncertain_ns" => p.uncertain_ns,
     "total_ns" => p.total_ns
@@ -287,7 +291,8 @@ fn family_of(name: &str) -> Option<&'static str> {
         None => match name {
             "crossings" | "crossings_self_ns" => "crossings",
             "package_json_lookups" | "lookups" => "package-json",
-            "stats" | "opens" | "opens_failed" | "reads" | "bytes_read" | "files_ns" => "files",
+            "stats" | "opens" | "opens_failed" | "reads" | "bytes_read" | "files_ns"
+            | "file_operations" => "files",
             "serializations" | "serialization_bytes" | "serialization_ns" => "serialization",
             "compilations" | "compile_ns" => "compile",
             "samples" | "cpu_ns" => "cpu",
@@ -300,7 +305,7 @@ fn family_of(name: &str) -> Option<&'static str> {
 
 /// What a run recorded.
 #[derive(Clone, Debug, Default)]
-struct Recorded {
+pub(crate) struct Recorded {
     /// It was probed.
     probed: bool,
     /// Calls and system calls were counted, not timed.
@@ -314,7 +319,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn of(run: &RunProfile) -> Recorded {
+    pub(crate) fn of(run: &RunProfile) -> Recorded {
         let with_state = |states: &[&str]| {
             let of = (run.families.iter()).filter(|family| states.contains(&family.state.as_str()));
             of.map(|family| family.name.clone()).collect::<Vec<_>>()
@@ -325,6 +330,21 @@ impl Recorded {
             modules: !run.modules.is_empty(),
             missing: with_state(&["off", "failed"]),
             thinned: with_state(&[crate::thin::THINNED]),
+        }
+    }
+
+    /// Whether 0 in a field of the JSON is a figure: else there were no probes for it. Times that count mode does not take are 0, as documented.
+    pub(crate) fn knows(&self, list: List, name: &str) -> bool {
+        let of_run = match (list, name) {
+            (List::Run, "repeated_lookups") => Some("package-json"),
+            (List::Run, "cached_compilations") => Some("compile"),
+            // Known by their stacks.
+            (List::Run, "modules" | "packages") if self.probed => return self.modules,
+            _ => family_of(name),
+        };
+        match of_run {
+            Some(family) => self.probed && !self.missing.iter().any(|missing| missing == family),
+            None => self.probed || !matches!(name, "modules" | "packages"),
         }
     }
 
@@ -604,9 +624,9 @@ pub(crate) fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
         "time.user_ns": known(t.user_ns),
         "time.system_ns": known(t.system_ns),
         "time.max_rss_bytes": known(t.max_rss_bytes),
-        "time.uss_bytes": known(t.uss_bytes),
-        "time.uss_loop_start_bytes": known(t.uss_loop_start_bytes),
-        "time.uss_exit_bytes": known(t.uss_exit_bytes),
+        "time.private_dirty_bytes": known(t.private_dirty_bytes),
+        "time.private_dirty_loop_start_bytes": known(t.private_dirty_loop_start_bytes),
+        "time.private_dirty_exit_bytes": known(t.private_dirty_exit_bytes),
     }
     if crate::groups::BARE == run.mode {
         return;

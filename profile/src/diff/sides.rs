@@ -159,7 +159,7 @@ impl<'a> Sides<'a> {
     pub fn is_of_timed(&self, list: List, row: usize) -> bool {
         let names = &self.figures.table(list).names;
         let name = names.get(row).map_or("", String::as_str);
-        list == List::Run && name.starts_with("time.") && !name.contains("uss_loop")
+        list == List::Run && name.starts_with("time.") && !name.contains("private_dirty_loop")
     }
 
     /// Values of a figure on both sides: of the runs that tell it best.

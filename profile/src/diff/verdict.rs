@@ -124,7 +124,7 @@ pub const TIMES: [&str; 5] = [
     "time.user_ns",
     "time.system_ns",
     "time.max_rss_bytes",
-    "time.uss_bytes",
+    "time.private_dirty_bytes",
 ];
 
 /// Times and sizes of whole runs that both sides know.

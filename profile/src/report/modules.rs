@@ -87,6 +87,14 @@ pub struct PackageProfile {
     pub kind: PackageKind,
     /// Modules that were loaded, each once per thread.
     pub modules: u64,
+    /// Sum of their `resolve_ns`.
+    pub resolve_ns: u64,
+    /// Sum of their `read_ns`.
+    pub read_ns: u64,
+    /// Sum of their `compile_ns`.
+    pub compile_ns: u64,
+    /// Sum of their `execute_ns`.
+    pub execute_ns: u64,
     /// Sum of their `self_ns`.
     pub self_ns: u64,
     /// By how much that can be wrong either way.
@@ -159,6 +167,10 @@ impl PackageProfile {
             of_module.push(at);
             let package = &mut packages[at];
             count(&mut package.modules, 1);
+            count(&mut package.resolve_ns, module.resolve_ns);
+            count(&mut package.read_ns, module.read_ns);
+            count(&mut package.compile_ns, module.compile_ns);
+            count(&mut package.execute_ns, module.execute_ns);
             count(&mut package.self_ns, module.self_ns);
             count(&mut package.uncertain_ns, module.uncertain_ns);
             package.caused.add(&module.caused);

@@ -347,6 +347,10 @@ fn write(path: &Path, bytes: &[u8], options: SaveOptions) -> Result<(), StoreErr
     };
     let mut temporary = new_file(folder).map_err(failed)?;
     temporary.write_all(bytes).map_err(failed)?;
+    if options.overwrite && path.exists() {
+        // A crash must not leave neither.
+        temporary.as_file().sync_all().map_err(failed)?;
+    }
     let named = if options.overwrite {
         temporary.persist(path)
     } else {

@@ -71,6 +71,7 @@ impl<'a> Session<'a> {
         {
             check_export(path, measuring.force)?;
         }
+        super::check_nodes(&measuring.nodes)?;
         let targets = [
             Some(target.path().to_owned()),
             measuring.export_json.clone(),
@@ -205,10 +206,10 @@ impl<'a> Session<'a> {
         }
         let saved = self.target.save(&self.all)?;
         if let Some(path) = &self.measuring.export_json {
-            export(path, &hyperfine_json(&self.all)?)?;
+            export(path, self.measuring.force, &hyperfine_json(&self.all)?)?;
         }
         if let Some(path) = &self.measuring.export_csv {
-            export(path, &node_csv(&self.all)?)?;
+            export(path, self.measuring.force, &node_csv(&self.all)?)?;
         }
         if let Some(path) = saved.filter(|_| !self.measuring.quiet) {
             say!("recording: {} (seed {})", path.display(), self.seed);
@@ -243,7 +244,7 @@ fn label(key: &str, value: impl ToString) -> Label {
 }
 
 /// Labels that tell the sides of a comparison, and the rule that it is judged by, are nodeprof's.
-fn check_labels<'l>(
+pub fn check_labels<'l>(
     labels: &[Label],
     taken: impl IntoIterator<Item = &'l str>,
 ) -> anyhow::Result<()> {
@@ -266,8 +267,8 @@ fn check_export(path: &Path, force: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn export(path: &PathBuf, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+fn export(path: &Path, force: bool, text: &str) -> anyhow::Result<()> {
+    super::write_file(path, force, text.as_bytes(), "times.json")?;
     if let Some(user) = Invoker::behind_sudo() {
         user.own(path);
     }
