@@ -57,6 +57,8 @@ struct inlining {
 	__u64 positions, literals, isolate;
 	__u64 shared; /* of the function that was compiled */
 	__u32 code, literal_count;
+	__u32 by_literal; /* how many of the literals are the inlined functions; 0: the positions tell which are */
+	__u32 translated; /* it has no positions of calls */
 };
 
 /* Looks for the closure of an inlined function. */
@@ -85,7 +87,7 @@ static long write_inlined(__u32 index, struct inlining *in)
 {
 	__u64 at = in->positions + (__u64)index * 16;
 	struct closure_search search = {.image = in->image, .literals = in->literals};
-	__u32 literal = read_word(at + 8), function;
+	__u32 literal = in->by_literal ? index : read_word(at + 8), function;
 
 	if (literal == INLINED_IN_ITSELF)
 		search.shared = in->shared;
@@ -102,7 +104,7 @@ static long write_inlined(__u32 index, struct inlining *in)
 		return 1;
 	fill_header(&r->header, in->thread, RECORD_INLINED, 0);
 	r->header.id = in->code;
-	r->position = read_word(at);
+	r->position = in->by_literal ? 0 : read_word(at);
 	r->index = index;
 	r->function = function;
 	bpf_ringbuf_submit(r, wake_flag());
@@ -111,22 +113,56 @@ static long write_inlined(__u32 index, struct inlining *in)
 
 /* Writes that code of a function lies there from now on; of no known function, if `function` is 0. */
 static __always_inline bool write_placed(struct thread *t, struct image *image, __u64 code,
-					 __u32 number, __u32 function, __u32 exits, __u64 time)
+					 struct inlining *in, __u32 function, __u32 exits,
+					 __u64 time)
 {
 	RESERVE(record_code, r);
 	if (!r)
 		return false;
 	fill_header(&r->header, t, RECORD_CODE, time);
-	r->header.id = number;
+	r->header.id = in->code;
 	r->start = code - 1 + image->code_start;
 	if (!image->code_embedded)
 		r->start = read_word(r->start);
 	r->size = read_word(code - 1 + image->code_size);
 	r->function = function;
 	r->exits = exits;
-	r->unused = 0;
+	r->opcodes = in->translated ? image->opcodes : 0;
+	r->inlined = in->by_literal;
 	bpf_ringbuf_submit(r, wake_flag());
 	return true;
+}
+
+/*
+ * Writes what tells the functions at a call where no position does: to which exit the call returns once the code is left, and the frames that
+ * stand for it there. `deopt`: the first of the data for that.
+ */
+__noinline int write_translations(struct thread *t, struct image *image, __u64 code, __u64 deopt,
+				  __u32 number)
+{
+	struct text_head h = {};
+	__u64 behind, length;
+	__u32 eager;
+
+	if (!t || !image)
+		return 0;
+	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
+	h.header.id = number;
+	/* Behind the instructions; how much there is stands behind their size. */
+	length = read_word(code - 1 + image->code_size);
+	behind = read_word(code - 1 + image->code_start) + (__u32)length;
+	h.header.kind = CODE_SAFEPOINTS;
+	write_long_text(t, &h, behind, length >> 32);
+	/* Behind where the exits begin: how many leave at once, how many after a call; then three words for each. */
+	deopt += (image->deopt_inlining + 2) * 8;
+	eager = read_word(deopt) >> 32;
+	h.descriptor = eager;
+	h.header.kind = CODE_EXITS;
+	write_long_text(t, &h, deopt + 16 + (__u64)eager * 24, (read_word(deopt + 8) >> 32) * 24);
+	deopt = read_word(deopt - (image->deopt_inlining + 2) * 8);
+	h.header.kind = CODE_TRANSLATIONS;
+	write_long_text(t, &h, deopt - 1 + 16, read_word(deopt - 1 + 8) >> 32);
+	return 0;
 }
 
 /*
@@ -139,13 +175,13 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	struct text_head h = {};
 	struct inlining in = {.thread = t, .image = image, .isolate = isolate};
-	__u64 deopt, shared, table;
+	__u64 deopt, shared, table, length;
 
 	if (!t || !image || !image->code_deopt)
 		return 0;
 	deopt = read_word(code - 1 + image->code_deopt);
 	if (instance_type(deopt) == image->bytecode_type) {
-		write_placed(t, image, code, 0, 0, 0, time);
+		write_placed(t, image, code, &in, 0, 0, time);
 		return 0;
 	}
 	t->first_nonstring = image->first_nonstring;
@@ -155,7 +191,7 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 		shared = read_word(shared - 1 + 8);
 	function = compiled_number(t, image, shared, 0, isolate);
 	if (!function) {
-		write_placed(t, image, code, 0, 0, 0, time);
+		write_placed(t, image, code, &in, 0, 0, time);
 		return 0;
 	}
 	in.code = next_number(NUMBER_FUNCTION);
@@ -170,14 +206,24 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	in.positions += 16;
 	/* Where the exits begin is told right behind the positions of inlined functions, in all versions. */
 	exits = read_word(deopt + (image->deopt_inlining + 1) * 8) >> 32;
-	if (!write_placed(t, image, code, in.code, function, exits, time))
+	table = read_word(code - 1 + image->code_positions);
+	length = read_word(table - 1 + 8) >> 32;
+	bytes /= 16;
+	if (!length && image->opcodes) {
+		in.translated = 1;
+		in.by_literal = bytes = read_word(deopt + 8) >> 32;
+	}
+	if (bytes > MOST_INLINED)
+		bytes = MOST_INLINED;
+	if (!write_placed(t, image, code, &in, function, exits, time))
 		return 0;
 	next_number(NUMBER_CODE);
-	bpf_loop(bytes / 16 < MOST_INLINED ? bytes / 16 : MOST_INLINED, write_inlined, &in, 0);
-	table = read_word(code - 1 + image->code_positions);
+	bpf_loop(bytes, write_inlined, &in, 0);
+	if (in.by_literal)
+		return write_translations(t, image, code, deopt, in.code);
 	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
 	h.header.id = in.code;
-	write_long_text(t, &h, table - 1 + 16, read_word(table - 1 + 8) >> 32);
+	write_long_text(t, &h, table - 1 + 16, length);
 	return 0;
 }
 

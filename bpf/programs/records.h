@@ -260,7 +260,7 @@ struct record_function {
 
 /*
  * V8 has made code. Optimised: the header's id is the code's number. What is inlined in it follows in RECORD_INLINED, its table of positions
- * in RECORD_CODE_POSITIONS.
+ * in RECORD_CODE_POSITIONS. Or, if it has none, its translations: then the functions that are inlined follow by the numbers of their literals.
  */
 struct record_code {
 	struct record_header header;
@@ -268,8 +268,15 @@ struct record_code {
 	__u32 size;
 	__u32 function; /* number of its RECORD_FUNCTION; 0: code that is not optimised, of which nothing follows */
 	__u32 exits; /* bytes before those of its instructions that leave it for less optimised code */
-	__u32 unused;
+	__u16 opcodes; /* of its translations, where these tell what is inlined at a call; 0: its table of positions does */
+	__u16 inlined; /* functions that are inlined in it, if its translations tell where */
 };
+
+/* What a RECORD_CODE_POSITIONS has; the header's kind. */
+#define CODE_POSITIONS	  0 /* the table of positions */
+#define CODE_SAFEPOINTS	  1 /* what lies behind the instructions: Maglev's safepoint table first */
+#define CODE_EXITS	  2 /* exits after calls, 3 words each; before them: the descriptor */
+#define CODE_TRANSLATIONS 3 /* what stands for the frames at the exits */
 
 /* Code that the garbage collector has moved, by the address of its first instruction. */
 struct record_code_moved {
@@ -421,7 +428,9 @@ struct image {
 	__u8 script_source, script_name, script_id, script_wrapped;
 	__u8 bytecode_positions, bytecode_data, scope_first, scope_has_position;
 	__u8 map_descriptors, descriptors_first, details_location, dictionary_first;
-	__u8 scope_flags, unused[3];
+	__u8 scope_flags;
+	__u8 opcodes; /* of a Code's translations; 0: not known */
+	__u8 unused[2];
 	__u16 first_function_type, last_function_type, shared_type, script_type;
 	__u16 scope_type, bytecode_type, fixed_array_type, byte_array_type, trusted_byte_array_type;
 	__u16 function_template_type, source_text_module_type, builtin_exit_frame;

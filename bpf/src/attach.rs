@@ -319,6 +319,7 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
             image.deopt_shared = code.shared_index;
             image.deopt_wrapped = code.shared_wrapped.into();
             image.deopt_inlining = code.inlining_index;
+            image.opcodes = code.opcodes;
         }
         if let Some(own) = &v8.own_names {
             image.map_descriptors = own.map_descriptors;

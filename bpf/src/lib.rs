@@ -33,7 +33,7 @@ pub use process::stat_field;
 pub use records::{
     Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord, FrameCode, FunctionRecord,
     Header, InlinedRecord, MappingKind, MappingRecord, Origin, Piece, Record, ScriptRecord,
-    WaitRecord,
+    TranslationsPart, WaitRecord,
 };
 pub use ring::Reader;
 pub use samples::SampleError;

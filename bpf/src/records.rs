@@ -64,6 +64,24 @@ pub struct CodeRecord {
     pub size: u32,
     /// Bytes before its exits into less optimised code.
     pub exits: u32,
+    /// Opcodes of its translations, where these tell the functions at a call; 0: its positions do.
+    pub opcodes: u16,
+    /// How many functions are inlined in it, if its translations tell where.
+    pub inlined: u16,
+}
+
+/// A part of what V8 keeps to leave optimised code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TranslationsPart {
+    /// What lies behind the instructions: a safepoint table first.
+    Safepoints,
+    /// The exits after calls, three words each.
+    Exits {
+        /// Other exits, which come before them.
+        before: u32,
+    },
+    /// What stands for the frames at each exit.
+    Translations,
 }
 
 /// A function that is inlined in optimised code.
@@ -387,6 +405,14 @@ pub enum Record {
         /** Number of its [`CodeRecord`]. */
         code: u32,
         table: Piece,
+    },
+    /// A part of what V8 keeps to leave optimised code that has no table of positions.
+    CodeTranslations {
+        header: Header,
+        /** Number of its [`CodeRecord`]. */
+        code: u32,
+        part: TranslationsPart,
+        piece: Piece,
     },
     /// Code was moved by the garbage collector.
     CodeMoved {
@@ -857,6 +883,8 @@ impl Record {
                         start: r.start,
                         size: r.size,
                         exits: r.exits,
+                        opcodes: r.opcodes,
+                        inlined: r.inlined,
                     },
                 }
             }
@@ -874,10 +902,26 @@ impl Record {
             }
             wire::RECORD_CODE_POSITIONS => {
                 let (head, table) = text(bytes, kind)?;
-                Record::CodePositions {
-                    header,
-                    code: first.id,
-                    table: piece(&head, table),
+                let piece = piece(&head, table);
+                let code = first.id;
+                match u32::from(first.kind) {
+                    wire::CODE_POSITIONS => Record::CodePositions {
+                        header,
+                        code,
+                        table: piece,
+                    },
+                    kind => Record::CodeTranslations {
+                        header,
+                        code,
+                        part: match kind {
+                            wire::CODE_SAFEPOINTS => TranslationsPart::Safepoints,
+                            wire::CODE_EXITS => TranslationsPart::Exits {
+                                before: head.descriptor as u32,
+                            },
+                            _ => TranslationsPart::Translations,
+                        },
+                        piece,
+                    },
                 }
             }
             wire::RECORD_CODE_MOVED => {

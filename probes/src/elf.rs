@@ -329,10 +329,17 @@ pub(crate) struct Binary<'d> {
     pub(crate) functions: Vec<Function<'d>>,
     /// V8's own notes for debuggers: `v8dbg_` and this name → value.
     pub(crate) v8_constants: Constants<'d>,
+    /// V8's own table of how many operands its translation opcodes have; empty if there is none.
+    pub(crate) translation_operands: Vec<u8>,
 }
 
 /// Names of V8's notes for debuggers begin so.
 const V8_CONSTANT: &str = "v8dbg_";
+/// `counts` in `TranslationOpcodeOperandCount(TranslationOpcode)`, 32 bits each.
+const TRANSLATION_OPERANDS: &[u8] =
+    b"_ZZN2v88internal29TranslationOpcodeOperandCountENS0_17TranslationOpcodeEE6counts";
+/// More bytes than it has.
+const LARGEST_TRANSLATION_OPERANDS: u64 = 4 * 256;
 
 impl<'d> Binary<'d> {
     /// Reads the symbol table.
@@ -376,6 +383,7 @@ impl<'d> Binary<'d> {
         let mut functions = Vec::with_capacity(symbols.len() / 2);
         let mut has_start = false;
         let mut v8_constants = Constants::new();
+        let mut translation_operands = Vec::new();
         for symbol in symbols.iter() {
             if symbol.st_type() == elf::STT_OBJECT
                 && let Ok(name) = symbol.name(endian, symbols.strings())
@@ -386,6 +394,21 @@ impl<'d> Binary<'d> {
                 && let Ok(bytes) = bytes.try_into()
             {
                 v8_constants.insert(constant, i32::from_le_bytes(bytes));
+            }
+            if symbol.st_type() == elf::STT_OBJECT
+                && symbol.st_size(endian) <= LARGEST_TRANSLATION_OPERANDS
+                && symbol.name(endian, symbols.strings()) == Ok(TRANSLATION_OPERANDS)
+                && let Some(counts) =
+                    outline.bytes_at(symbol.st_value(endian), symbol.st_size(endian))
+            {
+                // A count that is none of a byte is one that nobody knows.
+                translation_operands = counts
+                    .chunks_exact(4)
+                    .map(|count| match count {
+                        [low, 0, 0, 0] => *low,
+                        _ => u8::MAX,
+                    })
+                    .collect();
             }
             if symbol.st_type() != elf::STT_FUNC || symbol.is_undefined(endian) {
                 continue;
@@ -431,6 +454,7 @@ impl<'d> Binary<'d> {
             text,
             functions,
             v8_constants,
+            translation_operands,
         })
     }
 

@@ -141,7 +141,7 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
             .v8_constants
             .get("FirstNonstringType")
             .and_then(|value| u16::try_from(*value).ok()),
-        v8_layout: V8Layout::find(&binary.v8_constants),
+        v8_layout: V8Layout::find(&binary.v8_constants, &binary.translation_operands),
         segments: binary.segments.clone(),
         probes,
         callbacks,

@@ -92,11 +92,32 @@ pub struct CodeLayout {
     pub shared_wrapped: bool,
     /// Byte array of 16 bytes for each inlined function: the position of its call, the number of its literal.
     pub inlining_index: u8,
+    /// Opcodes of the language in which V8 describes how code is left, one of [`TRANSLATIONS`]; 0: of none of these.
+    pub opcodes: u8,
 }
+
+/// How many operands each opcode has by which V8 describes the frames that stand for a call in optimised code: the only place that tells
+/// which functions Maglev inlined there, in V8 12.4, 12.9 and 13.6 (it writes no table of positions). The first two are frames of
+/// functions; a description begins with one of those two behind each other that have three operands and follow one without; the last repeats
+/// what another description says.
+pub const TRANSLATIONS: [&[u8]; 3] = [
+    &[
+        5, 3, 3, 3, 2, 1, 3, 4, 3, 2, 1, 0, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+        1, 1, 0, 1, 1, 1, 1, 1, 2, 1,
+    ],
+    &[
+        5, 3, 3, 3, 2, 1, 3, 4, 3, 3, 2, 1, 0, 0, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+        1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 2, 1,
+    ],
+    &[
+        6, 4, 3, 3, 2, 1, 3, 4, 3, 3, 3, 1, 0, 0, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+        1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 2, 1,
+    ],
+];
 
 impl CodeLayout {
     /// `None` if the constants there are do not agree with any of V8 9.0 to 14.6.
-    fn find(constants: &Constants<'_>) -> Option<CodeLayout> {
+    fn find(constants: &Constants<'_>, operands: &[u8]) -> Option<CodeLayout> {
         let one = |name: &str| constants.get(name).copied();
         let byte = |value: i32| u8::try_from(value).ok();
         let size = one("class_Code__instruction_size__int");
@@ -119,6 +140,7 @@ impl CodeLayout {
             instruction_start: 40,
             embedded: false,
             instruction_size: 0,
+            opcodes: 0,
         };
         // Newest first.
         if let Some(start) = one("class_Code__instruction_start__Address") {
@@ -129,6 +151,10 @@ impl CodeLayout {
                 deoptimization_data: 8,
                 source_positions: 16,
                 instruction_size: byte(size?)?,
+                opcodes: match TRANSLATIONS.contains(&operands) {
+                    true => u8::try_from(operands.len()).ok()?,
+                    false => 0,
+                },
                 ..layout
             })
         } else if one("class_Code__deoptimization_data__Tagged_FixedArray_").is_some() {
@@ -228,8 +254,8 @@ pub(crate) type Constants<'d> = HashMap<&'d str, i32>;
 const WORD: i32 = 8;
 
 impl V8Layout {
-    /// `None` with the name of the first constant that is missing.
-    pub(crate) fn find(constants: &Constants<'_>) -> Result<V8Layout, String> {
+    /// `operands`: of V8's opcodes, as the binary has them. An error names the first constant that is missing.
+    pub(crate) fn find(constants: &Constants<'_>, operands: &[u8]) -> Result<V8Layout, String> {
         let one = |name: &str| constants.get(name).copied();
         // The type's name is a part of the constant's, and changes: `…__Object`, `…__Tagged_Object_`.
         let field = |name: &str| {
@@ -343,7 +369,42 @@ impl V8Layout {
             ],
             context_types: [number("FirstContextType")?, number("LastContextType")?],
             own_names: OwnNames::find(constants),
-            code: CodeLayout::find(constants),
+            code: CodeLayout::find(constants, operands),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(constants: &[(&'static str, i32)]) -> Option<CodeLayout> {
+        CodeLayout::find(&constants.iter().copied().collect(), &[])
+    }
+
+    #[test]
+    fn instructions_within_the_code_are_told_from_others_by_their_own_constant() {
+        const FIELDS: [(&str, i32); 2] = [
+            ("class_Code__deoptimization_data__FixedArray", 16),
+            ("class_Code__source_position_table__ByteArray", 24),
+        ];
+        const EMBEDDED: [(&str, i32); 2] = [
+            ("class_Code__instruction_size__int", 40),
+            ("class_Code__instruction_start__uintptr_t", 128),
+        ];
+        // Node 17 (V8 9.6) has all of them, 19 (10.8) the first of each, 18 (10.2) the last two.
+        for constants in [
+            [&FIELDS[..], &EMBEDDED].concat(),
+            [&FIELDS[..1], &EMBEDDED].concat(),
+            EMBEDDED.to_vec(),
+        ] {
+            let code = find(&constants).expect("known");
+            assert!(code.embedded, "{constants:?}");
+            assert_eq!((code.instruction_start, code.instruction_size), (128, 40));
+        }
+        let code = find(&FIELDS).expect("11.3");
+        assert!(!code.embedded);
+        assert_eq!((code.instruction_start, code.instruction_size), (40, 56));
+        assert_eq!(find(&FIELDS[..1]), None);
     }
 }

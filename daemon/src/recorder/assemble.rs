@@ -676,6 +676,7 @@ impl Assembler {
             | Record::Code { .. }
             | Record::Inlined { .. }
             | Record::CodePositions { .. }
+            | Record::CodeTranslations { .. }
             | Record::CodeMoved { .. }
             | Record::Source { .. } => {} // taken before
             Record::Sample {

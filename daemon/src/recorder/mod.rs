@@ -27,6 +27,7 @@ mod source_maps;
 mod sources;
 mod stacks;
 mod symbols;
+mod translations;
 mod waits;
 
 use std::{

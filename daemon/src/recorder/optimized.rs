@@ -3,9 +3,12 @@
 use rustc_hash::FxHashMap as HashMap;
 use std::{collections::BTreeMap, ops::Range};
 
-use nodeprof_bpf::{CodeRecord, InlinedRecord, Piece};
+use nodeprof_bpf::{CodeRecord, InlinedRecord, Piece, TranslationsPart};
 
-use super::positions::{SourcePosition, Table};
+use super::{
+    positions::{SourcePosition, Table},
+    translations::Translations,
+};
 
 /// More functions one inside of the other than V8 ever inlines: a chain that is longer is damaged.
 const DEEPEST: usize = 64;
@@ -15,6 +18,7 @@ struct Code {
     record: CodeRecord,
     inlined: HashMap<u32, (u32, u64)>,
     positions: Table,
+    translations: Translations,
 }
 
 /// A function at a call: its number, where in its script it calls.
@@ -22,8 +26,23 @@ struct Code {
 pub struct Call {
     /// Number of its `Record::Function`.
     pub function: u32,
-    /// Characters from the start of its script; `None`: V8 does not tell, nor with certainty that nothing else was inlined outside of it.
+    /// Characters from the start of its script; `None`: V8 does not tell.
     pub offset: Option<u32>,
+    /// Where in its bytecode it calls, where V8 tells that instead.
+    pub bytecode: Option<u32>,
+    /// Nothing else was inlined outside of it, with certainty.
+    pub is_all: bool,
+}
+
+impl Call {
+    fn at(function: u32, position: SourcePosition) -> Call {
+        Call {
+            function,
+            offset: position.offset,
+            bytecode: None,
+            is_all: position.offset.is_some(),
+        }
+    }
 }
 
 /// Code that came to lie somewhere.
@@ -64,6 +83,7 @@ impl OptimizedCode {
             record,
             inlined: HashMap::default(),
             positions: Table::default(),
+            translations: Translations::default(),
         };
         self.codes.insert(record.number, code);
     }
@@ -125,6 +145,13 @@ impl OptimizedCode {
         }
     }
 
+    /// A piece of what V8 keeps to leave it.
+    pub fn translate(&mut self, code: u32, part: TranslationsPart, piece: &Piece) {
+        if let Some(code) = self.codes.get_mut(&code) {
+            code.translations.extend(part, piece);
+        }
+    }
+
     /// The functions at the call at this address, from the one that was compiled inwards to the innermost that was inlined; `None` if it is not
     /// known. `is_same` tells whether the function that was compiled is the one that is expected.
     pub fn calls(
@@ -151,6 +178,9 @@ impl OptimizedCode {
         if !is_same(code.record.function) {
             return None;
         }
+        if code.record.opcodes > 0 {
+            return code.translated(u32::try_from(offset).ok()? + 1);
+        }
         let mut position = code.positions.at(offset as i64, flags)?;
         let mut calls = Vec::new();
         while let Some(index) = position.inlined {
@@ -158,17 +188,38 @@ impl OptimizedCode {
             if function == 0 || calls.len() >= DEEPEST {
                 return None;
             }
-            calls.push(Call {
-                function,
-                offset: position.offset,
-            });
+            calls.push(Call::at(function, position));
             position = SourcePosition::read(called)?;
         }
-        calls.push(Call {
-            function: code.record.function,
-            offset: position.offset,
-        });
+        calls.push(Call::at(code.record.function, position));
         calls.reverse();
+        Some(calls)
+    }
+}
+
+impl Code {
+    /// The same by its translations, at the call that returns here.
+    fn translated(&self, returns: u32) -> Option<Vec<Call>> {
+        let call = |function, bytecode| Call {
+            function,
+            offset: None,
+            bytecode,
+            is_all: true,
+        };
+        if self.record.inlined == 0 {
+            return Some(vec![call(self.record.function, None)]);
+        }
+        let frames = self.translations.frames(returns, self.record.opcodes)?;
+        let mut frames = frames.into_iter();
+        let outermost = frames.next()?;
+        let mut calls = vec![call(self.record.function, outermost.bytecode)];
+        for frame in frames {
+            let &(function, _) = self.inlined.get(&frame.literal)?;
+            if function == 0 || calls.len() > DEEPEST {
+                return None;
+            }
+            calls.push(call(function, frame.bytecode));
+        }
         Some(calls)
     }
 }
@@ -199,6 +250,8 @@ mod tests {
             start,
             size,
             exits: size,
+            opcodes: 0,
+            inlined: 0,
         }
     }
 
@@ -240,6 +293,8 @@ mod tests {
         let call = |function, offset| Call {
             function,
             offset: Some(offset),
+            bytecode: None,
+            is_all: true,
         };
         assert_eq!(at(0x1008), Some(vec![call(101, 7)]));
         assert_eq!(

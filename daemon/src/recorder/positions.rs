@@ -75,12 +75,12 @@ impl Table {
 }
 
 /// A number whose lowest bit is its sign.
-fn signed(number: u64) -> i64 {
+pub fn signed(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 /// One number: seven bits a byte, the lowest first.
-fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+pub fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = bytes.next()?;

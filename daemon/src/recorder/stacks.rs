@@ -146,6 +146,9 @@ impl Stacks {
             }
             Record::Inlined { inlined, .. } => self.code.inline(inlined),
             Record::CodePositions { code, table, .. } => self.code.position(code, &table),
+            Record::CodeTranslations {
+                code, part, piece, ..
+            } => self.code.translate(code, part, &piece),
             Record::Source {
                 script,
                 two_byte,
@@ -380,8 +383,13 @@ impl Builder<'_> {
                 let mut frame = self.function(recording, named);
                 frame.tier = Some(Tier::Optimized);
                 frame.inlined = index > 0;
-                frame.inlining_possible = call.offset.is_none();
-                self.place(named, call.offset, &mut frame.line, &mut frame.column);
+                frame.inlining_possible = !call.is_all;
+                let offset = call.offset.or_else(|| {
+                    let positions = self.stacks.positions.get(&named)?;
+                    let signed = self.stacks.signed_positions.contains(&positions.pid);
+                    positions.table.at(call.bytecode?.into(), !signed)?.offset
+                });
+                self.place(named, offset, &mut frame.line, &mut frame.column);
                 frames.push(self.intern(recording, frame));
             }
             return frames;
