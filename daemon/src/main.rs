@@ -317,6 +317,10 @@ fn stored(outcome: &Outcome) {
             "{} is not in the store, and stays where it is: {why}",
             file.display()
         ),
+        Outcome::Unreadable(runs) => warn!(
+            runs,
+            "{runs} runs in the store cannot be read: they stay as they are until they are old enough to be removed"
+        ),
         Outcome::NotTidied(why) => warn!("old starts stay in the store: {why}"),
     }
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use common::small;
 use nodeprof_profile::recording::*;
-use nodeprof_profile::store::database::{Database, DatabaseError, Filter, Limits, Reader};
+use nodeprof_profile::store::database::{
+    Database, DatabaseError, Filter, Limits, Reader, Retained,
+};
 use nodeprof_profile::{Profile, Recording};
 use rusqlite::Connection;
 
@@ -239,6 +241,50 @@ fn runs_are_found_by_label_command_package_time_and_user() {
         labels.contains(&("commit".into(), "b".into(), 5)),
         "{labels:?}"
     );
+}
+
+#[test]
+fn a_run_that_cannot_be_read_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for _ in 0..5 {
+        database.keep(Recording::synthetic(50), None).unwrap();
+    }
+    let change = |sql: &str| {
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "foreign_keys", false).unwrap();
+        other.execute_batch(sql).unwrap();
+    };
+    // One in what its summary is made of, one besides.
+    change("UPDATE run SET command = 'no list' WHERE id = 2");
+    change(
+        "UPDATE crossing_sum SET kind = 99 WHERE process IN (SELECT id FROM process WHERE run = 4)",
+    );
+    change("UPDATE crossing SET kind = 99 WHERE process IN (SELECT id FROM process WHERE run = 4)");
+    let reader = Reader::open(&path).unwrap();
+    let found = reader.find_within(&Filter::default(), None).unwrap();
+    let ids: Vec<u32> = found.runs.iter().map(|run| run.id).collect();
+    assert_eq!((ids, found.unreadable), (vec![5, 4, 3, 1], 1));
+    for run in [2, 4] {
+        let error = reader.load(&[run]).unwrap_err();
+        assert!(!error.is_damage(), "{error}");
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+    }
+    assert_eq!(reader.load(&[1, 3, 5]).unwrap().runs.len(), 3);
+    let limits = Limits {
+        thin: Duration::ZERO,
+        ..NO_LIMITS
+    };
+    let retained = database.retain(&limits).unwrap();
+    assert_eq!((retained.thinned, retained.unreadable), (3, 2));
+    assert_eq!(database.retain(&limits).unwrap(), Retained::default());
+    let removed = database
+        .retain(&Limits { count: 1, ..limits })
+        .unwrap()
+        .removed;
+    assert_eq!((removed, database.runs()), (4, 1));
+    assert_eq!(reader.find(&Filter::default()).unwrap()[0].id, 5);
 }
 
 #[test]

@@ -12,14 +12,14 @@ use nodeprof_flamegraphs::text::{self, Style, render};
 use nodeprof_profile::{
     Profile,
     diff::Diff,
-    store::database::{Filter, Found, Summary},
+    store::database::{Filter, Summary},
 };
 use nodeprofd::control::{Ask, Client, Find, Status};
 
 use super::{
     diff::{Loaded, derived, quoted},
     report,
-    source::{Runs, filter, of, only_newest},
+    source::{Runs, filter, of, tell_missing},
 };
 use crate::{
     args::{
@@ -47,13 +47,14 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
             }
         }
         ServiceCommand::Runs(wanted) => {
-            let Found { runs, more } = client.find(find(wanted)?)?;
-            if more {
-                eprintln!("nodeprof: {}", only_newest(runs.len()));
-            }
+            let found = client.find(find(wanted)?)?;
+            let (more, unreadable) = (found.more, found.unreadable);
+            let runs = tell_missing(found, None);
             match json {
                 true => {
-                    let document = serde_json::json!({ "schema": 1, "runs": runs, "more": more });
+                    let document = serde_json::json!({
+                        "schema": 1, "runs": runs, "more": more, "unreadable": unreadable
+                    });
                     serde_json::to_string_pretty(&document)? + "\n"
                 }
                 // A pipe has no columns.

@@ -7,7 +7,7 @@ use nodeprof_profile::{
     Recording,
     groups::{Group, Selector, conditions},
     recording::RunId,
-    store::database::{DatabaseError, Filter, Reader, RunNumber, Summary},
+    store::database::{DatabaseError, Filter, Found, Reader, RunNumber, Summary},
 };
 use nodeprofd::control::{Client, DEFAULT_SOCKET, Find};
 
@@ -153,14 +153,8 @@ impl Runs {
     /// Runs, the newest first.
     pub fn find(&self, filter: &Filter) -> anyhow::Result<Vec<Summary>> {
         Ok(match self {
-            Runs::File(reader) => reader.find(filter)?,
-            Runs::Service(client) => {
-                let found = client.find(Find::from(filter))?;
-                if found.more {
-                    eprintln!("nodeprof: {}", only_newest(found.runs.len()));
-                }
-                found.runs
-            }
+            Runs::File(reader) => tell_missing(reader.find_within(filter, None)?, filter.most),
+            Runs::Service(client) => tell_missing(client.find(Find::from(filter))?, filter.most),
         })
     }
 
@@ -189,11 +183,20 @@ impl Runs {
     }
 }
 
-/// That the service has told of the newest alone.
-pub fn only_newest(runs: usize) -> String {
-    format!(
-        "these are the newest {runs} runs, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE"
-    )
+/// Says what is missing in what was found where `asked` runs were wanted at most; returns the rest.
+pub fn tell_missing(found: Found, asked: Option<usize>) -> Vec<Summary> {
+    let runs = found.runs.len();
+    if found.more && asked != Some(runs) {
+        say!(
+            "nodeprof: these are the newest {runs} runs, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE"
+        );
+    }
+    match found.unreadable {
+        0 => {}
+        1 => say!("nodeprof: a run that cannot be read is passed over"),
+        n => say!("nodeprof: {n} runs that cannot be read are passed over"),
+    }
+    found.runs
 }
 
 /// What both let through; of two commands, packages or instants the first's.

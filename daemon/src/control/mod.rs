@@ -149,8 +149,8 @@ pub enum Answer {
     Status(Box<Status>),
     /// To [`Ask::Runs`], the newest first.
     Runs(Vec<Summary>),
-    /// To [`Ask::Runs`], where there are more than so many, or than so many bytes.
-    SomeRuns(Vec<Summary>),
+    /// To [`Ask::Runs`], where there are more than so many, or than so many bytes, or some that cannot be read.
+    SomeRuns(Found),
     /// To [`Ask::Fetch`]: the file is beside this.
     Recording {
         /// Its size.
@@ -357,8 +357,11 @@ impl Client {
     /// [`AskError`].
     pub fn find(&self, find: Find) -> Result<Found, AskError> {
         match self.ask(Ask::Runs(find))? {
-            (Answer::Runs(runs), _) => Ok(Found { runs, more: false }),
-            (Answer::SomeRuns(runs), _) => Ok(Found { runs, more: true }),
+            (Answer::Runs(runs), _) => Ok(Found {
+                runs,
+                ..Found::default()
+            }),
+            (Answer::SomeRuns(found), _) => Ok(found),
             _ => Err(AskError::Unexpected),
         }
     }

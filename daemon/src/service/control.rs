@@ -530,12 +530,13 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
         Ask::Runs(find) => {
             let asked = find.most;
             let filter = filter(find, owners)?;
-            let found = reader(shared)?.find_within(&filter, LONGEST_LIST);
-            let found = found.map_err(in_words)?;
-            let is_all = !found.more || asked == Some(found.runs.len());
-            let answer = match is_all {
-                true => Answer::Runs(found.runs),
-                false => Answer::SomeRuns(found.runs),
+            let found = reader(shared)?.find_within(&filter, Some(LONGEST_LIST));
+            let mut found = found.map_err(in_words)?;
+            // So many were asked for: that there are more is no news.
+            found.more &= asked != Some(found.runs.len());
+            let answer = match found.more || found.unreadable > 0 {
+                true => Answer::SomeRuns(found),
+                false => Answer::Runs(found.runs),
             };
             return Ok((answer, None));
         }
@@ -612,7 +613,7 @@ fn fetch(
         runs: Some(runs.clone()),
         ..Find::default()
     };
-    let found = reader.find_within(&filter(find, owners)?, LONGEST_LIST);
+    let found = reader.find_within(&filter(find, owners)?, Some(LONGEST_LIST));
     let found = found.map_err(in_words)?.runs;
     // What is not there and what may not be read are told alike: nobody learns of others' runs.
     if let Some(missing) = runs

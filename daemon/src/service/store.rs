@@ -115,6 +115,8 @@ pub enum Outcome {
         /// Why.
         why: String,
     },
+    /// So many old runs cannot be read: they stay as they are until they are to be removed.
+    Unreadable(usize),
     /// Old runs could not be removed.
     NotTidied(String),
 }
@@ -603,7 +605,12 @@ impl Writer {
             thin: self.limits.thin,
         };
         match self.on_database(|database| database.retain(&limits)) {
-            Ok(retained) => self.more = retained.more,
+            Ok(retained) => {
+                self.more = retained.more;
+                if retained.unreadable > 0 {
+                    self.tell(Outcome::Unreadable(retained.unreadable));
+                }
+            }
             Err(error) => {
                 self.more = false;
                 if error.is_damage() {
@@ -803,6 +810,38 @@ mod tests {
             name.contains(".damaged-") && !name.ends_with("-wal") && !name.ends_with("-shm")
         });
         assert_eq!(aside.count(), 2);
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_read_is_told_and_the_store_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        for n in 1..=3 {
+            store.keep(n, None, start(n)).unwrap();
+        }
+        store.end();
+        let change = |sql: &str| {
+            rusqlite::Connection::open(&file)
+                .unwrap()
+                .execute_batch(sql)
+        };
+        change("UPDATE run SET command = 'no list' WHERE id = 2").unwrap();
+        let limits = StoreLimits {
+            thin: Duration::ZERO,
+            ..limits(folder.path())
+        };
+        let mut store = Store::open(&limits).unwrap();
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Unreadable(1)), "{told:?}");
+        store.keep(4, None, start(4)).unwrap();
+        let told = store.end();
+        assert!(
+            matches!(told[..], [Outcome::Kept { pid: 4, .. }]),
+            "{told:?}"
+        );
+        assert_eq!(kept(&store), ["3", "4"]);
+        assert_eq!(store.state().set_aside, None);
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub struct Found {
     pub runs: Vec<Summary>,
     /// There are more.
     pub more: bool,
+    /// So many were passed over, for what is in the file of them is nothing that we write.
+    pub unreadable: usize,
 }
 
 /// Bytes of a command in a summary that is shortened.
@@ -228,12 +230,16 @@ impl Reader {
         Ok(found.map_err(|malformed| self.failed(malformed))?.runs)
     }
 
-    /// The newest of them that take no more than so many bytes as JSON, with long texts cut.
+    /// The same, and what is missing in it. `bytes`: only the newest that take no more than so many as JSON, with long texts cut.
     ///
     /// # Errors
     /// [`DatabaseError`].
-    pub fn find_within(&self, filter: &Filter, bytes: usize) -> Result<Found, DatabaseError> {
-        let found = find(&self.connection, filter, Some(bytes));
+    pub fn find_within(
+        &self,
+        filter: &Filter,
+        bytes: Option<usize>,
+    ) -> Result<Found, DatabaseError> {
+        let found = find(&self.connection, filter, bytes);
         found.map_err(|malformed| self.failed(malformed))
     }
 
@@ -375,10 +381,19 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
             found.more = true;
             break;
         }
-        let (id, owner): (RunNumber, Option<u32>) = (row.get(0)?, row.get(1)?);
-        let thinned: Option<i64> = row.get(2)?;
-        let Some(mut summary) = summary(connection, id, owner, thinned.is_some(), filter)? else {
-            continue;
+        let read = (|| {
+            let (id, owner): (RunNumber, Option<u32>) = (row.get(0)?, row.get(1)?);
+            let thinned: Option<i64> = row.get(2)?;
+            summary(connection, id, owner, thinned.is_some(), filter)
+        })();
+        let mut summary = match read {
+            Ok(Some(summary)) => summary,
+            Ok(None) => continue,
+            Err(failed @ Malformed::Sqlite(_)) => return Err(failed),
+            Err(_) => {
+                found.unreadable += 1;
+                continue;
+            }
         };
         if let Some(left) = &mut left {
             summary.shorten();

@@ -1,6 +1,6 @@
 //! The one who writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -48,6 +48,8 @@ pub struct Retained {
     pub removed: usize,
     /// Runs of which only the counts are left.
     pub thinned: usize,
+    /// Runs that cannot be thinned, for they cannot be read: they were found now, and stay until they are to be removed.
+    pub unreadable: usize,
     /// There is more to do.
     pub more: bool,
 }
@@ -59,6 +61,8 @@ pub struct Database {
     path: PathBuf,
     ids: Ids,
     runs: usize,
+    /// Runs that cannot be read.
+    unreadable: BTreeSet<RunNumber>,
     /// Rows that nobody needs are removed when this run is the oldest.
     swept: (i64, i64),
     _lock: File,
@@ -162,6 +166,7 @@ impl Database {
                 seen: HashMap::new(),
             },
             runs: runs as usize,
+            unreadable: BTreeSet::new(),
             swept: (0, 0),
             _lock: lock,
         })
@@ -271,16 +276,27 @@ impl Database {
             self.runs = self.runs.saturating_sub(gone.len());
             retained.removed = gone.len();
         }
+        self.unreadable.retain(|run| !gone.contains(run));
+        let unreadable: Vec<String> = self.unreadable.iter().map(u32::to_string).collect();
+        let unreadable = unreadable.join(",");
         let thin = self.oldest(
-            &format!("thinned_unix_ns IS NULL AND {old}"),
+            &format!("thinned_unix_ns IS NULL AND run NOT IN ({unreadable}) AND {old}"),
             before(limits.thin),
             AT_ONCE,
         )?;
         for run in &thin {
-            self.thin(*run, limits.thin)?;
+            match self.thin(*run, limits.thin) {
+                Err(DatabaseError::Unreadable { .. }) => {
+                    self.unreadable.insert(*run);
+                    retained.unreadable += 1;
+                }
+                thinned => {
+                    thinned?;
+                    retained.thinned += 1;
+                }
+            }
         }
-        retained.thinned = thin.len();
-        retained.more = retained.removed == AT_ONCE || retained.thinned == AT_ONCE;
+        retained.more = retained.removed == AT_ONCE || thin.len() == AT_ONCE;
         if retained.removed + retained.thinned > 0 {
             if !retained.more {
                 self.sweep()?;
