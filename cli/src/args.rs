@@ -123,14 +123,14 @@ pub enum Format {
 /// `nodeprof trace`.
 #[derive(Args)]
 #[command(after_long_help = "\
-The report goes to standard error as text, or to standard output as JSON; standard input and output are the
-program's own. The exit status is the program's own, 128+N if signal N killed it; 125 if nodeprof itself failed,
+The report goes to standard error as text, or to standard output as JSON; standard input and output are the \
+program's own. The exit status is the program's own, 128+N if signal N killed it; 125 if nodeprof itself failed, \
 126 if the program cannot be executed, 127 if it was not found.
 
 Under sudo the program runs as the user who typed it.
 
-Other programs are not probed. But while a trace is up each system call on the host takes 40 to 140 ns longer (by the
-processor), each context switch up to 100 ns, and CPU samples interrupt every CPU 997 times a second, 1 to 2 % of a busy one
+Other programs are not probed. But while a trace is up each system call on the host takes 40 to 140 ns longer (by the \
+processor), each context switch up to 100 ns, and CPU samples interrupt every CPU 997 times a second, 1 to 2 % of a busy one \
 (`--families` without files, package-json and off-cpu, and `--freq 0`, avoid it).")]
 pub struct Trace {
     /// Recording to write [default: NAME-DATE-TIME.nodeprof in this folder]
@@ -328,7 +328,7 @@ pub enum FlameDirection {
 /// `nodeprof view`.
 #[derive(Args)]
 #[command(after_long_help = "\
-Only this machine can reach it (127.0.0.1), and only who has the address that is printed: it has a token, and other sites and host names are
+Only this machine can reach it (127.0.0.1), and only who has the address that is printed: it has a token, and other sites and host names are \
 refused. New recordings in the folder appear by themselves.
 
 Examples:

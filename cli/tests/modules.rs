@@ -429,3 +429,20 @@ fn an_export_of_times_says_what_has_none() {
         );
     }
 }
+
+#[test]
+fn help_is_wrapped_once() {
+    let folder = folder();
+    for (command, begins) in [
+        ("trace", "The report goes"),
+        ("diff", "BASE and HEAD"),
+        ("bench", "Wall, user"),
+    ] {
+        let text = stdout(&nodeprof(&folder, &[command, "--help"]));
+        let lines = text.lines().skip_while(|line| !line.starts_with(begins));
+        let paragraph: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+        let (_, wrapped) = paragraph.split_last().expect("a paragraph");
+        assert!(!wrapped.is_empty(), "{text}");
+        assert!(wrapped.iter().all(|line| line.len() > 75), "{paragraph:#?}");
+    }
+}

@@ -124,6 +124,7 @@ pub fn render_run(run: &RunProfile, style: &Style) -> String {
     report.serialization();
     report.compile();
     report.modules();
+    report.samples();
     report.files();
     report.processes();
     report.families();

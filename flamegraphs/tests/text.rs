@@ -133,3 +133,33 @@ fn counts_of_a_family_that_was_not_recorded_are_dashes_with_the_reason() {
         "{text}"
     );
 }
+
+#[test]
+fn samples_have_a_line_with_what_to_type_and_count_mode_has_no_column_of_dashes() {
+    let mut recording = Recording::synthetic(2000);
+    let text = report(&recording, 100, false);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("CPU samples"))
+        .unwrap();
+    assert!(
+        line.contains(" samples") || line.contains("1 sample"),
+        "{line}"
+    );
+    assert!(text.contains("nodeprof flame FILE --of wall"), "{text}");
+    assert!(text.contains("calls   total     self"), "{text}");
+    recording.runs[0].mode = "count".into();
+    for crossing in &mut recording.crossings {
+        (crossing.duration, crossing.self_time) = (None, None);
+    }
+    for sum in &mut recording.crossing_sums {
+        (sum.total.0, sum.timed) = (0, 0);
+    }
+    let text = report(&recording, 100, false);
+    let (_, crossings) = text.split_once("\nCrossings").unwrap();
+    let title = crossings
+        .lines()
+        .find(|line| line.ends_with("callback"))
+        .unwrap();
+    assert!(!title.contains("total"), "{crossings}");
+}

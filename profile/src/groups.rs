@@ -323,7 +323,10 @@ impl Group {
                 let names = words(groups.iter().map(|group| group.name.clone()));
                 return Err(SelectError::Sides {
                     there: match groups.len() {
-                        0 => format!("{} runs without a name", recording.runs.len()),
+                        0 => match recording.runs.len() {
+                            1 => "1 run without a name".to_owned(),
+                            runs => format!("{runs} runs without a name"),
+                        },
                         1 => format!("one name ({names})"),
                         n => format!("{n} names ({names})"),
                     },

@@ -16,10 +16,10 @@ pub fn selector() -> ValueParser {
 /// `nodeprof diff`.
 #[derive(Args)]
 #[command(after_long_help = "\
-BASE and HEAD are recordings, or runs of one: FILE@NAME or FILE@KEY=VALUE,KEY=VALUE selects those with these labels. With one FILE
+BASE and HEAD are recordings, or runs of one: FILE@NAME or FILE@KEY=VALUE,KEY=VALUE selects those with these labels. With one FILE \
 only, its runs called base and head are compared, or the two names that there are.
 
-Times are compared on runs without probes, if both sides have some. Counts that are the same in all runs of a side are exact; what
+Times are compared on runs without probes, if both sides have some. Counts that are the same in all runs of a side are exact; what \
 varies is tested.
 
 Examples:
@@ -68,7 +68,7 @@ pub enum DiffFormat {
 /// `nodeprof check`.
 #[derive(Args)]
 #[command(after_long_help = "\
-A file of budgets says what figures of the JSON may be at most, or grow by at most compared with BASE; docs/ci.md tells how. nodeprof budget
+A file of budgets says what figures of the JSON may be at most, or grow by at most compared with BASE; docs/ci.md tells how. nodeprof budget \
 init writes one.
 
 Exit status: 0 all limits are kept, 1 one at least is not, 125 it could not be told.

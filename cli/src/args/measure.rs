@@ -65,7 +65,7 @@ Examples:
   nodeprof bench -n 50 --name before -o before.nodeprof -- node app.js
   nodeprof bench -L version 20.20.2,24.21.0 -- ./node-{version}/bin/node app.js
 
-Wall, user and system time and memory come from runs without probes; crossings, lookups and all else from runs with probes, in
+Wall, user and system time and memory come from runs without probes; crossings, lookups and all else from runs with probes, in \
 between. All are in one recording: docs/compare.md.")]
 pub struct Bench {
     /// Measured runs of each command [default: 3 s of them, at least 10]
@@ -93,7 +93,7 @@ Examples:
   nodeprof compare --base-node ~/node-20/bin/node --head-node ~/node-24/bin/node -- app.js
   nodeprof compare --max-pairs 100 --margin 0.5 --base 'node a.js' --head 'node b.js'
 
-Commands are split into words as a shell does, and run without one. The order within each pair is tossed. After certain numbers of
+Commands are split into words as a shell does, and run without one. The order within each pair is tossed. After certain numbers of \
 pairs the times are looked at, by a rule that keeps the chance of a false alarm at 0.2 % in all: docs/compare.md.")]
 pub struct Compare {
     /// Run exactly this many pairs, and look once; fewer than 10 give counts, but no verdict on time

@@ -44,10 +44,10 @@ pub enum Role {
 /// `nodeprof blame`.
 #[derive(Args)]
 #[command(after_long_help = "\
-Times are those of the modules themselves: to find, read, compile and run each. Every moment belongs to one module;
+Times are those of the modules themselves: to find, read, compile and run each. Every moment belongs to one module; \
 where the trace does not show when one ended and the next began, each gets half, and ± says how much that is.
 
-Counts are of the requirer: require('./b') in a.js makes the stats of b.js a cost of a.js. --as loaded shows them as a
+Counts are of the requirer: require('./b') in a.js makes the stats of b.js a cost of a.js. --as loaded shows them as a \
 cost of b.js instead.")]
 pub struct Blame {
     /// Which modules
@@ -74,8 +74,8 @@ pub struct Blame {
 /// `nodeprof critical-chain`.
 #[derive(Args)]
 #[command(after_long_help = "\
-From the main script on, at each step the module that its requirer waited longest for. Modules are loaded one after the
-other, so the main script's time is that of all of them; the chain is where to look first. What a top-level await
+From the main script on, at each step the module that its requirer waited longest for. Modules are loaded one after the \
+other, so the main script's time is that of all of them; the chain is where to look first. What a top-level await \
 waited for is not in it.")]
 pub struct CriticalChain {
     /// Which modules

@@ -204,8 +204,9 @@ fn status_text(status: &Status) -> String {
     let _ = writeln!(text, "  costs     {costs}{ceiling}{passed_over}");
     let _ = writeln!(
         text,
-        "  store     {} runs, {megabytes:.1} MB, {} to be written: {}",
+        "  store     {} {}, {megabytes:.1} MB, {} to be written: {}",
         status.runs,
+        if status.runs == 1 { "run" } else { "runs" },
         status.queued,
         status.store.display()
     );

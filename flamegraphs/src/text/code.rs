@@ -107,16 +107,20 @@ impl Report<'_> {
             Column::left("callback").flexible(36, 80),
         ]);
         let whole = crossings.self_ns;
+        let is_timed = crossings
+            .callbacks
+            .iter()
+            .any(|callback| callback.total_ns.is_some());
         let row = |callback: &CallbackProfile, share: bool| {
             let timed = callback.timed_calls.max(1);
             vec![
                 Cell::text(number(callback.calls)),
-                Cell::text(
-                    callback
-                        .total_ns
-                        .map(time)
-                        .unwrap_or_else(|| "–".to_owned()),
-                ),
+                Cell::text(match callback.total_ns {
+                    Some(total) => time(total),
+                    None if is_timed => "–".to_owned(),
+                    // Nothing but dashes is no column.
+                    None => String::new(),
+                }),
                 Cell::text(callback.self_ns.map(time).unwrap_or_default()),
                 Cell::text(
                     callback

@@ -58,7 +58,7 @@ impl<'a> Tree<'a> {
 }
 
 /// Columns that a name should have, with the lines of the tree before it: other columns give way.
-const NAME: usize = 64;
+const NAME: usize = 40;
 
 /// A row to write: a module, and the lines of the tree before its name.
 struct Line {

@@ -98,6 +98,31 @@ impl<'a> Report<'a> {
         self.unattributed();
     }
 
+    /// CPU samples and waits, which flame graphs show.
+    pub(super) fn samples(&mut self) {
+        let samples = &self.run.samples;
+        if samples.count == 0 {
+            return self.empty("CPU samples", "cpu");
+        }
+        let of_modules = self.run.modules.iter().map(|module| &module.caused);
+        let waits = of_modules.chain(self.run.outside.iter().map(|outside| &outside.costs));
+        let blocked = waits
+            .map(|costs| costs.blocked_ns)
+            .fold(0, u64::saturating_add);
+        let mut phrases = vec![
+            plain(counted(samples.count, "sample")),
+            plain(format!("{} on a CPU", time(samples.cpu_ns))),
+        ];
+        if blocked > 0 {
+            phrases.push(plain(format!(
+                "{} of JavaScript threads off it with something to do",
+                time(blocked)
+            )));
+        }
+        phrases.push(faint("to see where: nodeprof flame FILE --of wall"));
+        self.page.section("CPU samples", &phrases);
+    }
+
     /// Modules other than Node's own.
     pub(super) fn program_modules(&self) -> impl Iterator<Item = &'a ModuleProfile> + use<'a> {
         let modules = self.run.modules.iter();
