@@ -163,3 +163,30 @@ fn samples_have_a_line_with_what_to_type_and_count_mode_has_no_column_of_dashes(
         .unwrap();
     assert!(!title.contains("total"), "{crossings}");
 }
+
+#[test]
+fn waits_of_helper_threads_are_not_told_as_those_of_javascript() {
+    let recording = Recording::synthetic(2000);
+    let mut profile = Profile::from_recording(&recording);
+    let run = &mut profile.runs[0];
+    run.modules
+        .iter_mut()
+        .for_each(|module| module.caused.blocked_ns = 0);
+    run.outside
+        .iter_mut()
+        .for_each(|outside| outside.costs.blocked_ns = 0);
+    let mut outside = run.outside[0].clone();
+    outside.bucket = nodeprof_profile::modules::Bucket::HelperThreads;
+    outside.costs.blocked_ns = 970_000_000;
+    run.outside.push(outside);
+    run.modules[0].caused.blocked_ns = 2_000_000;
+    let style = Style {
+        width: 160,
+        color: false,
+    };
+    let text = render(&profile, &style);
+    assert!(
+        text.contains("2.00 ms of JavaScript threads off it"),
+        "{text}"
+    );
+}

@@ -105,7 +105,10 @@ impl<'a> Report<'a> {
             return self.empty("CPU samples", "cpu");
         }
         let of_modules = self.run.modules.iter().map(|module| &module.caused);
-        let waits = of_modules.chain(self.run.outside.iter().map(|outside| &outside.costs));
+        // Threads of the pool and of V8 wait for each other most of their time.
+        let outside = self.run.outside.iter();
+        let outside = outside.filter(|outside| outside.bucket != Bucket::HelperThreads);
+        let waits = of_modules.chain(outside.map(|outside| &outside.costs));
         let blocked = waits
             .map(|costs| costs.blocked_ns)
             .fold(0, u64::saturating_add);
