@@ -179,7 +179,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Where the level of a series changes: index of the first point of the new level, and the change. A count of which no point varies, and of
-/// which enough runs show that, changes wherever it differs. Anything else is parted where ranks before and after differ most, as long as
+/// which enough runs of at least half of the points show that, changes wherever it differs from one point to the next, unless both have one run. Anything else is parted where ranks before and after differ most, as long as
 /// chance explains that less often than [`FALSE_ALARM`]; places that the rest does not bear out are given up again.
 pub fn changes(points: &[Vec<f64>], unit: Unit) -> Vec<(usize, Change)> {
     let known: Vec<usize> = (0..points.len())
@@ -188,7 +188,11 @@ pub fn changes(points: &[Vec<f64>], unit: Unit) -> Vec<(usize, Change)> {
     let constant = |values: &[f64]| values.iter().all(|value| *value == values[0]);
     let runs: usize = known.iter().map(|at| points[*at].len()).sum();
     let repeats = runs - known.len();
-    if unit != Unit::Ns && repeats >= REPEATS && known.iter().all(|at| constant(&points[*at])) {
+    let several = |at: usize| points[at].len() > 1;
+    let shown = known.iter().filter(|at| several(**at)).count();
+    let is_constant = repeats >= REPEATS && known.iter().all(|at| constant(&points[*at]));
+    // Runs of one commit were made in a row, and say little of the others.
+    if unit != Unit::Ns && is_constant && 2 * shown >= known.len() {
         let steps = known.windows(2).filter_map(|pair| {
             let (before, after) = (points[pair[0]][0], points[pair[1]][0]);
             let change = Change {
@@ -197,7 +201,8 @@ pub fn changes(points: &[Vec<f64>], unit: Unit) -> Vec<(usize, Change)> {
                 exact: true,
                 p: None,
             };
-            (before != after).then_some((pair[1], change))
+            let is_shown = several(pair[0]) || several(pair[1]);
+            (before != after && is_shown).then_some((pair[1], change))
         });
         return steps.collect();
     }
@@ -348,6 +353,38 @@ mod tests {
         assert_eq!(changes(&[vec![7.0], vec![8.0], vec![8.0]], Unit::Count), []);
         assert_eq!(changes(&points, Unit::Ns), []);
         assert_eq!(changes(&[], Unit::Ns), []);
+    }
+
+    /// Of a commit with one run nobody knows whether its count varies.
+    #[test]
+    fn one_commit_with_several_runs_says_nothing_of_the_others() {
+        let one_each = |at: usize| vec![7.0 + (at % 2) as f64];
+        let mut points: Vec<Vec<f64>> = (0..12).map(one_each).collect();
+        points[4] = vec![7.0; 8];
+        assert_eq!(changes(&points, Unit::Count), []);
+        // Nor do some others, of two that were run once.
+        for at in [0, 2, 6, 8, 9, 10, 11] {
+            points[at] = vec![7.0; 3];
+        }
+        let found = changes(&points, Unit::Count);
+        let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+        assert_eq!(places, [1, 2, 3, 4, 5, 6, 7, 8]);
+        points[1] = vec![8.0];
+        points[2] = vec![9.0];
+        let found = changes(&points, Unit::Count);
+        let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+        assert_eq!(
+            places,
+            [1, 4, 5, 6, 7, 8],
+            "from 1 to 2, and to 3, it is not known"
+        );
+        // It varies where that can be seen: then it may anywhere.
+        points[9] = vec![7.0, 8.0, 7.0];
+        assert!(
+            changes(&points, Unit::Count)
+                .iter()
+                .all(|(_, change)| !change.exact)
+        );
     }
 
     #[test]
