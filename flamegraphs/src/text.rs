@@ -65,6 +65,8 @@ impl Default for Style {
 const TOP: usize = 12;
 /// Rows of a table that stands beside another on the same subject.
 const TOP_SHORT: usize = 6;
+/// Reasons of more characters are told once.
+const LONG_REASON: usize = 80;
 /// Columns that a bar takes at most: wider ones are not read more exactly.
 const BAR: usize = 60;
 
@@ -137,6 +139,8 @@ struct Report<'a> {
     run: &'a RunProfile,
     /// The folder that paths are shown from.
     base: String,
+    /// Long reasons why a section is empty, with the title of the first such section.
+    told: Vec<(String, String)>,
     page: Page,
 }
 
@@ -145,6 +149,7 @@ impl<'a> Report<'a> {
         Report {
             run,
             base: base(run),
+            told: Vec::new(),
             page: Page {
                 out: String::new(),
                 width: style.width.max(Style::LEAST_WIDTH),
@@ -175,8 +180,22 @@ impl<'a> Report<'a> {
 
     /// Says why a section is empty; nothing if the family was on and there simply was nothing.
     fn empty(&mut self, title: &str, family: &str) {
-        if let Some(reason) = self.off(family) {
-            self.page.section(title, &[faint(reason)]);
+        let Some(reason) = self.off(family) else {
+            return;
+        };
+        // One binary that cannot be probed fails all families in the same words.
+        match self.told.iter().find(|(told, _)| *told == reason) {
+            Some((_, first)) => {
+                let state = reason.split(':').next().unwrap_or_default();
+                let as_before = format!("{state}, as {first}");
+                self.page.section(title, &[faint(as_before)]);
+            }
+            None => {
+                self.page.section(title, &[faint(reason.clone())]);
+                if reason.len() > LONG_REASON {
+                    self.told.push((reason, title.to_owned()));
+                }
+            }
         }
     }
 }

@@ -365,7 +365,10 @@ impl Bench {
                     Err(e) => Outcome::Failed(format!("attaching probes: {e}")),
                 }
             }
-            Err(reason) => Outcome::Failed(reason),
+            // By the name that everybody knows it by.
+            Err(reason) => Outcome::Failed(
+                reason.replace(&*open.to_string_lossy(), &done.path.to_string_lossy()),
+            ),
         };
         if matches!(done.outcome, Outcome::Attached { .. }) {
             done.answered = job.answer.map(|answer| answer.give());

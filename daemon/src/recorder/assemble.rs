@@ -246,10 +246,11 @@ impl Assembler {
     }
 
     fn has_hole(&mut self, process: ProcessId, reason: String) {
-        self.recording.processes[process.0 as usize]
-            .incomplete
-            .get_or_insert(reason);
-        self.lose("beginnings_missed", 1);
+        let incomplete = &mut self.recording.processes[process.0 as usize].incomplete;
+        if incomplete.is_none() {
+            *incomplete = Some(reason);
+            self.lose("beginnings_missed", 1);
+        }
     }
 
     /// Counts a loss.

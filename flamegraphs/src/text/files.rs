@@ -166,10 +166,13 @@ impl Report<'_> {
             .iter()
             .map(|(_, operation)| operation.total_ns)
             .fold(0, u64::saturating_add);
-        let mut phrases = vec![
-            plain(counted(calls, "system call") + &format!(" on {}", counted(files.paths, "path"))),
-            plain(format!("{} in the kernel", time(spent))),
-        ];
+        let mut phrases = vec![plain(
+            counted(calls, "system call") + &format!(" on {}", counted(files.paths, "path")),
+        )];
+        // Count mode takes no times.
+        if spent > 0 {
+            phrases.push(plain(format!("{} in the kernel", time(spent))));
+        }
         if files.bytes_read > 0 {
             phrases.push(plain(format!("{} read", bytes(files.bytes_read))));
         }
@@ -199,14 +202,16 @@ impl Report<'_> {
                         number(failed)
                     })
                     .paint(Paint::Warning),
-                    Cell::text(time(total_ns)),
-                    Cell::text(time(total_ns / calls)).paint(Paint::Faint),
+                    Cell::text(time_taken(total_ns)),
+                    Cell::text(time_taken(total_ns / calls)).paint(Paint::Faint),
                     Cell::text(name),
                 ]);
             }
         }
         self.page.table(&table);
-        self.paths("Slowest:", &files.slowest);
+        if spent > 0 {
+            self.paths("Slowest:", &files.slowest);
+        }
         self.paths("Most repeated:", &files.most_repeated);
     }
 
@@ -232,7 +237,7 @@ impl Report<'_> {
                     number(path.failed)
                 })
                 .paint(Paint::Warning),
-                Cell::text(time(path.total_ns)),
+                Cell::text(time_taken(path.total_ns)),
                 Cell::text(if path.bytes == 0 {
                     String::new()
                 } else {
@@ -244,4 +249,9 @@ impl Report<'_> {
         }
         self.page.table(&table);
     }
+}
+
+/// A time, or nothing where none was taken.
+fn time_taken(ns: u64) -> String {
+    if ns == 0 { String::new() } else { time(ns) }
 }

@@ -3,7 +3,7 @@
 use super::page::{faint, plain};
 use super::words::{basename, repeated, signal_name};
 use super::{Report, all_paths, is_inside};
-use crate::paths::{cut, printable};
+use crate::paths::{columns, cut, printable, shorten};
 use crate::table::Paint;
 use crate::units::{bytes, counted, signed_time, time};
 
@@ -129,8 +129,17 @@ impl Report<'_> {
             words.push(printable(version).into_owned());
         }
         words.extend(arguments);
+        let width = self.page.width * 3 / 4;
+        let takes = |words: &[String]| words.iter().map(|word| columns(word) + 1).sum::<usize>();
+        if takes(&words) > width {
+            // Of a long path the last parts tell most: which script it is.
+            let paths = words.iter_mut().filter(|word| word.contains('/'));
+            for path in paths.filter(|path| columns(path) > width / 2) {
+                *path = shorten(path, width / 2);
+            }
+        }
         // A command line of 10,000 characters must not hide the figures.
-        let mut who = cut(&words.join(" "), self.page.width * 3 / 4).into_owned();
+        let mut who = cut(&words.join(" "), width).into_owned();
         if program != "node" {
             match version {
                 Some(version) => who.push_str(&format!(" (node {})", printable(version))),

@@ -138,8 +138,9 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "paths_truncated" => {
             format!("{n} paths were cut: files with a common beginning may be shown as one")
         }
+        "beginnings_missed" if count == 1 => "1 process was seen only after its start, or could not be probed: what it did until then is missing".into(),
         "beginnings_missed" => format!(
-            "{n} processes were seen only after their start: their first phases are too short or missing"
+            "{n} processes were seen only after their start, or could not be probed: what they did until then is missing"
         ),
         "compilations_unmatched" => {
             format!("{n} compilations ended without a beginning: they are missing in Compilation")
