@@ -175,6 +175,12 @@ impl Redaction {
         clean
     }
 
+    /// Words for a log, without the secrets of what they name, and in one line whatever that is called.
+    pub fn words(&self, words: &str) -> String {
+        let clean = self.text(words.as_bytes());
+        String::from_utf8_lossy(&clean).replace(char::is_control, "·")
+    }
+
     /// Takes the secrets out of a command line.
     pub fn arguments(&self, arguments: &mut [Vec<u8>]) {
         let mut hidden = false;
@@ -266,6 +272,15 @@ mod tests {
             expected += rest;
             assert_eq!(arguments(&secret), expected.replace('·', " "), "{line}");
         }
+    }
+
+    #[test]
+    fn words_for_a_log_have_one_line_and_no_secrets() {
+        let redaction = Redaction::default();
+        assert_eq!(
+            redaction.words("/home/ada/token=abcdef/x\ny\u{1b}[2J: no node"),
+            "/home/[redacted]/token=[redacted]·y·[2J: no node"
+        );
     }
 
     #[test]

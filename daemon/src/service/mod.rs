@@ -444,6 +444,11 @@ impl Service<'_> {
         self.finish(&all, tell);
     }
 
+    /// What the log may have of words that name what users have named.
+    fn log_words(&self, words: &str) -> String {
+        self.config.redaction.words(words)
+    }
+
     /// Its processes, besides this one.
     fn pids(&self) -> Vec<u32> {
         let lane = self.lane.iter().flat_map(Lane::pids);
@@ -467,7 +472,10 @@ fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
         if let Err(why) = load_plan(&path, Some(&config.cache), true)
             && (path.exists() || config.nodes.contains(&path))
         {
-            tell(Happening::Unusable { path: &path, why });
+            tell(Happening::Unusable {
+                path: Path::new(&config.redaction.words(&path.to_string_lossy())),
+                why: config.redaction.words(&why),
+            });
         }
     }
 }
@@ -591,7 +599,7 @@ impl Service<'_> {
                     self.lost += 1;
                     tell(Happening::Lost {
                         pid,
-                        why: format!("{}: {reason}", path.display()),
+                        why: self.log_words(&format!("{}: {reason}", path.display())),
                     });
                 }
                 Event::NotStopped { pid, reason } => {
@@ -708,6 +716,7 @@ impl Service<'_> {
                         }
                         _ => why,
                     };
+                    let why = self.log_words(&why);
                     return tell(Happening::Lost { pid, why });
                 }
             }
