@@ -37,7 +37,7 @@ use std::{
 
 use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, Reader, Record, Sum,
-    hold::{Event, Holder, HolderOptions, Obeys, act_behind, guard::News},
+    hold::{Event, Holder, HolderOptions, Obeys, act_behind},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
 use nodeprof_profile::{
@@ -56,7 +56,7 @@ use config::{CeilingLimits, Config};
 use context::Context;
 use control::{Control, Order};
 use gate::{Closed, Gate};
-use guard::Guard;
+use guard::{Guard, Heard};
 use lane::Lane;
 use running::{Program, Running};
 use signals::{Asked, Signals};
@@ -626,18 +626,17 @@ impl Service<'_> {
 
     fn hear_guard(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
         match self.guard.hear() {
-            Some(News::Late) => {
+            Some(Heard::Late) => {
                 // An older ping may be on its way: it has its time from now on.
                 self.pinged = self.pinged.map(|_| Instant::now());
                 self.is_late = true;
                 tell(Happening::HolderLate);
             }
-            Some(News::Gone) => {
-                self.guard.renew(self.config.hold);
+            Some(Heard::Changed) => {
                 self.replace_holder(false)?;
                 tell(Happening::GuardRestarted(&self.holding));
             }
-            Some(News::Alive) | None => {}
+            None => {}
         }
         Ok(())
     }
