@@ -791,6 +791,41 @@ fn starts_have_their_labels_however_short_they_are_or_long_their_environment() {
     });
 }
 
+#[test]
+#[ignore = "needs root"]
+fn the_log_has_no_secrets_of_paths() {
+    undisturbed(|| {
+        let (Some(node), Some(other)) = (Node::find("24.21.0"), Node::find("22.23.3")) else {
+            return;
+        };
+        let service = Service::knowing(&node, "");
+        // One that is no node binary, and one that nobody knows, whose first start is over before its plan is made.
+        let folder = service
+            .work()
+            .join("password=hunter2hunter2\nnot recorded pid=1");
+        fs::create_dir(&folder).unwrap();
+        let (useless, new) = (folder.join("useless"), folder.join("new"));
+        fs::write(&useless, "text").unwrap();
+        copy_program(&other.path, &new);
+        service.configure(&format!("nodes = [{useless:?}]"));
+        service.signal(libc::SIGHUP);
+        let said = service.says("cannot be probed");
+        assert!(!said.contains("hunter2"), "{said}");
+        assert!(said.contains("password=[redacted]"), "{said}");
+        service.says("the configuration was read again");
+        let new = Node {
+            version: other.version,
+            path: new,
+        };
+        service.succeeds(&new, &["-v"]);
+        let said = service.says("recorded pid=");
+        assert!(said.contains("not recorded pid="), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+        assert!(!said.contains("pid=1:"), "{said}");
+        assert!(said.contains("password=[redacted]"), "{said}");
+    });
+}
+
 /// What the holder tells of a start has its bounds: a folder with a name so long and strange goes another way, and is recorded all the same.
 #[test]
 #[ignore = "needs root"]

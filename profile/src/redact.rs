@@ -196,6 +196,12 @@ impl Redaction {
         clean
     }
 
+    /// Words for a log, without the secrets of what they name, and in one line whatever that is called.
+    pub fn words(&self, words: &str) -> String {
+        let clean = self.text(words.as_bytes());
+        String::from_utf8_lossy(&clean).replace(char::is_control, "·")
+    }
+
     /// Takes the secrets out of a command line.
     pub fn arguments(&self, arguments: &mut [Vec<u8>]) {
         let mut line = Line::new(arguments.first());
@@ -451,6 +457,15 @@ mod tests {
             let most = short * 40 + std::time::Duration::from_millis(20);
             assert!(long < most, "{piece}: {short:?}, ten times: {long:?}");
         }
+    }
+
+    #[test]
+    fn words_for_a_log_have_one_line_and_no_secrets() {
+        let redaction = Redaction::default();
+        assert_eq!(
+            redaction.words("/home/ada/token=abcdef/x\ny\u{1b}[2J: no node"),
+            "/home/[redacted]/token=[redacted]·y·[2J: no node"
+        );
     }
 
     #[test]

@@ -106,14 +106,25 @@ impl Guarded {
     /// # Errors
     /// If nobody listens, or it cannot make a group.
     pub fn connect(path: &Path) -> io::Result<Guarded> {
+        Guarded::of(Guarded::ask(path)?.socket)
+    }
+
+    /// The same without waiting for its answer.
+    ///
+    /// # Errors
+    /// If nobody listens, or too many others ask.
+    pub fn ask(path: &Path) -> io::Result<Asked> {
         let socket = socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             None,
         )?;
         connect(&socket, &SocketAddrUnix::new(path.as_os_str().as_bytes())?)?;
-        Guarded::of(socket)
+        Ok(Asked {
+            socket,
+            since: Instant::now(),
+        })
     }
 
     /// Waits for its first message.
@@ -204,6 +215,30 @@ impl Guarded {
     pub fn kill(&self) {
         // SAFETY: takes integers.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+}
+
+/// A guard that was asked, and is yet to answer.
+pub struct Asked {
+    socket: OwnedFd,
+    since: Instant,
+}
+
+impl Asked {
+    /// Descriptor to poll for the answer.
+    pub fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// The answer, waiting for it no longer than this; itself, if there is none. A guard that has not answered in 5 s is an error.
+    pub fn answer(self, patience: Duration) -> Result<io::Result<Guarded>, Asked> {
+        if is_readable(self.socket.as_raw_fd(), patience) {
+            Ok(Guarded::of(self.socket))
+        } else if self.since.elapsed() > BEGINNING {
+            Ok(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            Err(self)
+        }
     }
 }
 

@@ -37,7 +37,7 @@ use std::{
 
 use nodeprof_bpf::{
     Counters, LoadError, Options, Programs, Reader, Record, Sum,
-    hold::{Event, Holder, HolderOptions, Obeys, act_behind, guard::News},
+    hold::{Event, Holder, HolderOptions, Obeys, act_behind},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
 use nodeprof_profile::{
@@ -56,7 +56,7 @@ use config::{CeilingLimits, Config};
 use context::Context;
 use control::{Control, Order};
 use gate::{Closed, Gate};
-use guard::Guard;
+use guard::{Guard, Heard};
 use lane::Lane;
 use running::{Program, Running};
 use signals::{Asked, Signals};
@@ -444,6 +444,11 @@ impl Service<'_> {
         self.finish(&all, tell);
     }
 
+    /// What the log may have of words that name what users have named.
+    fn log_words(&self, words: &str) -> String {
+        self.config.redaction.words(words)
+    }
+
     /// Its processes, besides this one.
     fn pids(&self) -> Vec<u32> {
         let lane = self.lane.iter().flat_map(Lane::pids);
@@ -467,7 +472,10 @@ fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
         if let Err(why) = load_plan(&path, Some(&config.cache), true)
             && (path.exists() || config.nodes.contains(&path))
         {
-            tell(Happening::Unusable { path: &path, why });
+            tell(Happening::Unusable {
+                path: Path::new(&config.redaction.words(&path.to_string_lossy())),
+                why: config.redaction.words(&why),
+            });
         }
     }
 }
@@ -591,7 +599,7 @@ impl Service<'_> {
                     self.lost += 1;
                     tell(Happening::Lost {
                         pid,
-                        why: format!("{}: {reason}", path.display()),
+                        why: self.log_words(&format!("{}: {reason}", path.display())),
                     });
                 }
                 Event::NotStopped { pid, reason } => {
@@ -618,18 +626,17 @@ impl Service<'_> {
 
     fn hear_guard(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
         match self.guard.hear() {
-            Some(News::Late) => {
+            Some(Heard::Late) => {
                 // An older ping may be on its way: it has its time from now on.
                 self.pinged = self.pinged.map(|_| Instant::now());
                 self.is_late = true;
                 tell(Happening::HolderLate);
             }
-            Some(News::Gone) => {
-                self.guard.renew(self.config.hold);
+            Some(Heard::Changed) => {
                 self.replace_holder(false)?;
                 tell(Happening::GuardRestarted(&self.holding));
             }
-            Some(News::Alive) | None => {}
+            None => {}
         }
         Ok(())
     }
@@ -708,6 +715,7 @@ impl Service<'_> {
                         }
                         _ => why,
                     };
+                    let why = self.log_words(&why);
                     return tell(Happening::Lost { pid, why });
                 }
             }
