@@ -121,7 +121,9 @@ impl Stacks {
                     function.name = name;
                 }
             }
-            Record::Script { header, script } => {
+            Record::Script { header, mut script } => {
+                // One that a CPU sample meets in the middle of a garbage collection may have anything in the place of its name.
+                script.name = script.name.filter(|name| !name.contains(&0));
                 self.new_scripts.push(script.number);
                 self.scripts.insert(script.number, (script, header.pid));
             }
@@ -564,5 +566,39 @@ impl Builder<'_> {
         let first = if l == 1 { script.column_offset } else { 0 };
         *line = l.checked_add_signed(script.line_offset);
         *column = c.checked_add_signed(first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeprof_bpf::Header;
+
+    #[test]
+    fn what_cannot_be_a_name_is_none() {
+        let mut stacks = Stacks::default();
+        let mut named = |number: u32, name: &[u8]| {
+            let header = Header {
+                pid: 1,
+                tid: 1,
+                phase: 0,
+                time: 0,
+                stack: 0,
+            };
+            let script = ScriptRecord {
+                number,
+                name: Some(name.to_vec()),
+                wrapped: true,
+                source: 0,
+                length: 0,
+                two_byte: false,
+                line_offset: 0,
+                column_offset: 0,
+            };
+            stacks.take(Record::Script { header, script });
+            stacks.scripts[&number].0.name.clone()
+        };
+        assert_eq!(named(1, b"/app/x.js"), Some(b"/app/x.js".to_vec()));
+        assert_eq!(named(2, b"A\xa6\xd6\x8d\0\0!\x13"), None);
     }
 }
