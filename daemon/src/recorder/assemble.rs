@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap as HashMap;
 use std::{
     collections::{HashSet, hash_map::Entry},
-    ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -72,7 +71,7 @@ pub struct Assembler {
     descriptors: HashMap<(ProcessId, i32), Opened>,
     /// Path of each open file, as the kernel tells them apart.
     open_files: HashMap<u32, NameId>,
-    directories: HashMap<ProcessId, Vec<u8>>,
+    directories: HashMap<ProcessId, Directory>,
     /// Compilations under way: (thread, start) → path and origin.
     compiling: HashMap<(u32, u64), Compiling>,
     stacks: Stacks,
@@ -86,6 +85,14 @@ pub struct Assembler {
     notices: Vec<Notice>,
     losses: HashMap<&'static str, u64>,
     last: u64,
+}
+
+/// A working directory.
+#[derive(Clone)]
+struct Directory {
+    path: Vec<u8>,
+    /// As the kernel tells it, without links. What `chdir` names may be one.
+    is_real: bool,
 }
 
 /// A descriptor, by what it was opened.
@@ -165,8 +172,10 @@ impl Assembler {
             last: 0,
         };
         let process = this.process(root, 0);
+        let path = directory.as_os_str().as_bytes().to_vec();
+        let is_real = true;
         this.directories
-            .insert(process, directory.as_os_str().as_bytes().to_vec());
+            .insert(process, Directory { path, is_real });
         this
     }
 
@@ -866,8 +875,10 @@ impl Assembler {
             _ => {
                 // chdir, fchdir: no file operation, but paths depend on it.
                 if result == 0 {
-                    let directory = self.recording.name(path).to_vec();
-                    self.directories.insert(process, directory);
+                    let path = self.recording.name(path).to_vec();
+                    let is_real = false;
+                    self.directories
+                        .insert(process, Directory { path, is_real });
                 }
                 return;
             }
@@ -930,20 +941,24 @@ impl Assembler {
             return path.to_vec();
         }
         let base = match directory.0 {
-            CURRENT_DIRECTORY => self.directories.get(&process).map(Vec::as_slice),
+            CURRENT_DIRECTORY => {
+                let directory = self.directories.get(&process);
+                directory.map(|directory| (directory.path.as_slice(), directory.is_real))
+            }
             _ => self
                 .path_of(process, directory, Nanoseconds(u64::MAX))
-                .map(|n| self.recording.name(n)),
+                .map(|name| (self.recording.name(name), false)),
         };
-        let Some(base) = base else {
+        let Some((base, is_real)) = base else {
             return path.to_vec();
         };
         let (mut whole, mut rest) = (base.to_vec(), path);
         loop {
             if let Some(tail) = rest.strip_prefix(b"./") {
                 rest = tail;
-            } else if let Some(parent) = parent_for(&whole, rest) {
-                whole = parent;
+            } else if is_real && (rest == b".." || rest.starts_with(b"../")) {
+                let parent = whole.iter().rposition(|b| *b == b'/').unwrap_or(0);
+                whole.truncate(parent.max(1));
                 rest = rest.get(3..).unwrap_or_default();
             } else {
                 break;
@@ -1112,16 +1127,6 @@ fn crossing_kind(kind: u8) -> CrossingKind {
     }
 }
 
-/// The folder around a folder, where the rest of a path begins with `..`: that of what it is, not of a link that leads to it.
-fn parent_for(folder: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
-    if rest != b".." && !rest.starts_with(b"../") {
-        return None;
-    }
-    let real = fs::canonicalize(OsStr::from_bytes(folder)).ok()?;
-    let parent = real.parent().unwrap_or(&real);
-    Some(parent.as_os_str().as_bytes().to_vec())
-}
-
 /// User and system time: the kernel counts them by ticks and their sum exactly; scaled as `getrusage` does.
 fn split_runtime(cpu: Cpu) -> (u64, u64) {
     let ticks = cpu.user.saturating_add(cpu.system);
@@ -1236,23 +1241,26 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_upwards_leads_to_the_folder_around() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let real = folder.path().canonicalize().expect("its path");
-        fs::create_dir_all(real.join("a/b")).expect("a folder");
-        std::os::unix::fs::symlink(real.join("a/b"), real.join("link")).expect("a link");
-        let path = |from: &Path, rest: &str| {
-            let a = Assembler::new(Recording::default(), RunId(0), 1, from);
-            let path = a.absolute(ProcessId(0), (CURRENT_DIRECTORY, 0), rest.as_bytes());
-            PathBuf::from(OsStr::from_bytes(&path))
+        let from = |directory: &str, is_real, path: &str| {
+            let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new(directory));
+            a.directories.insert(
+                ProcessId(0),
+                Directory {
+                    path: directory.into(),
+                    is_real,
+                },
+            );
+            let path = a.absolute(ProcessId(0), (CURRENT_DIRECTORY, 0), path.as_bytes());
+            String::from_utf8(path).expect("text")
         };
-        assert_eq!(path(&real.join("a/b"), "../x"), real.join("a/x"));
-        assert_eq!(path(&real.join("a/b"), ".././..//x"), real.join("x"));
-        assert_eq!(path(&real.join("a/b"), ".."), real.join("a"));
-        // The kernel goes up from what the link leads to.
-        assert_eq!(path(&real.join("link"), "../x"), real.join("a/x"));
-        // Of a folder that is gone nobody can tell.
-        assert_eq!(path(&real.join("gone"), "../x"), real.join("gone/../x"));
+        assert_eq!(from("/a/b", true, "../x"), "/a/x");
+        assert_eq!(from("/a/b", true, ".././..//x"), "/x");
+        assert_eq!(from("/a/b", true, "../../.."), "/");
+        assert_eq!(from("/a/b", true, ".."), "/a");
+        assert_eq!(from("/", true, "../x"), "/x");
         // What lies between may be a link.
-        assert_eq!(path(&real, "link/../x"), real.join("link/../x"));
+        assert_eq!(from("/a", true, "link/../x"), "/a/link/../x");
+        // So may the folder that a program went to by its name: the kernel goes up from what the link leads to.
+        assert_eq!(from("/link", false, "./../x"), "/link/../x");
     }
 }
