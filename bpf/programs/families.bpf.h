@@ -198,15 +198,7 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 		value = a + (c->detail >> 4) * 8;
 		break;
 	}
-	if (count_only) {
-		struct frame single = {.id = c->id, .value = value};
-
-		if ((c->detail & 15) == SIZE_FIELD_AT_RETURN)
-			single.value = -1;
-		write_serialization(t, &single, 0, RECORD_UNTIMED);
-		return;
-	}
-	i = push_frame(t, FRAME_SERIALIZATION, ctx->sp, now);
+	i = count_only ? -1 : push_frame(t, FRAME_SERIALIZATION, ctx->sp, now);
 	if (i < 0) {
 		struct frame single = {
 			.start = now, .id = c->id, .value = value, .callback = current_callback(t)};
@@ -362,13 +354,13 @@ static __always_inline void compile_enter(struct pt_regs *ctx, struct thread *t,
 	}
 }
 
-static __always_inline void code_cache_hit(struct thread *t, bool hit)
+static __always_inline void mark_cached(struct thread *t, bool cached)
 {
 	__u8 i = t->top[FRAME_COMPILE];
 
 	if (i == NO_FRAME)
 		return;
-	if (hit)
+	if (cached)
 		frame_at(t, i)->flags |= RECORD_CACHED;
 	else
 		frame_at(t, i)->flags &= ~RECORD_CACHED;

@@ -125,15 +125,10 @@ int BPF_PROG(on_syscall_enter, struct pt_regs *regs, long number)
  */
 static __noinline __u32 open_file(__u32 descriptor)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file *file = 0;
+	struct file *file = file_at(descriptor);
 	struct inode *inode;
 	__u64 hash;
 
-	if (descriptor >= BPF_CORE_READ(table, max_fds))
-		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
 	if (!file)
 		return 0;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -195,7 +190,7 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	h.result = result;
 	/* After a close it is another one's, or none's. */
 	if (number != SYS_CLOSE)
-		h.header.unused = open_file(opens(number) ? result : h.descriptor);
+		h.header.extra = open_file(opens(number) ? result : h.descriptor);
 	if (!pointer) {
 		struct text_head *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 

@@ -236,7 +236,7 @@ __noinline int write_script(struct thread *t, struct image *image, __u64 script,
 	h.header.kind = wrapped;
 	/* Both offsets follow the name. */
 	h.descriptor = read_word(script - 1 + image->script_name + 8) >> 32;
-	h.header.unused = read_word(script - 1 + image->script_name + 16) >> 32;
+	h.header.extra = read_word(script - 1 + image->script_name + 16) >> 32;
 	if (v8_string_data(t, read_word(script - 1 + image->script_source), &source)) {
 		h.result = source.data - bias_of(t, image);
 		h.duration = (__u64)source.length << 1 | source.two_byte;

@@ -88,6 +88,18 @@ static __always_inline void describe_file(struct record_mapping *r, struct file 
 	r->file_size = BPF_CORE_READ(file, f_inode, i_size);
 }
 
+/* What a descriptor of the current process has open; 0: nothing. */
+static __noinline struct file *file_at(__u32 descriptor)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file *file = 0;
+
+	if (descriptor < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
+	return file;
+}
+
 /* Numbers of asm-generic/mman-common.h. */
 #define PROT_EXEC     4
 #define MAP_ANONYMOUS 0x20
@@ -95,16 +107,14 @@ static __always_inline void describe_file(struct record_mapping *r, struct file 
 /* The end of an mmap. By itself, so that its variables are not on the stack of a walk. */
 static __noinline int note_mmap(struct thread *t, struct pt_regs *regs, __u64 start)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	__u32 descriptor = kernel_register(&regs->r8);
-	struct file *file = 0;
+	struct file *file;
 
 	if (!(kernel_register(&regs->dx) & PROT_EXEC) ||
-	    kernel_register(&regs->r10) & MAP_ANONYMOUS ||
-	    descriptor >= BPF_CORE_READ(table, max_fds))
+	    kernel_register(&regs->r10) & MAP_ANONYMOUS)
 		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
+	file = file_at(kernel_register(&regs->r8));
+	if (!file)
+		return 0;
 	RESERVE(record_mapping, r);
 	if (!r)
 		return 0;

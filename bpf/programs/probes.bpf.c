@@ -101,11 +101,11 @@ int on_entry(struct pt_regs *ctx)
 		compile_enter(ctx, t, &c, raw, a, b, now);
 		break;
 	case ACTION_CODE_CACHE_HIT:
-		code_cache_hit(t, true);
+		mark_cached(t, true);
 		break;
 	case ACTION_PARSE:
 		/* V8 has rejected what the cache had. */
-		code_cache_hit(t, false);
+		mark_cached(t, false);
 		break;
 	case ACTION_IMPORT: {
 		int i = c.flags & COOKIE_HAS_RETURN ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;

@@ -187,21 +187,13 @@ static __always_inline bool executes_known_node(struct task_struct *task)
 SEC("raw_tp")
 int set_image_file(struct bpf_raw_tracepoint_args *arguments)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	__u64 descriptor = arguments->args[0];
+	struct file *open = file_at(arguments->args[0]);
 	__u32 image = arguments->args[1];
-	struct file *open = 0;
-	struct inode *inode;
 	struct file_key file;
 
-	if (descriptor >= BPF_CORE_READ(table, max_fds))
+	if (!open)
 		return -EBADF;
-	bpf_probe_read_kernel(&open, sizeof(open), BPF_CORE_READ(table, fd) + descriptor);
-	inode = BPF_CORE_READ(open, f_inode);
-	if (!inode)
-		return -EBADF;
-	file = file_of(inode);
+	file = file_of(BPF_CORE_READ(open, f_inode));
 	return bpf_map_update_elem(&image_files, &file, &image, BPF_ANY);
 }
 

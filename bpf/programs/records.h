@@ -146,9 +146,9 @@ struct record_header {
 	__u32 pid;
 	__u32 tid;
 	__u32 id; /* the cookie's id and binary, of a call the binary alone; or a syscall's number */
-	__u64 time;   /* CLOCK_MONOTONIC, ns */
-	__u32 stack;  /* of a RECORD_WALK, 0: none */
-	__u32 unused; /* of a RECORD_FILE: which open file it was, 0: not told */
+	__u64 time;  /* CLOCK_MONOTONIC, ns */
+	__u32 stack; /* of a RECORD_WALK, 0: none */
+	__u32 extra; /* of a RECORD_FILE: which open file it was, 0: not told; of a RECORD_SCRIPT: columns before its first one */
 };
 
 /* A crossing, written when it ends. */

@@ -321,7 +321,7 @@ static __always_inline void fill_header(struct record_header *h, struct thread *
 	h->id = 0;
 	h->time = time;
 	h->stack = STACK_NONE;
-	h->unused = 0;
+	h->extra = 0;
 }
 
 static __always_inline struct frame *frame_at(struct thread *t, __u32 index)

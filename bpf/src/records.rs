@@ -767,7 +767,7 @@ impl Record {
                     duration: head.duration,
                     result: head.result,
                     descriptor: head.descriptor,
-                    file: first.unused,
+                    file: first.extra,
                     path,
                 }
             }
@@ -860,7 +860,7 @@ impl Record {
                         length: head.duration >> 1,
                         two_byte: head.duration & 1 != 0,
                         line_offset: head.descriptor,
-                        column_offset: first.unused as i32,
+                        column_offset: first.extra as i32,
                     },
                 }
             }
