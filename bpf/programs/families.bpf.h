@@ -96,9 +96,12 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 				       __u64 a, __u64 now)
 {
 	__u8 kind = kind_of_call(ctx, t, c);
-	__u64 callback = as_linked(t, c->binary, a);
+	__u64 callback;
 	int i;
 
+	if (c->flags & COOKIE_IN_SLOT)
+		a = read_word(a - 8 * (__u64)(c->id >> 8));
+	callback = as_linked(t, c->binary, a);
 	t->announced = a;
 	if (count_only) {
 		tally_call(t, callback, kind);

@@ -38,7 +38,7 @@ enum action {
 /*
  * The cookie of an attach point, low bits first:
  *   action 8 | detail 8 | register 4 | register 4 | flags 8 | binary 8 | id 24
- * The id is the index of the probe, or of the callback, in the plan of the binary.
+ * The id is the index of the probe, or of the callback, in the plan of the binary; with COOKIE_IN_SLOT, where the slot is.
  */
 #define COOKIE_DETAIL_SHIFT	8
 #define COOKIE_REGISTER_A_SHIFT 16
@@ -51,6 +51,8 @@ enum action {
 #define COOKIE_HAS_RETURN 1
 /* A callback's entry is the only place where its call from optimised code is seen. */
 #define COOKIE_IS_CROSSING 2
+/* Of a call site: the callback's address is not in the register, but in the word of memory that lies this many words (the id) below it. */
+#define COOKIE_IN_SLOT 4
 
 /* Details: kinds of a call site. */
 enum call_kind {

@@ -148,10 +148,17 @@ impl Cookie {
             ..Cookie::default()
         };
         match role {
-            Role::CallEnter { kind, callback } => {
-                c.action = wire::ACTION_CALL_ENTER;
+            Role::CallEnter {
+                kind,
+                callback,
+                slot,
+            } => {
+                c.with(wire::ACTION_CALL_ENTER, *callback);
                 c.detail = call_kind(*kind);
-                c.register_a = *callback as u8;
+                if let Some(slot) = slot {
+                    c.flags |= wire::COOKIE_IN_SLOT as u8;
+                    c.id = slot.unsigned_abs() / 8;
+                }
             }
             Role::CallExit { .. } => c.action = wire::ACTION_CALL_EXIT,
             Role::CallMark { flag } => {

@@ -5,7 +5,7 @@
 //! which would be single-stepped at thirty times the price.
 //!
 //! The sites are found by what they mean, not by a pattern of bytes: the *enter* site is the last emulated instruction that
-//! every path to the call passes, at which a register already holds the callback; the *exit* site is the first emulated
+//! every path to the call passes, at which a register, or else the stack, already holds the callback; the *exit* site is the first emulated
 //! instruction that every path from the call to the function's end passes, and nothing else does. So the branch that
 //! V8 takes under `--cpu-prof`, where a thunk calls the callback, is counted as well.
 
@@ -36,8 +36,9 @@ const UNKNOWN: u32 = u32::MAX;
 pub(crate) enum Callee {
     /// In a builtin: its address came as an argument or from an object; helpers are loaded from the isolate (`r13`).
     NotFromIsolate,
-    /// In C++: it is held in a callee-saved register; virtual calls of the tracing controller go through others.
-    CalleeSaved,
+    /// In C++: it is held in a callee-saved register; virtual calls of the tracing controller go through others. Where none is, its first
+    /// argument is an object on the stack; that of virtual calls is not.
+    Cpp,
 }
 
 /// Enter and exit of one call.
@@ -46,9 +47,26 @@ pub(crate) struct CallSites {
     /// Before the call.
     pub(crate) enter: u64,
     /// Holds the callback's address at `enter`.
-    pub(crate) callback: Register,
+    pub(crate) callback: Holder,
     /// After the call.
     pub(crate) exit: u64,
+}
+
+/// What holds a value at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) register: Register,
+    /// Not the register itself, but the word this many bytes from where it points to.
+    pub(crate) slot: Option<i32>,
+}
+
+impl From<Register> for Holder {
+    fn from(register: Register) -> Self {
+        Self {
+            register,
+            slot: None,
+        }
+    }
 }
 
 /// Why no sites were found.
@@ -133,8 +151,14 @@ type Origins = Vec<u32>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Values {
     registers: [Origins; 16],
-    slots: BTreeMap<u64, Origins>,
+    slots: BTreeMap<i64, Origins>,
 }
+
+/// Bytes of a slot.
+const SLOT: i64 = 8;
+
+/// The deepest slot that is looked for, in bytes: frames of V8 are smaller.
+const DEEPEST_SLOT: i64 = 1 << 20;
 
 impl Values {
     /// Joins what another path brings; tells whether that changed anything.
@@ -157,10 +181,28 @@ impl Values {
 
 impl Values {
     /// A register that holds the value with these origins.
-    fn holder(&self, origin: &Origins) -> Option<Register> {
+    fn register_with(&self, origin: &Origins) -> Option<Holder> {
         Register::ALL
             .into_iter()
             .find(|register| self.registers[*register as usize] == *origin)
+            .map(Holder::from)
+    }
+
+    /// A word of the frame that does.
+    fn slot_with(&self, origin: &Origins) -> Option<Holder> {
+        let (slot, _) = self.slots.iter().find(|(slot, held)| {
+            *held == origin && (-DEEPEST_SLOT..0).contains(*slot) && **slot % SLOT == 0
+        })?;
+        Some(Holder {
+            register: Register::Rbp,
+            slot: Some(i32::try_from(*slot).ok()?),
+        })
+    }
+
+    /// What lies in these bytes is not known any more.
+    fn forget(&mut self, start: i64, bytes: i64) {
+        self.slots
+            .retain(|slot, _| *slot + SLOT <= start || start + bytes <= *slot);
     }
 }
 
@@ -179,6 +221,13 @@ fn union(mine: &mut Origins, theirs: &Origins) -> bool {
         *mine = vec![UNKNOWN];
     }
     changed
+}
+
+fn writes(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
 }
 
 /// A call leaves these as the System V ABI has it.
@@ -338,15 +387,20 @@ impl Graph {
         }
         if let Some((to, from)) = decode::register_copy(instruction) {
             state.registers[to as usize] = state.registers[from as usize].clone();
+            if to == Register::Rbp {
+                state.slots.clear();
+            }
             return state;
         }
         let slot = (instruction.memory_base() == Iced::RBP
             && instruction.memory_index() == Iced::None)
-            .then(|| instruction.memory_displacement64());
+            .then(|| instruction.memory_displacement64() as i64);
         if let Some(slot) = slot {
             match instruction.code() {
                 Code::Mov_r64_rm64 => {
-                    if let Some(to) = decode::register(instruction.op0_register()) {
+                    if let Some(to) = decode::register(instruction.op0_register())
+                        && to != Register::Rbp
+                    {
                         let value = state.slots.get(&slot).cloned();
                         state.registers[to as usize] = value.unwrap_or_else(|| vec![made]);
                         return state;
@@ -354,27 +408,36 @@ impl Graph {
                 }
                 Code::Mov_rm64_r64 => {
                     if let Some(from) = decode::register(instruction.op1_register()) {
+                        state.forget(slot, SLOT);
                         state
                             .slots
                             .insert(slot, state.registers[from as usize].clone());
                         return state;
                     }
                 }
-                Code::Lea_r64_m | Code::Cmp_rm64_r64 | Code::Cmp_r64_rm64 => {}
-                // Writes of another width: whatever they touch is forgotten.
-                _ => state.slots.retain(|known, _| known.abs_diff(slot) >= 64),
+                _ => {}
             }
         }
-        for used in factory.info(instruction).used_registers() {
-            let writes = matches!(
-                used.access(),
-                OpAccess::Write
-                    | OpAccess::CondWrite
-                    | OpAccess::ReadWrite
-                    | OpAccess::ReadCondWrite
-            );
-            if writes && let Some(register) = decode::register(used.register().full_register()) {
+        let used = factory.info(instruction);
+        for memory in used.used_memory() {
+            if memory.base() != Iced::RBP || !writes(memory.access()) {
+                continue;
+            }
+            match memory.memory_size().size() {
+                // Of a width or at a place that is not told.
+                0 => state.slots.clear(),
+                _ if memory.index() != Iced::None => state.slots.clear(),
+                bytes => state.forget(memory.displacement() as i64, bytes as i64),
+            }
+        }
+        for used in used.used_registers() {
+            if writes(used.access())
+                && let Some(register) = decode::register(used.register().full_register())
+            {
                 state.registers[register as usize] = vec![made];
+                if register == Register::Rbp {
+                    state.slots.clear();
+                }
             }
         }
         state
@@ -387,6 +450,11 @@ impl Graph {
         callee: Callee,
     ) -> Result<(usize, Origins), NoSites> {
         let mut found: Vec<(usize, Origins, bool)> = Vec::new();
+        let given_the_stack = |call: &usize| {
+            states[*call]
+                .as_ref()
+                .is_some_and(|state| self.is_on_stack(&state.registers[Register::Rdi as usize]))
+        };
         for call in self.register_calls() {
             let (Some(state), Some(register)) = (
                 &states[call],
@@ -402,8 +470,12 @@ impl Graph {
                 found.push((call, origin, CALLEE_SAVED.contains(&register)));
             }
         }
-        if callee == Callee::CalleeSaved && found.iter().any(|(.., saved)| *saved) {
-            found.retain(|(.., saved)| *saved);
+        if callee == Callee::Cpp {
+            if found.iter().any(|(.., saved)| *saved) {
+                found.retain(|(.., saved)| *saved);
+            } else if found.len() > 1 {
+                found.retain(|(call, ..)| given_the_stack(call));
+            }
         }
         match found.len() {
             0 => Err(NoSites::NoCall),
@@ -426,21 +498,42 @@ impl Graph {
         })
     }
 
+    /// Whether the value is an address within the function's frame.
+    fn is_on_stack(&self, origins: &Origins) -> bool {
+        let is_address = |origin: &u32| {
+            let made = (*origin as usize).checked_sub(16);
+            made.and_then(|index| self.nodes.get(index))
+                .is_some_and(|node| {
+                    node.instruction.code() == Code::Lea_r64_m
+                        && matches!(node.instruction.memory_base(), Iced::RBP | Iced::RSP)
+                })
+        };
+        !origins.is_empty() && origins.iter().all(is_address)
+    }
+
     fn enter(
         &self,
         states: &[Option<Values>],
         calls: &[usize],
         origin: &Origins,
-    ) -> Option<(usize, Register)> {
+    ) -> Option<(usize, Holder)> {
+        self.last_holding(states, calls, |state| state.register_with(origin))
+            .or_else(|| self.last_holding(states, calls, |state| state.slot_with(origin)))
+    }
+
+    /// The last instruction on every path to the calls, and only on these, at which there is a holder.
+    fn last_holding(
+        &self,
+        states: &[Option<Values>],
+        calls: &[usize],
+        holder: impl Fn(&Values) -> Option<Holder>,
+    ) -> Option<(usize, Holder)> {
         let mut candidates = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
             if !node.emulated || calls.contains(&index) {
                 continue;
             }
-            let Some(holder) = states[index]
-                .as_ref()
-                .and_then(|state| state.holder(origin))
-            else {
+            let Some(holder) = states[index].as_ref().and_then(&holder) else {
                 continue;
             };
             let around = self.reach(&[0], &[index]);
@@ -485,6 +578,58 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_callback_on_the_stack_is_known_until_something_is_written_over_it() {
+        let sites = |between: &[u8]| {
+            let code = [
+                // push rbp; mov rbp, rsp; sub rsp, 32
+                &[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20][..],
+                // mov rax, [rdi]; mov [rbp-16], rax; xor eax, eax
+                &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x45, 0xf0, 0x31, 0xc0],
+                between,
+                // jne; mov rax, [rbp-16]; lea rdi, [rbp-8]; call rax
+                &[0x75, 0x00, 0x48, 0x8b, 0x45, 0xf0, 0x48, 0x8d, 0x7d, 0xf8],
+                // je; leave; ret
+                &[0xff, 0xd0, 0x74, 0x00, 0xc9, 0xc3],
+            ]
+            .concat();
+            find(&code, 0x1000, Callee::Cpp, &|_| false)
+        };
+        let untouched: [(&str, &[u8]); 7] = [
+            ("nothing", &[]),
+            ("mov [rbp-8], ecx", &[0x89, 0x4d, 0xf8]),
+            ("mov [rbp-20], ecx", &[0x89, 0x4d, 0xec]),
+            ("movaps [rbp-32], xmm0", &[0x0f, 0x29, 0x45, 0xe0]),
+            ("mov ecx, [rbp-16]", &[0x8b, 0x4d, 0xf0]),
+            ("cmp [rbp-16], rcx", &[0x48, 0x39, 0x4d, 0xf0]),
+            // A virtual call: its object is not on the stack.
+            ("mov rdi, rax; call rdx", &[0x48, 0x89, 0xc7, 0xff, 0xd2]),
+        ];
+        for (what, code) in untouched {
+            let enter = 0x1011 + code.len() as u64;
+            let expected = CallSites {
+                enter,
+                callback: Holder {
+                    register: Register::Rbp,
+                    slot: Some(-16),
+                },
+                exit: enter + 12,
+            };
+            assert_eq!(sites(code), Ok(expected), "{what}");
+        }
+        let overwritten: [(&str, &[u8]); 6] = [
+            ("mov [rbp-12], ecx", &[0x89, 0x4d, 0xf4]),
+            ("mov [rbp-20], rcx", &[0x48, 0x89, 0x4d, 0xec]),
+            ("movups [rbp-24], xmm0", &[0x0f, 0x11, 0x45, 0xe8]),
+            ("or dword [rbp-16], 1", &[0x83, 0x4d, 0xf0, 0x01]),
+            ("mov [rbp+rcx*8-16], rcx", &[0x48, 0x89, 0x4c, 0xcd, 0xf0]),
+            ("mov rbp, rcx", &[0x48, 0x89, 0xcd]),
+        ];
+        for (what, code) in overwritten {
+            assert_eq!(sites(code), Err(NoSites::NoEnter), "{what}");
+        }
+    }
+
+    #[test]
     fn code_of_any_bytes_gives_sites_inside_of_it_or_a_reason() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut next = move || {
@@ -514,7 +659,7 @@ mod tests {
                 }
             }
             let address = next() >> (next() % 40);
-            for callee in [Callee::NotFromIsolate, Callee::CalleeSaved] {
+            for callee in [Callee::NotFromIsolate, Callee::Cpp] {
                 if let Ok(sites) = find(&code, address, callee, &|_| false) {
                     found += 1;
                     let inside = |site: u64| site.wrapping_sub(address) < code.len() as u64;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::v8::V8Layout;
 
 /// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
-pub const PLAN_SCHEMA: u32 = 7;
+pub const PLAN_SCHEMA: u32 = 8;
 
 /// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -167,6 +167,8 @@ pub enum Role {
         kind: CallKind,
         /** Holds the callback's address. */
         callback: Register,
+        /** If there is one: the register is the frame pointer, and the word this many bytes from it, a negative multiple of 8, holds the address. */
+        slot: Option<i32>,
     },
     /// Just after that call, on every path that returns.
     CallExit {

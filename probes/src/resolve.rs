@@ -6,7 +6,7 @@ use std::path::Path;
 use aho_corasick::{AhoCorasick, MatchKind};
 use iced_x86::{Code, InstructionInfoFactory, OpAccess, Register as Iced};
 
-use crate::callsites::{self, Callee};
+use crate::callsites::{self, Callee, Holder};
 use crate::catalogue::{self, CallSiteEntry, CodeKind, Pattern, ProbeEntry, ReturnWish};
 use crate::decode;
 use crate::elf::{self, Binary, Function};
@@ -352,17 +352,18 @@ struct Resolver<'a, 'd> {
 
 impl Resolver<'_, '_> {
     fn call_site(&self, family: Family, entry: &CallSiteEntry, probes: &mut Vec<Probe>) {
-        let roles = |callback: Register| {
+        let roles = |callback: Holder| {
             [
                 Role::CallEnter {
                     kind: entry.kind,
-                    callback,
+                    callback: callback.register,
+                    slot: callback.slot,
                 },
                 Role::CallExit { kind: entry.kind },
             ]
         };
         let without = |symbol: &str, state, reason: &str, probes: &mut Vec<Probe>| {
-            for role in roles(Register::Rdx) {
+            for role in roles(Register::Rdx.into()) {
                 probes.push(unattached(symbol, family, role, state, reason));
             }
         };
@@ -379,7 +380,7 @@ impl Resolver<'_, '_> {
             let address = named.function.address;
             let callee = match entry.code {
                 CodeKind::Builtin => Callee::NotFromIsolate,
-                CodeKind::Cpp => Callee::CalleeSaved,
+                CodeKind::Cpp => Callee::Cpp,
             };
             let never_returns = |target| never_returns(self.binary, target);
             match callsites::find(self.binary.code(address), address, callee, &never_returns) {
@@ -793,9 +794,14 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         Role::CallMark { flag } => Role::CallMark {
             flag: holder(*flag)?,
         },
-        Role::CallEnter { kind, callback } => Role::CallEnter {
+        Role::CallEnter {
+            kind,
+            callback,
+            slot,
+        } => Role::CallEnter {
             kind: *kind,
             callback: holder(*callback)?,
+            slot: *slot,
         },
         Role::Import { referrer } => Role::Import {
             referrer: holder(*referrer)?,

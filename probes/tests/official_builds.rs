@@ -314,6 +314,7 @@ fn calls_from_cpp_are_seen_where_the_compiler_put_them() {
                     Role::CallEnter {
                         kind: *kind,
                         callback: *register,
+                        slot: None,
                     },
                 ),
                 (*exit, Role::CallExit { kind: *kind }),
@@ -329,6 +330,31 @@ fn calls_from_cpp_are_seen_where_the_compiler_put_them() {
                 assert_eq!(probe.role, role, "{version}");
             }
         }
+    }
+}
+
+#[test]
+fn a_callback_that_no_register_holds_is_found_on_the_stack() {
+    // By `objdump -d`: the last `jne` before `mov -0x108(%rbp),%rax; call *%rax` in HandleApiCallHelper<true>, and the `je` behind.
+    let Some(plan) = plan("19.8.1") else { return };
+    let kind = CallKind::Construct;
+    let expected = [
+        (
+            0xe3_9fd2,
+            Role::CallEnter {
+                kind,
+                callback: Register::Rbp,
+                slot: Some(-0x108),
+            },
+        ),
+        (0xe3_a01d, Role::CallExit { kind }),
+    ];
+    for (address, role) in expected {
+        let mut probes = attached(&plan).filter(|p| p.role == role);
+        let probe = probes.next().unwrap();
+        assert_eq!(probe.address, Some(Address(address)));
+        assert!(probe.symbol.contains("HandleApiCallHelper<true>"));
+        assert!(probes.next().is_none());
     }
 }
 

@@ -22,8 +22,8 @@ on_each_node!(
 );
 
 mod constructions_are_told_from_calls {
-    // The only line of versions whose V8 has its own form of CallOrConstruct.
-    crate::support::on_each_node! { @versions super::constructions_are_told_from_calls, node_25 "25.9.0" }
+    // Versions whose V8 constructs in a way of its own: on 19 the callback lies on the stack only, 25 has its own form of CallOrConstruct.
+    crate::support::on_each_node! { @versions super::constructions_are_told_from_calls, node_19 "19.8.1", node_25 "25.9.0" }
 }
 
 const STAT: &[&str] = &["InternalModuleStat", "FastInternalModuleStat"];

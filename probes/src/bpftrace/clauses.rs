@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Group;
-use crate::callsites::{self, EntryValue};
+use crate::callsites::{self, EntryValue, Holder};
 use crate::elf::{Binary, Function};
 use crate::plan::{
     AttachPlan, CallKind, CallbackSort, CompileUnit, Family, PathSource, Probe, ProbeState,
@@ -179,18 +179,19 @@ impl<'p, 'd> Clauses<'p, 'd> {
     }
 
     /// What a register of the role holds, as an expression at the function's entry.
-    fn value(&self, probe: &Probe, register: Register) -> Option<String> {
+    fn value(&self, probe: &Probe, holder: impl Into<Holder>) -> Option<String> {
+        let holder = holder.into();
         let function = self.function(probe)?;
         let site = probe.address?.0;
-        if site == function.address {
+        if site == function.address && holder.slot.is_none() {
             return Some(expression(&EntryValue {
-                register,
+                register: holder.register,
                 loads: Vec::new(),
             }));
         }
         let never = |target| resolve::never_returns(self.binary, target);
         let code = self.binary.code(function.address);
-        callsites::value_at_entry(code, function.address, site, register, &never)
+        callsites::value_at_entry(code, function.address, site, holder, &never)
             .map(|value| expression(&value))
     }
 
@@ -268,13 +269,21 @@ impl<'p, 'd> Clauses<'p, 'd> {
             ),
             // It stands in the function of the call itself.
             Role::CallMark { .. } => {}
-            Role::CallEnter { kind, callback } => {
+            Role::CallEnter {
+                kind,
+                callback,
+                slot,
+            } => {
                 let condition = if probe.symbol.starts_with(ALSO_CONSTRUCTS) {
                     "(reg(\"si\") & 255) == 0"
                 } else {
                     ""
                 };
-                let Some(value) = self.value(probe, *callback) else {
+                let holder = Holder {
+                    register: *callback,
+                    slot: *slot,
+                };
+                let Some(value) = self.value(probe, holder) else {
                     // An object that is called as a function: which one is not told at entry.
                     let body = "@crossings[\"slow\"] = count(); @objects_called = count();";
                     self.clause("uprobe", probe, condition, &[body.to_owned()]);

@@ -5,7 +5,7 @@
 
 use iced_x86::{Code, Mnemonic, OpKind, Register as Iced};
 
-use super::{Graph, Values};
+use super::{Graph, Holder, Values};
 use crate::decode;
 use crate::plan::Register;
 
@@ -21,7 +21,7 @@ pub(crate) struct EntryValue {
     pub(crate) loads: Vec<i64>,
 }
 
-/// What `register` holds at `site`, in the function whose `code` lies at `address`. `None` if it is not the same on all
+/// What `holder` holds at `site`, in the function whose `code` lies at `address`. `None` if it is not the same on all
 /// paths, or not made from an argument by loads alone.
 ///
 /// Memory is taken to hold at entry what the code would load later: true of handles and templates, which do not
@@ -30,7 +30,7 @@ pub(crate) fn value_at_entry(
     code: &[u8],
     address: u64,
     site: u64,
-    register: Register,
+    holder: Holder,
     never_returns: &dyn Fn(u64) -> bool,
 ) -> Option<EntryValue> {
     let graph = Graph::new(code, address, never_returns).ok()?;
@@ -38,7 +38,7 @@ pub(crate) fn value_at_entry(
         .nodes
         .binary_search_by_key(&site, |node| node.instruction.ip())
         .ok()?;
-    graph.value_at_entry(&graph.values(), index, register)
+    graph.value_at_entry(&graph.values(), index, holder)
 }
 
 impl Graph {
@@ -46,11 +46,15 @@ impl Graph {
         &self,
         states: &[Option<Values>],
         mut index: usize,
-        mut register: Register,
+        mut holder: Holder,
     ) -> Option<EntryValue> {
         let mut loads = Vec::new();
         while loads.len() <= MOST_LOADS {
-            let origins = &states.get(index)?.as_ref()?.registers[register as usize];
+            let state = states.get(index)?.as_ref()?;
+            let origins = match holder.slot {
+                Some(slot) => state.slots.get(&slot.into())?,
+                None => &state.registers[holder.register as usize],
+            };
             // Where there is no callback the code puts 0 in its place, and does not call it.
             let mut made = origins.iter().filter(|origin| !self.is_zero(**origin));
             let (Some(&origin), None) = (made.next(), made.next()) else {
@@ -73,7 +77,7 @@ impl Graph {
                 return None;
             }
             loads.push(instruction.memory_displacement64() as i64);
-            register = decode::register(instruction.memory_base())?;
+            holder = decode::register(instruction.memory_base())?.into();
         }
         None
     }
