@@ -13,7 +13,11 @@ use nodeprof_probes::plan::{
     AttachPlan, CallKind, CompileUnit, Family, PathSource, Probe, Register, Role, SizeSource,
 };
 
-use crate::{expedite::Expedited, skeleton, wire};
+use crate::{
+    closing::{OF_RETURNS, as_high, close_apart},
+    expedite::Expedited,
+    skeleton, wire,
+};
 
 /// File offsets and cookies of all probes of one binary, ready for the kernel.
 #[derive(Clone, Debug, Default)]
@@ -349,9 +353,17 @@ pub(crate) fn compile_unit(unit: CompileUnit) -> u8 {
     }
 }
 
-/// An attached set of probes; dropping it detaches, which takes the kernel some 40 ms.
+/// An attached set of probes; dropping it detaches, which takes the kernel some 40 ms, and longer than anybody may wait if a program never rests: see
+/// [`closing`](crate::closing).
 #[derive(Debug)]
 pub struct Link(Vec<OwnedFd>);
+
+impl Link {
+    /// Detaches, and waits for that as one who can be killed meanwhile.
+    pub(crate) fn detach(self) {
+        close_apart(self.0);
+    }
+}
 
 /// Threads that close links: the kernel makes each closer wait for a grace period, which all can share.
 const CLOSERS: usize = 32;
@@ -366,7 +378,7 @@ pub fn detach_all(links: impl IntoIterator<Item = Link>) {
     let closers: Vec<_> = shares
         .into_iter()
         .filter(|share| !share.is_empty())
-        .map(|share| std::thread::spawn(move || drop(share)))
+        .map(|share| std::thread::spawn(move || close_apart(share)))
         .collect();
     for closer in closers {
         let _ = closer.join();
@@ -427,7 +439,11 @@ pub fn attach(
             return Err(io::Error::from_raw_os_error(-fd));
         }
         // SAFETY: a new descriptor that nobody else owns.
-        links.push(unsafe { OwnedFd::from_raw_fd(fd) });
+        let link = unsafe { OwnedFd::from_raw_fd(fd) };
+        links.push(match flags {
+            RETURN_FLAG => as_high(link, OF_RETURNS),
+            _ => link,
+        });
     }
     Ok(Link(links))
 }

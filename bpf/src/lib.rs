@@ -13,6 +13,7 @@
 //! ```
 
 mod attach;
+mod closing;
 mod code;
 mod expedite;
 pub mod hold;

@@ -21,7 +21,7 @@ use std::{
 use faults_support::{
     Folder, Outcome, adopt_orphans, allow_all, build, children, code, command,
     copy_program::copy_program, load, no_probe_of, nodeprof, probe_links, reap, run, signal, soon,
-    trace, wait,
+    trace, undisturbed::undisturbed, wait,
 };
 
 const NODE: &str = "20.20.2";
@@ -246,19 +246,22 @@ fn a_stop_of_two_seconds_changes_nothing() {
 #[ignore = "needs root"]
 fn the_holder_may_be_killed_and_the_recording_says_so() {
     let Some(node) = build("24.21.0") else { return };
+    undisturbed(|| {
+        kill_the_holder(&node);
+        for milliseconds in [0, 2, 5, 8, 12, 20, 40] {
+            kill_a_new_holder(&node, Duration::from_millis(milliseconds));
+        }
+    });
+}
+
+fn kill_the_holder(node: &Path) {
     let folder = Folder::new();
     let script = folder.file("busy.js", BUSY.replace("+ 120", "+ 1000"));
     let file = folder.path("holder.nodeprof");
-    let mut tracer = begin_trace(&file, &node, &script);
-    let mut holder = None;
-    assert!(soon(Duration::from_secs(10), || {
-        holder = children(tracer.id())
-            .into_iter()
-            .find(|c| c.1 == "nodeprof-holder");
-        holder.is_some()
-    }));
+    let mut tracer = begin_trace(&file, node, &script);
+    let holder = holder_of(&tracer);
     thread::sleep(Duration::from_millis(300));
-    signal(holder.unwrap().0, libc::SIGKILL);
+    signal(holder, libc::SIGKILL);
     thread::sleep(Duration::from_millis(100));
     let ticks = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -278,7 +281,71 @@ fn the_holder_may_be_killed_and_the_recording_says_so() {
     assert_eq!(code(wait(&mut tracer).unwrap()), 7, "the program goes on");
     println!("{used} of 50 ticks used, {:?}", load(&file).losses);
     assert!(used < 25, "nodeprof spins: {used} of 50 ticks");
-    let recording = load(&file);
+    tells_that_its_end_is_missing(&file);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn who_kills_the_holder_of_a_program_that_never_rests_stops_nobody() {
+    let Some(node) = build("24.21.0") else { return };
+    undisturbed(|| {
+        let folder = Folder::new();
+        let script = folder.file("busy.js", BUSY.replace("+ 120", "+ 4000"));
+        let file = folder.path("holder.nodeprof");
+        let mut tracer = begin_trace(&file, &node, &script);
+        let holder = holder_of(&tracer);
+        thread::sleep(Duration::from_millis(500));
+        signal(holder, libc::SIGKILL);
+        let began = Instant::now();
+        assert_eq!(run(command(&node).arg("--version")).code(), 0);
+        let other = began.elapsed();
+        // The kernel lets nobody end who takes probes of returns away while a thread hits such again and again.
+        let status =
+            |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let is_gone = || {
+            let threads = status(holder);
+            threads.is_empty() || threads.contains("Threads:\t1\n") && threads.contains("zombie")
+        };
+        let gone = soon(Duration::from_secs(2), is_gone).then(|| began.elapsed());
+        println!("another node: {other:?}, the holder: {gone:?}");
+        assert!(
+            other < Duration::from_millis(500),
+            "another node waited {other:?}"
+        );
+        assert!(gone.is_some(), "the holder is still there");
+        assert!(!status(tracer.id()).is_empty(), "the program ended before");
+        assert_eq!(code(wait(&mut tracer).unwrap()), 7);
+        tells_that_its_end_is_missing(&file);
+    });
+}
+
+/// While it attaches the first probes, or before.
+fn kill_a_new_holder(node: &Path, age: Duration) {
+    let folder = Folder::new();
+    let script = folder.file("busy.js", BUSY);
+    let file = folder.path("holder.nodeprof");
+    let mut tracer = begin_trace(&file, node, &script);
+    let holder = holder_of(&tracer);
+    thread::sleep(age);
+    signal(holder, libc::SIGKILL);
+    let ended = code(wait(&mut tracer).unwrap());
+    assert_eq!(ended, 7, "after {age:?}: the program runs all the same");
+    tells_that_its_end_is_missing(&file);
+}
+
+fn holder_of(tracer: &Child) -> u32 {
+    let mut holder = None;
+    assert!(soon(Duration::from_secs(10), || {
+        holder = children(tracer.id())
+            .into_iter()
+            .find(|c| c.1 == "nodeprof-holder");
+        holder.is_some()
+    }));
+    holder.unwrap().0
+}
+
+fn tells_that_its_end_is_missing(file: &Path) {
+    let recording = load(file);
     let told = recording.families.iter().any(|f| f.state != "on")
         || recording.losses.iter().any(|l| l.count > 0)
         || recording.processes.iter().any(|p| p.incomplete.is_some());

@@ -17,9 +17,7 @@ use std::{
 use nodeprof_probes::is_node_binary;
 
 use super::{guard::Guarded, table::HeldExecs, worker::Version};
-
-/// Above all links of a trace with some hundred processes, below the usual limit of 1,024.
-const HIGH_DESCRIPTOR: libc::c_int = 1_000;
+use crate::closing::{HIGHEST, as_high};
 
 /// A new group, without marks. Needs CAP_SYS_ADMIN; to use it needs nothing.
 pub(super) fn new_group() -> io::Result<OwnedFd> {
@@ -59,16 +57,7 @@ impl Fanotify {
     }
 
     fn of(group: OwnedFd, memory: std::os::fd::BorrowedFd<'_>) -> io::Result<Fanotify> {
-        // As the highest descriptor: when the holder is killed, the kernel queues its descriptors' ends in
-        // ascending order and works the queue off from the newest (task_work), and held execs must not wait
-        // until the links are detached.
-        // SAFETY: a descriptor of ours; the one it gives is new.
-        let group = unsafe {
-            match libc::fcntl(group.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR) {
-                ..0 => group,
-                highest => OwnedFd::from_raw_fd(highest),
-            }
-        };
+        let group = as_high(group, HIGHEST);
         Ok(Fanotify {
             held: Arc::new(HeldExecs::of(group, memory)?),
             marked: RefCell::default(),

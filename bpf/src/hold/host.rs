@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admission, drop_aside, images::Use, is_dropping, worker::FileId};
+use super::{Admission, aside, images::Use, is_dropping, worker::FileId};
 use crate::{Link, Programs};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
@@ -39,6 +39,15 @@ struct Recorded {
     /// Of all binaries that it has executed: its recording names by their index what it saw of each. Dropped after the probes, whose records carry
     /// the index.
     images: Vec<Use>,
+}
+
+impl Recorded {
+    fn detach(self) {
+        if let Some(link) = self.link {
+            link.detach();
+        }
+        drop(self.images);
+    }
 }
 
 impl Host {
@@ -99,7 +108,7 @@ impl Host {
         };
         programs.unfollow(pid);
         if recorded.link.is_some() {
-            drop_aside(recorded);
+            aside(move || recorded.detach());
         }
         self.idle_since = Instant::now();
     }
@@ -127,7 +136,8 @@ impl Host {
             && self.idle_since.elapsed() > LINGER
         {
             // It may wait for a grace period.
-            drop_aside(std::mem::take(&mut self.tracing));
+            let tracing = std::mem::take(&mut self.tracing);
+            aside(move || drop(tracing));
         }
         self.refused.retain(|_, since| since.elapsed() < MEMORY);
     }

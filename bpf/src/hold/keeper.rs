@@ -20,7 +20,7 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    Execs, HolderOptions, Obeys, Request, act_first, drop_aside,
+    Execs, HolderOptions, Obeys, Request, act_first, aside,
     fanotify::{Fanotify, Held},
     host::Host,
     is_followed, message, now, receive,
@@ -29,7 +29,12 @@ use super::{
     turn::{LONGEST_TURN, Turn},
     worker::{Done, FileId, Job, Outcome, Source, StartTime, Workers, file_id, start_time},
 };
-use crate::{Link, Programs, attach::detach_all, loader::Execution};
+use crate::{
+    Link, Programs,
+    attach::detach_all,
+    closing::{HIGHEST, as_high},
+    loader::Execution,
+};
 
 /// Interval in ms in which the loop looks for what nobody tells it.
 const LOOK_IN: i32 = 500;
@@ -127,7 +132,7 @@ impl Keeper {
             options.candidates.iter().for_each(|path| f.watch(path));
         }
         Ok(Keeper {
-            socket,
+            socket: as_high(socket, HIGHEST + 1),
             threads: programs.threads(),
             not_node: programs.not_node(),
             workers: Workers::start(
@@ -496,7 +501,7 @@ impl Keeper {
                 attached
             };
             if let Some(needless) = needless {
-                drop_aside(needless);
+                aside(move || needless.detach());
             }
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
@@ -536,7 +541,7 @@ impl Keeper {
         if let Outcome::Attached { link, .. } = &mut done.outcome
             && let Some(link) = link.take()
         {
-            drop_aside(link);
+            aside(move || link.detach());
         }
         if !goes_on && !matches!(done.outcome, Outcome::NotNode) {
             self.release(done.pid, programs);

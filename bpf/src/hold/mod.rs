@@ -280,16 +280,18 @@ impl Holder {
             std::thread::sleep(Duration::from_millis(5));
         }
         if let Some(pid) = self.pid {
-            // SAFETY: our own child; its status is of no interest.
-            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            reap_soon(pid);
         }
     }
 
-    /// Whether it has ended. Its socket may tell so later: helpers of it have that, too.
+    /// Whether it has ended, or is about to: with its probes it may take a while. Its socket may tell so later: helpers of it have that, too.
     pub fn has_ended(&self) -> bool {
         let Some(pid) = self.pid else {
             return false;
         };
+        if is_exiting(pid) {
+            return true;
+        }
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: our own child; `about` is large enough and zeroed, so that it can be read in any case.
@@ -393,15 +395,37 @@ impl HandedOver {
         while unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } == 0 {
             if std::time::Instant::now() > until {
                 // SAFETY: as above; not reaped yet.
-                unsafe {
-                    libc::kill(pid, libc::SIGKILL);
-                    libc::waitpid(pid, std::ptr::null_mut(), 0);
-                }
-                return;
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                return reap_soon(pid);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// How long a child that was killed is waited for.
+const REAPING: Duration = Duration::from_millis(200);
+
+/// Waits for a child that has ended or was killed. One that cannot end yet, because the kernel does not take its probes away (see
+/// [`closing`](crate::closing)), is left to who reaps what we leave.
+fn reap_soon(pid: libc::pid_t) {
+    let until = std::time::Instant::now() + REAPING;
+    // SAFETY: our own child, which nobody else reaps; its status is of no interest.
+    while unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } == 0
+        && std::time::Instant::now() < until
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether the kernel is about to end a process, or has.
+fn is_exiting(pid: libc::pid_t) -> bool {
+    /// Number of the field `flags` in proc(5).
+    const FLAGS: usize = 9;
+    /// `PF_EXITING` of linux/sched.h.
+    const EXITING: u32 = 4;
+    let flags = crate::stat_field(pid as u32, FLAGS).and_then(|f| f.parse().ok());
+    flags.is_some_and(|flags: u32| flags & EXITING != 0)
 }
 
 /// Whether the process is part of the followed tree. `threads` is [`Programs::threads`].
@@ -472,18 +496,18 @@ pub fn act_behind() {
     set_scheduling(libc::SCHED_BATCH, 0);
 }
 
-/// Drops links, for which the kernel takes a while. As far ahead of all programs as the thread that asks for it: it holds locks of the kernel
+/// Takes links away, for which the kernel takes a while. As far ahead of all programs as the thread that asks for it: it holds locks of the kernel
 /// that an attach may wait for, and an exec for that.
-fn drop_aside(links: impl Send + 'static) {
+fn aside(detach: impl FnOnce() + Send + 'static) {
     DROPPING.fetch_add(1, Ordering::Relaxed);
     std::thread::spawn(move || {
         let _expedited = Expedited::new();
-        drop(links);
+        detach();
         DROPPING.fetch_sub(1, Ordering::Relaxed);
     });
 }
 
-/// Threads that drop links now.
+/// Threads that take links away now.
 static DROPPING: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether some do.

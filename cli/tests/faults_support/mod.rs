@@ -20,6 +20,8 @@ use nodeprof_profile::Recording;
 mod builds;
 #[path = "../support/copy_program.rs"]
 pub mod copy_program;
+#[path = "../support/undisturbed.rs"]
+pub mod undisturbed;
 
 /// One build of each line of Node.js.
 pub const VERSIONS: [&str; 6] = [

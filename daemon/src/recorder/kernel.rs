@@ -170,9 +170,11 @@ impl Kernel {
         .map_err(system("starting the holder process"))?;
         wanted.attach(&programs)?;
         if let Some(path) = first.guess {
-            holder
-                .attach(first.pid, path)
-                .map_err(system("asking the holder process"))?;
+            match holder.attach(first.pid, path) {
+                // It has ended, which whoever records finds, says, and goes on without probes.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                asked => asked.map_err(system("asking the holder process"))?,
+            }
         }
         Ok(Begun {
             kernel: Kernel::Own(Box::new(programs)),
