@@ -284,14 +284,16 @@ impl Holder {
         }
     }
 
-    /// Whether it has ended, or is about to: with its probes it may take a while. Its socket may tell so later: helpers of it have that, too.
+    /// Whether it has ended, or is about to: with its probes it may take a while.
+    pub fn is_ending(&self) -> bool {
+        self.pid.is_some_and(is_exiting) || self.has_ended()
+    }
+
+    /// Whether it has ended. Its socket may tell so later: helpers of it have that, too.
     pub fn has_ended(&self) -> bool {
         let Some(pid) = self.pid else {
             return false;
         };
-        if is_exiting(pid) {
-            return true;
-        }
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: our own child; `about` is large enough and zeroed, so that it can be read in any case.

@@ -258,7 +258,7 @@ impl Session {
                 if child.status().is_none() {
                     self.read_memory_of_sleeper(true);
                 }
-                if holder.has_ended() {
+                if holder.is_ending() {
                     self.lose_holder();
                 }
                 return Ok(reason);
