@@ -152,8 +152,11 @@ int on_entry(struct pt_regs *ctx)
 		}
 		break;
 	}
-	case ACTION_GARBAGE_COLLECTION:
-		t->epoch++;
+	case ACTION_COLLECTION_BEGIN:
+		begin_collection(ctx, t);
+		break;
+	case ACTION_COLLECTION_END:
+		end_collection(t);
 		break;
 	}
 	return 0;

@@ -23,7 +23,8 @@ enum action {
 	ACTION_COMPILE,
 	ACTION_CODE_CACHE_HIT,
 	ACTION_PARSE,
-	ACTION_GARBAGE_COLLECTION,
+	ACTION_COLLECTION_BEGIN,
+	ACTION_COLLECTION_END,
 	ACTION_IMPORT,
 	ACTION_CODE,
 	ACTION_CODE_MOVED,
@@ -446,6 +447,7 @@ struct image {
 	__u8 deopt_literals, deopt_shared, deopt_inlining;
 	__u8 deopt_wrapped; /* there is an object around the SharedFunctionInfo */
 	__u8 position_independent;
+	__u8 collection_ends; /* the end of a garbage collection is probed */
 	/* Numbers of the milestones that somebody waits for; the same: not known. */
 	__u8 loop_start, loop_exit;
 };

@@ -9,8 +9,8 @@
  *
  * A JavaScript frame's word at -8 is a context (a tagged pointer), its function lies at -16. Other frames of V8 have
  * a number there, shifted left by one; they are glue (entry, exit, arguments) and left out. JavaScript functions are
- * known by the address of their closure until the garbage collector runs (`epoch`), then by their number in their
- * script, which stays.
+ * known by the address of their closure until the garbage collector has run (`epoch`), then by their number in their
+ * script, which stays. While it runs (`collecting`) objects move, and one that has moved may look like another: nothing is read of any.
  */
 #ifndef NODEPROF_STACK_H
 #define NODEPROF_STACK_H
@@ -104,6 +104,7 @@ struct walk {
 	__u64 hash;
 	__u32 first;		     /* number of the outermost of them */
 	bool cut, javascript, known; /* known: some frame is node's or JavaScript */
+	bool collecting;	     /* objects move */
 	bool inside;   /* the next frame is the one that runs, its address no return address */
 	bool running;  /* so was the innermost one */
 	__u32 ended;   /* no bool: the verifier must see that the callback returns 0 or 1 */
@@ -176,6 +177,11 @@ struct {
 } stacks SEC(".maps");
 
 volatile const bool record_stacks = false;
+
+#ifndef NODEPROF_TICKS
+/* Ticks may fall into a garbage collection. */
+volatile const bool take_samples = false;
+#endif
 
 #ifndef NODEPROF_MAPS_ONLY
 
@@ -611,10 +617,12 @@ static long look_up_frame(__u32 index, struct walker *walker)
 	case RAW_MACHINE:
 		break;
 	case RAW_CODE:
-		function = code_at(walker, f, &kind);
+		if (!w->collecting)
+			function = code_at(walker, f, &kind);
 		break;
 	default:
-		function = function_number(walker, f);
+		if (!w->collecting)
+			function = function_number(walker, f);
 		kind = f->kind == RAW_INTERPRETED ? FRAME_INTERPRETED : FRAME_COMPILED;
 	}
 	code = function ? function : f->pc;
@@ -794,6 +802,9 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	slot->epoch = walker->thread->epoch;
 	w->kept = walker->thread->kept ? frame_at(walker->thread, walker->thread->kept - 1)->sp
 				       : ~0ULL;
+	/* It was walked when it began. */
+	if (w->collecting)
+		w->kept = walker->thread->collecting;
 	if (w->flags & WALK_AT_ENTRY) {
 		if (!(w->flags & WALK_FROM_JAVASCRIPT))
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
@@ -857,6 +868,28 @@ static __always_inline void see_code(struct thread *t)
 	t->code_epoch = t->epoch;
 }
 
+/* V8 has collected garbage. A tick that comes in between knows nothing from before, and learns nothing. */
+static __always_inline void end_collection(struct thread *t)
+{
+	t->epoch++;
+	asm volatile("" ::: "memory");
+	t->collecting = 0;
+}
+
+/*
+ * Whether objects move. All of a collection runs below the frame that called its beginning: seen above it the thread has left it, though its end was
+ * not seen. (Far from there is another stack, such as one for signals.)
+ */
+static __always_inline bool is_collecting(struct thread *t, __u64 sp)
+{
+	if (!t->collecting)
+		return false;
+	if (sp <= t->collecting + 8 || sp - t->collecting > FURTHEST_FRAME)
+		return true;
+	end_collection(t);
+	return false;
+}
+
 /* The slot that a thread walks in, for this walk alone; none if it is in use. */
 static __always_inline struct walk_slot *take_slot(struct thread *t)
 {
@@ -897,6 +930,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	struct image *image;
 	__u64 bias;
 	__u32 binary;
+	bool collecting;
 
 	if (!record_stacks || !t || !t->image)
 		return 0;
@@ -905,7 +939,9 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	if (!image)
 		return 0;
 	introduce(t);
-	see_code(t);
+	collecting = is_collecting(t, sp);
+	if (!collecting)
+		see_code(t);
 	slot = take_slot(t);
 	if (!slot)
 		return 0;
@@ -913,6 +949,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	__builtin_memset(w, 0, sizeof(*w));
 	w->flags = flags;
 	w->binary = binary;
+	w->collecting = collecting;
 	bias = bias_of(t, image);
 	w->text_start = image->text_start + bias;
 	w->text_end = image->text_end + bias;
@@ -925,6 +962,34 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	slot->busy = 0;
 	return flags;
 }
+
+#ifndef NODEPROF_TICKS
+/*
+ * A garbage collection begins. All frames that call it stay as they are until it ends: a walk now, as long as objects can be read, tells those that
+ * fall into it whose they are. Nothing but samples does.
+ */
+static __always_inline void begin_collection(struct pt_regs *ctx, struct thread *t)
+{
+	__u32 binary = t->image - 1;
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+
+	if (!record_stacks || !image)
+		return;
+	if (t->collecting)
+		end_collection(t);
+	if (!image->collection_ends) {
+		t->epoch++;
+		return;
+	}
+	if (!take_samples)
+		return;
+	/* Without this walk the last one would be taken for it. */
+	if (!walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY))
+		t->epoch++;
+	asm volatile("" ::: "memory");
+	t->collecting = ctx->sp;
+}
+#endif
 
 #endif
 #endif

@@ -102,6 +102,7 @@ struct thread {
 	__u32 epoch;		/* garbage collections so far, above its serial number */
 	__u32 code_seen;	/* optimised code that there was at its last walk, made or moved */
 	__u32 code_epoch;	/* when there was more than before */
+	__u64 collecting;	/* stack pointer where the collection under way began; 0: none is */
 	__u64 requirer, loaded; /* modules of an import that was just linked */
 	__u64 resumed;		/* the request whose callback scope is about to begin */
 	__u64 announced;	/* callback that a call site is about to call */
@@ -367,6 +368,7 @@ static __always_inline __u64 wake_now(void)
 static __always_inline void reset_stack(struct thread *t)
 {
 	t->depth = t->kept = 0;
+	t->collecting = 0;
 	t->top[0] = t->top[1] = t->top[2] = t->top[3] = NO_FRAME;
 	t->pending_kind = CALL_SLOW;
 }

@@ -28,8 +28,8 @@ struct v8_string {
 #define NOT_A_STRING NO_TYPE
 
 /*
- * The map that the first word of an object tells. In the middle of a collection (a sample may fall there) an object that has moved holds its
- * new address there, and is what it was but for that.
+ * The map that the first word of an object tells. In the middle of a collection an object that has moved holds its new address there, and most are
+ * what they were but for that. (A sample falls there only where the collection's end is not probed.)
  */
 static __always_inline bool has_moved(__u64 word)
 {

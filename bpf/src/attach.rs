@@ -215,7 +215,8 @@ impl Cookie {
                 c.register_b = *resource as u8;
             }
             Role::CallbackScopeEnd { scope } => c.with(wire::ACTION_CALLBACK_SCOPE_END, *scope),
-            Role::GarbageCollection => c.action = wire::ACTION_GARBAGE_COLLECTION,
+            Role::CollectionBegin => c.action = wire::ACTION_COLLECTION_BEGIN,
+            Role::CollectionEnd => c.action = wire::ACTION_COLLECTION_END,
         }
         c
     }
@@ -277,6 +278,11 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
     let mut image = skeleton::types::image {
         segment: first.unwrap_or_default(),
         position_independent: plan.binary.pie.into(),
+        collection_ends: u8::from(
+            plan.probes
+                .iter()
+                .any(|p| p.is_attachable() && p.role == Role::CollectionEnd),
+        ),
         text_start: plan.text.start.0,
         text_end: plan.text.end.0,
         builtins_start: plan.builtins.start.0,

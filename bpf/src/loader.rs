@@ -803,6 +803,7 @@ fn load_probes(
         rodata.count_only = options.count_only;
         rodata.verify = options.verify;
         rodata.record_stacks = options.walks();
+        rodata.take_samples = options.sample_hz > 0;
         rodata.looks_in = options.looks_in;
         rodata.wake_at = options.wake_at();
     };

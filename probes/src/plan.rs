@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::v8::V8Layout;
 
 /// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
-pub const PLAN_SCHEMA: u32 = 8;
+pub const PLAN_SCHEMA: u32 = 9;
 
 /// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -268,8 +268,10 @@ pub enum Role {
         /// Points to it.
         scope: Register,
     },
-    /// V8 collects garbage: from here on objects may lie elsewhere.
-    GarbageCollection,
+    /// V8 begins to collect garbage: until it has, objects move and cannot be read.
+    CollectionBegin,
+    /// V8 has collected garbage: objects may lie elsewhere.
+    CollectionEnd,
     /// V8 asks node for the module that an import statement means; a handle of it is returned in `rax`.
     Import {
         /** `v8::Local<v8::Module>` of the module with the statement. */

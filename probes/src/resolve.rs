@@ -834,7 +834,8 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         | Role::CodeCacheHit
         | Role::Parse
         | Role::Code
-        | Role::GarbageCollection) => same.clone(),
+        | Role::CollectionBegin
+        | Role::CollectionEnd) => same.clone(),
     })
 }
 

@@ -22,7 +22,10 @@ on_each_node!(undisturbed:
     samples_at_the_beginning_of_a_function_have_its_callers,
     times_of_functions_are_those_of_the_cpu_profiler_and_of_their_own_clock,
 );
-on_each_node!(without_a_frequency_nothing_is_sampled);
+on_each_node!(
+    without_a_frequency_nothing_is_sampled,
+    what_samples_in_a_collection_meet_has_its_name,
+);
 
 /// Uses the CPU for some 400 ms, then prints what `getrusage` says of the process, in microseconds.
 const BUSY: &str = "
@@ -316,6 +319,83 @@ fn samples_at_the_beginning_of_a_function_have_its_callers(node: &Node) {
     assert!(
         share <= 0.1,
         "{alone} of {samples} samples are alone in V8's code"
+    );
+}
+
+/// Uses the CPU for some second, nearly all of it for garbage collections. Many of them begin in a script that was never seen before, whose name
+/// has just been made of several, and copy two megabytes of text before they come to the place in the script that holds it.
+const COLLECTED: &str = r"
+const vm = require('vm');
+const buffer = Buffer.alloc(100_000, 'x');
+let n = 0;
+function deep(levels) {
+  const text = buffer.latin1Slice(0, buffer.length - levels);
+  const found = levels ? deep(levels - 1) : run();
+  return found + text.length;
+}
+function run() {
+  const filename = ['/a/folder/of/scripts/number'].join() + ++n + '.js';
+  filename.lastIndexOf('/'); // flattens it
+  const source = `(function met_${n}() {
+    let garbage;
+    for (let i = 0; i < 10; i++) garbage = new Array(12_000);
+    return garbage;
+  })`;
+  const met = vm.runInThisContext(source, { filename });
+  let garbage;
+  for (let i = n % 10; i >= 0; i--) garbage = new Array(12_000);
+  return met().length + garbage.length;
+}
+const until = process.cpuUsage().user + 1_000_000;
+while (process.cpuUsage().user < until) deep(20);
+";
+
+fn what_samples_in_a_collection_meet_has_its_name(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "collected.js", COLLECTED);
+    let program = node.command(["--max-semi-space-size=4", &script]);
+    let traced = Trace::new(["--freq", "10000"], program).run();
+    traced.succeeded();
+    traced.lost_nothing_but(&["waits"]);
+    let recording = recording(&traced);
+    let pid = recording.processes[0].pid;
+    let (mut met, mut collecting, mut called) = (0, 0, 0);
+    for sample in recording.samples.iter().filter(|s| s.thread.0 == pid) {
+        let Some(stack) = sample.stack else { continue };
+        let frames: Vec<(&Frame, String)> = recording
+            .frames_of(stack)
+            .map(|frame| (frame, function(&recording, frame)))
+            .collect();
+        if frames
+            .iter()
+            .any(|(_, name)| name.contains("PerformGarbageCollection"))
+        {
+            collecting += 1;
+            called += u32::from(frames.iter().any(|(_, name)| name == "deep"));
+        }
+        for (frame, name) in &frames {
+            if let Some(number) = name.strip_prefix("met_") {
+                met += 1;
+                let file = frame.file.map(|file| recording.name(file));
+                let expected = format!("/a/folder/of/scripts/number{number}.js");
+                assert_eq!(
+                    file,
+                    Some(expected.as_bytes()),
+                    "the script of {name} has another name"
+                );
+            }
+        }
+    }
+    println!(
+        "node {}: {met} samples in the scripts, {collecting} in collections, {called} of these called by the program",
+        node.version
+    );
+    assert!(met > 100 && collecting > 500, "{met} {collecting}");
+    // Some begin before the program does.
+    let share = 100.0 * f64::from(called) / f64::from(collecting);
+    assert!(
+        share > 95.0,
+        "{share:.1}% of them are called by the program"
     );
 }
 
