@@ -152,26 +152,20 @@ function otherSide({ data, side }: Shown): { name: string; run: Run } | null {
 
 type Tile = [key: string, name: string, value: number | null, unit: string, view: string];
 
-/** Whether a run has figures of a family: 0 of one that was off is not known. */
-function recorded(run: Run, family: string): boolean {
-  return !run.families.some((one) => one.name === family && (one.state === "off" || one.state === "failed"));
-}
-
 function tilesOf(run: Run): Tile[] {
   const { ns, reached } = startup(run);
   const cpu = run.time.user_ns !== null && run.time.system_ns !== null ? run.time.user_ns + run.time.system_ns : null;
   // Count mode does not know.
-  const of = (family: string, value: number) => (recorded(run, family) ? value : null);
-  const modules = run.mode === "count" ? null : run.modules.filter((module) => module.kind !== "builtin").length;
+  const modules = run.mode === "count" && run.modules.length === 0 ? null : run.modules.filter((module) => module.kind !== "builtin").length;
   return [
     ["startup", reached ? "to the event loop" : "to the end", ns, "ns", "timeline"],
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
     ["cpu", "CPU time", cpu, "ns", "flame"],
-    ["crossings", "calls to C++", of("crossings", run.crossings.total), "count", "tables"],
+    ["crossings", "calls to C++", run.crossings.total, "count", "tables"],
     ["modules", "modules loaded", modules, "count", "modules"],
-    ["lookups", "package.json lookups", (of("package-json", run.package_json.lookups) || of("files", run.package_json.opens)) ?? of("package-json", 0), "count", "tables"],
-    ["stats", "stats", of("files", run.files.stat.calls), "count", "tables"],
-    ["compile", "compiling", of("compile", run.compile.total_ns), "ns", "tables"],
+    ["lookups", "package.json lookups", (run.package_json.lookups || run.package_json.opens) ?? run.package_json.lookups, "count", "tables"],
+    ["stats", "stats", run.files.stat.calls, "count", "tables"],
+    ["compile", "compiling", run.compile.total_ns, "ns", "tables"],
     ["memory", "peak memory", run.time.max_rss_bytes, "bytes", "overview"],
   ];
 }
@@ -333,7 +327,7 @@ function About({ shown }: { shown: Shown }) {
     ["Recorded", `${started} UTC, mode ${run.mode}, ended by ${run.ended_by || "exit"}`],
     ["Run", `${side.number} of ${side.runs} in ${side.file}`],
     ["Tracing itself", `${count(run.overhead.probe_hits)} probe hits${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
-    ["CPU samples", run.samples.count > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
+    ["CPU samples", (run.samples.count ?? 0) > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
     ["Memory", run.time.max_rss_bytes !== null ? `peak ${bytes(run.time.max_rss_bytes)}` : ""],
     ...Object.entries(run.labels).map(([key, value]): [string, string] => [`Label ${key}`, value]),
   ];
