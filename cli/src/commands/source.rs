@@ -1,5 +1,6 @@
 //! The runs that a command is about: those of a recording, or of the store of the service.
 
+use nodeprof_profile::wording::counted;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -188,13 +189,16 @@ pub fn tell_missing(found: Found, asked: Option<usize>) -> Vec<Summary> {
     let runs = found.runs.len();
     if found.more && asked != Some(runs) {
         say!(
-            "nodeprof: these are the newest {runs} runs, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE"
+            "nodeprof: {}, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE",
+            counted(
+                runs as u64,
+                "[this is the newest run|these are the newest # runs]"
+            )
         );
     }
-    match found.unreadable {
-        0 => {}
-        1 => say!("nodeprof: a run that cannot be read is passed over"),
-        n => say!("nodeprof: {n} runs that cannot be read are passed over"),
+    if found.unreadable > 0 {
+        let text = "nodeprof: [a run|# runs] that cannot be read [is|are] passed over";
+        say!("{}", counted(found.unreadable as u64, text));
     }
     found.runs
 }
@@ -261,12 +265,7 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
         .iter()
         .filter(|(key, _, _)| keys.contains(&key.as_str()))
         .take(NAMED)
-        .map(|(key, value, runs)| {
-            format!(
-                "{key}={value} ({runs} {})",
-                if *runs == 1 { "run" } else { "runs" }
-            )
-        })
+        .map(|(key, value, runs)| format!("{key}={value} ({})", counted(*runs, "# run[|s]")))
         .collect();
     Ok(match named.is_empty() {
         true => format!(

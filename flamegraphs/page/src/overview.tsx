@@ -3,7 +3,7 @@ import { scaleLinear } from "d3-scale";
 import type { Shown } from "./context";
 import type { Measured, Package, Run } from "./data";
 import { findings, gaps, packageName, startup, verdict } from "./findings";
-import { bytes, count, inUnit, percent, phaseName, time } from "./format";
+import { bytes, count, counted, inUnit, percent, phaseName, time } from "./format";
 import { phaseColour } from "./colours";
 import { During } from "./during";
 import { link, OF_A_VIEW, span } from "./state";
@@ -283,7 +283,7 @@ function Boxes({ name, unit, rows }: { name: string; unit: string; rows: { name:
       <figcaption>{name}</figcaption>
       {rows.map((row) => {
         const box = boxOf(row.values);
-        const words = `${row.name}: median ${inUnit(box.median, unit)}, middle half ${inUnit(box.q1, unit)} to ${inUnit(box.q3, unit)}, ${count(row.values.length)} runs`;
+        const words = `${row.name}: median ${inUnit(box.median, unit)}, middle half ${inUnit(box.q1, unit)} to ${inUnit(box.q3, unit)}, ${counted(row.values.length, "run")}`;
         return (
           <div class="boxrow" key={row.name}>
             <span class="name" title={row.name}>{row.name}</span>
@@ -326,7 +326,7 @@ function About({ shown }: { shown: Shown }) {
     ["Node.js", run.node ? `${run.node.version ?? "unknown version"}, V8 ${run.node.v8 ?? "?"}, ${run.node.path}` : "none"],
     ["Recorded", `${started} UTC, mode ${run.mode}, ended by ${run.ended_by || "exit"}`],
     ["Run", `${side.number} of ${side.runs} in ${side.file}`],
-    ["Tracing itself", `${count(run.overhead.probe_hits)} probe hits${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
+    ["Tracing itself", `${counted(run.overhead.probe_hits, "probe hit")}${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
     ["CPU samples", (run.samples.count ?? 0) > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
     ["Memory", run.time.max_rss_bytes !== null ? `peak ${bytes(run.time.max_rss_bytes)}` : ""],
     ...Object.entries(run.labels).map(([key, value]): [string, string] => [`Label ${key}`, value]),
