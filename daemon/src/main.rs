@@ -1,6 +1,5 @@
 //! `nodeprofd`: reads its configuration, calls the service, tells systemd and the journal.
 
-use nodeprof_profile::wording::counted;
 use std::{
     io::IsTerminal as _,
     os::{fd::FromRawFd as _, unix::net::UnixListener},
@@ -10,6 +9,7 @@ use std::{
 };
 
 use clap::{CommandFactory as _, Parser};
+use nodeprof_profile::wording::counted;
 use nodeprofd::service::{Happening, config::Config, lane, serve, store::Outcome, tracer};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};

@@ -1,6 +1,5 @@
 //! `nodeprof service`.
 
-use nodeprof_profile::wording;
 use std::{
     fmt::Write as _,
     io::{self, IsTerminal as _},
@@ -14,6 +13,7 @@ use nodeprof_profile::{
     Profile,
     diff::Diff,
     store::database::{Filter, Summary},
+    wording,
 };
 use nodeprofd::control::{Ask, Client, Find, Status};
 

@@ -1,6 +1,5 @@
 //! The runs that a command is about: those of a recording, or of the store of the service.
 
-use nodeprof_profile::wording::counted;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -9,6 +8,7 @@ use nodeprof_profile::{
     groups::{Group, Selector, conditions},
     recording::RunId,
     store::database::{DatabaseError, Filter, Found, Reader, RunNumber, Summary},
+    wording::counted,
 };
 use nodeprofd::control::{Client, DEFAULT_SOCKET, Find};
 

@@ -1,6 +1,5 @@
 //! `nodeprof trace`.
 
-use nodeprof_profile::wording::counted;
 use std::{
     io::{self, Write},
     os::unix::process::ExitStatusExt,
@@ -9,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use nodeprof_flamegraphs::text::{Style, render};
-use nodeprof_profile::{Profile, Recording};
+use nodeprof_profile::{Profile, Recording, wording::counted};
 use nodeprofd::{
     measure::MeasureError,
     recorder::{CommandError, DEFAULT_HZ, Leaving, TraceError, TraceOptions, Traced, trace},

@@ -288,7 +288,7 @@ function Files({ run, events, during }: Of) {
           <Table name="operations" caption="File operations, as the kernel saw them" rows={operations} columns={own} sort="-calls" />
         </>
       )}
-      <Table name="paths" caption="Paths" rows={rows} columns={columns} sort="-total_ns" addressed />
+      <Table name="paths" caption="Paths" rows={rows} columns={columns} sort={timed(run) ? "-total_ns" : "-calls"} addressed />
     </>
   );
 }

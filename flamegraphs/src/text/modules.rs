@@ -122,7 +122,12 @@ impl<'a> Report<'a> {
                 time(blocked)
             )));
         }
-        phrases.push(faint("to see where: nodeprof flame FILE --of wall"));
+        let metric = match self.off("off-cpu") {
+            Some(_) => "cpu",
+            None => "wall",
+        };
+        let see = format!("to see where: nodeprof flame FILE --of {metric}");
+        phrases.push(faint(see));
         self.page.section("CPU samples", &phrases);
     }
 

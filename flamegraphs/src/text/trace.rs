@@ -26,11 +26,16 @@ impl Report<'_> {
             .filter(|name| {
                 !SECTIONS.contains(&name.as_str())
                     && (name != "processes" || !self.shows_processes())
+                    && (name != "cpu" || run.samples.count > 0)
             })
             .collect();
         for name in untold {
             if let Some(reason) = self.off(&name) {
-                let title = capitalised(&printable(&name).replace('-', " "));
+                let title = match name.as_str() {
+                    "cpu" => "CPU samples".to_owned(),
+                    "off-cpu" => "Times off the CPU".to_owned(),
+                    name => capitalised(&printable(name).replace('-', " ")),
+                };
                 self.page.section(&title, &[warning(reason)]);
             }
         }

@@ -405,6 +405,7 @@ fn ending_words(run: &RunProfile) -> String {
         ("exit", Some(status), _) => format!("ended with status {status}"),
         (_, _, Some(signal)) => format!("killed by signal {signal}"),
         ("interrupt", ..) => "interrupted".to_owned(),
+        ("import", ..) => "imported".to_owned(),
         (by, ..) => format!("traced until {by}"),
     }
 }
