@@ -104,7 +104,7 @@ static __always_inline void call_enter(struct pt_regs *ctx, struct thread *t, st
 	callback = as_linked(t, c->binary, a);
 	t->announced = a;
 	if (count_only) {
-		tally_call(t, callback, kind);
+		tally_call(t, callback, kind, now);
 		return;
 	}
 	i = push_frame(t, FRAME_CROSSING, ctx->sp, now);
@@ -168,7 +168,7 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 		}
 	}
 	if (count_only) {
-		tally_call(t, callback, kind);
+		tally_call(t, callback, kind, now);
 		return;
 	}
 	t->call_stack =

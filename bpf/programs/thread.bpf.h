@@ -502,12 +502,18 @@ __noinline int flush_tallies(struct thread *t)
 	return 0;
 }
 
+/*
+ * Calls of a thread that count mode writes by themselves before the first milestone: Node marks that one late, with an instant in the past,
+ * and only the instants of calls tell in which phase they are. A start without a snapshot has some 400.
+ */
+#define EARLY_CALLS 4096
+
 /* Whether a call shall be written by itself: the first ones of a thread, and those that never ended. */
 static __always_inline bool by_itself(struct thread *t, __u8 flags)
 {
 	if (flags & RECORD_UNFINISHED)
 		return true;
-	if (t->events >= event_limit)
+	if (t->events >= (count_only && !t->phase ? EARLY_CALLS : event_limit))
 		return false;
 	t->events++;
 	return true;
@@ -559,13 +565,13 @@ static __always_inline bool may_tally(struct thread *t)
  * Counts a call where calls are only counted: in the thread's own memory, which the hit has in the cache already. A call in the sums costs
  * a hash and two more pages.
  */
-static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 kind)
+static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 kind, __u64 now)
 {
 	__u32 index = (callback ^ callback >> 5 ^ callback >> 11) & (TALLIES - 1);
 	struct tally *tally = &t->frames.counting.tallies[index];
 
-	if (!may_tally(t)) {
-		write_call(t, 0, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
+	if (!t->phase || !may_tally(t)) {
+		write_call(t, now, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
 	if (tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS) {

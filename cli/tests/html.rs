@@ -19,8 +19,8 @@ use std::{
 use nodeprof_flamegraphs::web;
 use nodeprof_profile::{
     Recording, SaveOptions,
-    groups::BARE,
-    recording::{FamilyState, Loss, Run, RunId},
+    groups::{BARE, COUNT_MODE},
+    recording::{FamilyState, Loss, Nanoseconds, Run, RunId},
     synthetic::program::Program,
 };
 use support::{NODEPROF, has_packages, project};
@@ -151,6 +151,35 @@ fn every_view_of_a_program_has_the_figures_of_the_json() {
 }
 
 /// The overview names a planted cause before anything is scrolled, and first.
+/// In count mode neither calls nor system calls are timed.
+#[test]
+fn a_page_has_no_times_where_count_mode_takes_none() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    let mut recording = program(40_000_000);
+    recording.runs[0].mode = COUNT_MODE.into();
+    for access in &mut recording.files {
+        access.duration = Nanoseconds(0);
+    }
+    for call in &mut recording.crossings {
+        (call.duration, call.self_time) = (None, None);
+    }
+    recording.serializations.clear();
+    recording.samples.clear();
+    for name in ["serialization", "cpu"] {
+        recording.families.push(FamilyState {
+            run: RunId(0),
+            name: name.into(),
+            state: "off".into(),
+            reason: None,
+        });
+    }
+    save(folder.path(), "count.nodeprof", &recording);
+    look_at(folder.path(), "count.nodeprof", &[]);
+}
+
 fn first_screen_says(recording: &Recording, expected: &str) {
     let folder = support::folder();
     save(folder.path(), "a.nodeprof", recording);

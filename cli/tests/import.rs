@@ -160,8 +160,10 @@ fn what_cannot_be_imported_is_named_with_its_line() {
         "x.txt",
         "node 1 1.0: 1 cpu-clock: \n\n<html>\n",
     );
+    let bytes = write(folder.path(), "y.txt", "a\0b\n");
     for (input, said) in [
         (file.as_str(), "x.txt: line 3: found \"<html>\""),
+        (bytes.as_str(), "y.txt: line 1: found \"a\\0b\""),
         ("no-such-file", "no-such-file cannot be read"),
         ("/", "/ cannot be read"),
     ] {
@@ -169,6 +171,38 @@ fn what_cannot_be_imported_is_named_with_its_line() {
         assert_eq!(output.status.code(), Some(125));
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn other_files_than_texts_are_named_and_the_text_is_not_overwritten() {
+    let folder = folder();
+    let text = std::fs::read(project(TEXT)).expect("the text");
+    std::fs::write(folder.path().join("a.txt"), &text).expect("a file");
+    let whole = nodeprof(&["import", "a.txt"], folder.path());
+    assert!(!stderr(&whole).contains("cut off"), "{}", stderr(&whole));
+    for (input, said) in [
+        ("a.nodeprof", "a.nodeprof: is a recording already"),
+        ("b.gz", "b.gz: is compressed"),
+    ] {
+        std::fs::write(folder.path().join("b.gz"), b"\x1f\x8b\x08\0more").expect("a file");
+        let output = nodeprof(&["import", input, "-o", "c.nodeprof"], folder.path());
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+    let onto_itself = nodeprof(
+        &["import", "a.txt", "-o", "./a.txt", "--force"],
+        folder.path(),
+    );
+    assert_eq!(onto_itself.status.code(), Some(125));
+    let kept = std::fs::read(folder.path().join("a.txt")).expect("the text");
+    assert_eq!(kept, text, "{}", stderr(&onto_itself));
+    std::fs::write(folder.path().join("cut.txt"), &text[..text.len() / 2]).expect("a file");
+    let cut = nodeprof(&["import", "cut.txt"], folder.path());
+    assert!(
+        stderr(&cut).contains("the text was cut off"),
+        "{}",
+        stderr(&cut)
+    );
 }
 
 /// perf samples a program whose time goes into one function of known name and place.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{CommandFactory as _, Parser};
+use nodeprof_profile::wording::counted;
 use nodeprofd::service::{Happening, config::Config, lane, serve, store::Outcome, tracer};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
@@ -310,7 +311,11 @@ fn stored(outcome: &Outcome) {
         Outcome::Imported(files) => {
             info!(
                 files,
-                "{files} recordings of an older version are in the store now"
+                "{}",
+                counted(
+                    *files as u64,
+                    "# [recording of an older version is|recordings of an older version are] in the store now"
+                )
             )
         }
         Outcome::NotImported { file, why } => warn!(
@@ -319,7 +324,11 @@ fn stored(outcome: &Outcome) {
         ),
         Outcome::Unreadable(runs) => warn!(
             runs,
-            "{runs} runs in the store cannot be read: they stay as they are until they are old enough to be removed"
+            "{}",
+            counted(
+                *runs as u64,
+                "# run[|s] in the store cannot be read: [it stays as it is until it is|they stay as they are until they are] old enough to be removed"
+            )
         ),
         Outcome::NotTidied(why) => warn!("old starts stay in the store: {why}"),
     }

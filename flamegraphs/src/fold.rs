@@ -138,7 +138,7 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     /// The recording has no such run.
-    #[error("found: {runs} run(s) in the recording; needed: run {run}, counted from 0")]
+    #[error("found: {} in the recording; needed: run {run}, counted from 0", nodeprof_profile::wording::counted(*runs as u64, "# run[|s]"))]
     NoSuchRun {
         /// Asked for.
         run: u32,
@@ -292,10 +292,8 @@ fn by_phase(
 
 /// That calls without an instant were left out of a span of time.
 pub(crate) fn note_on_sums(calls: u64) -> Option<String> {
-    let calls = (calls > 0).then(|| crate::units::number(calls))?;
-    Some(format!(
-        "Left out: {calls} calls that were only counted per phase, so that it is not known which of them fell into the selected part of it."
-    ))
+    const TEXT: &str = "Left out: # [call that was|calls that were] only counted per phase, so that it is not known [whether it|which of them] fell into the selected part of it.";
+    (calls > 0).then(|| nodeprof_profile::wording::counted(calls, TEXT))
 }
 
 pub(crate) fn about(

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use crate::fold::{Folded, Frame, FrameKind, Order, Unit};
 use crate::paths::{columns, printable};
-use crate::units::{number, percent, time};
+use crate::units::{percent, time};
 pub(crate) use colors::legend_name;
 use colors::{fill, legend_fill};
 pub use difference::write as write_difference;
@@ -313,8 +313,7 @@ impl std::fmt::Display for Amount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.0, self.1) {
             (value, Unit::Time) => f.write_str(&time(value)),
-            (1, Unit::Count(things)) => write!(f, "1 {}", things.trim_end_matches('s')),
-            (value, Unit::Count(things)) => write!(f, "{} {things}", number(value)),
+            (value, Unit::Count(things)) => f.write_str(&crate::units::things(value, things)),
         }
     }
 }

@@ -1,22 +1,16 @@
 //! Figures as people read them: three digits and a unit.
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+use nodeprof_profile::wording;
+pub(crate) use nodeprof_profile::wording::number;
 
 /// A count with its noun: `1 stat`, `2 stats`.
 pub(crate) fn counted(value: u64, one: &str) -> String {
-    let plural = if value == 1 { "" } else { "s" };
-    format!("{} {one}{plural}", number(value))
+    wording::counted(value, &format!("# {one}[|s]"))
+}
+
+/// The same of a noun in the plural.
+pub(crate) fn things(value: u64, things: &str) -> String {
+    counted(value, things.strip_suffix('s').unwrap_or(things))
 }
 
 /// Nanoseconds with the unit that leaves one to three digits before the point.

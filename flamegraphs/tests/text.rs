@@ -165,6 +165,33 @@ fn samples_have_a_line_with_what_to_type_and_count_mode_has_no_column_of_dashes(
 }
 
 #[test]
+fn a_family_that_was_off_is_told_once_and_flame_graphs_that_there_are_are_named() {
+    let mut recording = Recording::synthetic(2000);
+    recording
+        .families
+        .retain(|family| !["cpu", "off-cpu"].contains(&family.name.as_str()));
+    for name in ["cpu", "off-cpu"] {
+        recording
+            .families
+            .push(nodeprof_profile::recording::FamilyState {
+                run: nodeprof_profile::recording::RunId(0),
+                name: name.into(),
+                state: "off".into(),
+                reason: Some(format!("no {name} here")),
+            });
+    }
+    let text = report(&recording, 100, false);
+    assert!(text.contains("nodeprof flame FILE --of cpu"), "{text}");
+    assert!(
+        text.contains("\nTimes off the CPU  not recorded: no off-cpu here"),
+        "{text}"
+    );
+    recording.samples.clear();
+    let text = report(&recording, 100, false);
+    assert_eq!(text.matches("no cpu here").count(), 1, "{text}");
+}
+
+#[test]
 fn waits_of_helper_threads_are_not_told_as_those_of_javascript() {
     let recording = Recording::synthetic(2000);
     let mut profile = Profile::from_recording(&recording);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::Recording;
 use crate::measured::OF_COMPARISONS;
 use crate::recording::{Run, RunId};
+use crate::wording;
 
 /// Label that tells a run's side or variant.
 pub const NAME: &str = "name";
@@ -323,10 +324,10 @@ impl Group {
                 let names = words(groups.iter().map(|group| group.name.clone()));
                 return Err(SelectError::Sides {
                     there: match groups.len() {
-                        0 => match recording.runs.len() {
-                            1 => "1 run without a name".to_owned(),
-                            runs => format!("{runs} runs without a name"),
-                        },
+                        0 => wording::counted(
+                            recording.runs.len() as u64,
+                            "# run[|s] without a name",
+                        ),
                         1 => format!("one name ({names})"),
                         n => format!("{n} names ({names})"),
                     },

@@ -65,6 +65,7 @@ pub mod store;
 pub mod synthetic;
 mod thin;
 pub mod trend;
+pub mod wording;
 
 pub use recording::Recording;
 pub use report::{Profile, RunProfile};

@@ -615,3 +615,52 @@ fn figures_of_families_that_were_not_recorded_are_null() {
     assert!(run["crossings"]["total"].is_null() && run["serialization"]["calls"].is_null());
     assert!(run["time"]["wall_ns"].is_number());
 }
+
+#[test]
+fn times_that_count_mode_does_not_take_are_null() {
+    let mut recording = small();
+    for access in &mut recording.files {
+        access.duration = Nanoseconds(0);
+    }
+    for call in &mut recording.crossings {
+        call.duration = None;
+    }
+    recording.crossing_sums.clear();
+    recording.serializations.clear();
+    recording.serialization_sums.clear();
+    recording.runs[0].mode = "count".into();
+    let profile = Profile::from_recording(&recording);
+    let json =
+        serde_json::to_value(nodeprof_profile::report::Document::of(&profile).unwrap()).unwrap();
+    let run = &json["runs"][0];
+    for (field, is_known) in [
+        ("crossings self_ns", false),
+        ("crossings callbacks 0 total_ns", false),
+        ("package_json total_ns", false),
+        ("package_json files 0 total_ns", false),
+        ("files stat total_ns", false),
+        ("files slowest 0 total_ns", false),
+        ("files most_repeated 0 total_ns", false),
+        ("serialization total_ns", false),
+        ("phases 0 files_ns", false),
+        ("phases 0 crossings_self_ns", false),
+        ("phases 0 serialization_ns", false),
+        ("phases 0 compile_ns", true),
+        ("phases 0 start_ns", true),
+        ("crossings total", true),
+        ("files stat calls", true),
+        ("compile total_ns", true),
+        ("time wall_ns", true),
+        ("start_to_exec_ns", true),
+        ("processes 0 start_ns", true),
+        ("overhead setup_ns", true),
+    ] {
+        let pointer = format!("/{}", field.replace(' ', "/"));
+        let value = run.pointer(&pointer);
+        assert_eq!(
+            value.map(serde_json::Value::is_number),
+            Some(is_known),
+            "{field}: {value:?}"
+        );
+    }
+}

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufReader},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -11,6 +12,7 @@ use anyhow::Context as _;
 use nodeprof_profile::{
     Recording, SaveOptions, StoreError,
     import::perf_script::{self, ImportError},
+    wording::counted,
 };
 
 use crate::args::Import;
@@ -23,6 +25,13 @@ pub fn run(args: &Import) -> anyhow::Result<ExitCode> {
     let recording = read(&args.file, &options)?;
     let output = args.output.clone().unwrap_or_else(|| name_for(&args.file));
     let overwrite = args.force;
+    if is_one_file(&args.file, &output) {
+        anyhow::bail!(
+            "{} is what is imported; needed: another name for the recording; type: -o {}",
+            output.display(),
+            name_for(&args.file).display()
+        );
+    }
     match recording.save(&output, SaveOptions { overwrite }) {
         Err(StoreError::Exists { path }) => anyhow::bail!(
             "{} exists already; needed: a new name (-o RECORDING); to overwrite it, type: --force",
@@ -30,17 +39,27 @@ pub fn run(args: &Import) -> anyhow::Result<ExitCode> {
         ),
         saved => saved?,
     }
-    let plural = |count: usize, one: &str, many: &str| match count {
-        1 => format!("1 {one}"),
-        _ => format!("{count} {many}"),
-    };
+    let cut = recording
+        .losses
+        .iter()
+        .any(|loss| loss.kind == "samples_cut");
     say!(
-        "imported {} of {}; recording: {}",
-        plural(recording.samples.len(), "sample", "samples"),
-        plural(recording.processes.len(), "process", "processes"),
+        "imported {} of {}{}; recording: {}",
+        counted(recording.samples.len() as u64, "# sample[|s]"),
+        counted(recording.processes.len() as u64, "# process[|es]"),
+        match cut {
+            true => " (the text was cut off: the sample at its end is left out)",
+            false => "",
+        },
         output.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Two names of a file that there is.
+fn is_one_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|of| (of.dev(), of.ino()));
+    identity(a).is_some_and(|of| Some(of) == identity(b))
 }
 
 fn read(path: &Path, options: &perf_script::Options) -> anyhow::Result<Recording> {

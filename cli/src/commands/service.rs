@@ -13,6 +13,7 @@ use nodeprof_profile::{
     Profile,
     diff::Diff,
     store::database::{Filter, Summary},
+    wording,
 };
 use nodeprofd::control::{Ask, Client, Find, Status};
 
@@ -199,14 +200,13 @@ fn status_text(status: &Status) -> String {
     };
     let passed_over = match status.passed_over {
         0 => String::new(),
-        n => format!("; {n} starts were passed over for that"),
+        n => wording::counted(n, "; # [start was|starts were] passed over for that"),
     };
     let _ = writeln!(text, "  costs     {costs}{ceiling}{passed_over}");
     let _ = writeln!(
         text,
-        "  store     {} {}, {megabytes:.1} MB, {} to be written: {}",
-        status.runs,
-        if status.runs == 1 { "run" } else { "runs" },
+        "  store     {}, {megabytes:.1} MB, {} to be written: {}",
+        wording::counted(status.runs as u64, "# run[|s]"),
         status.queued,
         status.store.display()
     );

@@ -8,6 +8,7 @@ use nodeprof_profile::{
     groups::{Group, Selector, conditions},
     recording::RunId,
     store::database::{DatabaseError, Filter, Found, Reader, RunNumber, Summary},
+    wording::counted,
 };
 use nodeprofd::control::{Client, DEFAULT_SOCKET, Find};
 
@@ -188,13 +189,16 @@ pub fn tell_missing(found: Found, asked: Option<usize>) -> Vec<Summary> {
     let runs = found.runs.len();
     if found.more && asked != Some(runs) {
         say!(
-            "nodeprof: these are the newest {runs} runs, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE"
+            "nodeprof: {}, and there are more; needed for the others: a narrower choice; type for example: nodeprof service runs KEY=VALUE",
+            counted(
+                runs as u64,
+                "[this is the newest run|these are the newest # runs]"
+            )
         );
     }
-    match found.unreadable {
-        0 => {}
-        1 => say!("nodeprof: a run that cannot be read is passed over"),
-        n => say!("nodeprof: {n} runs that cannot be read are passed over"),
+    if found.unreadable > 0 {
+        let text = "nodeprof: [a run|# runs] that cannot be read [is|are] passed over";
+        say!("{}", counted(found.unreadable as u64, text));
     }
     found.runs
 }
@@ -261,12 +265,7 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
         .iter()
         .filter(|(key, _, _)| keys.contains(&key.as_str()))
         .take(NAMED)
-        .map(|(key, value, runs)| {
-            format!(
-                "{key}={value} ({runs} {})",
-                if *runs == 1 { "run" } else { "runs" }
-            )
-        })
+        .map(|(key, value, runs)| format!("{key}={value} ({})", counted(*runs, "# run[|s]")))
         .collect();
     Ok(match named.is_empty() {
         true => format!(

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use nodeprof_flamegraphs::text::{Style, render};
-use nodeprof_profile::{Profile, Recording};
+use nodeprof_profile::{Profile, Recording, wording::counted};
 use nodeprofd::{
     measure::MeasureError,
     recorder::{CommandError, DEFAULT_HZ, Leaving, TraceError, TraceOptions, Traced, trace},
@@ -81,9 +81,11 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
     }
     if let Some(v) = verification {
         say!(
-            "verified: {} entries of binding callbacks, {} crossings by call and construction: {}",
+            "verified: {} {} of binding callbacks, {} {} by call and construction: {}",
             v.entries,
+            counted(v.entries, "entr[y|ies]"),
             v.crossings,
+            counted(v.crossings, "crossing[|s]"),
             if v.differences.is_empty() {
                 "equal for every callback"
             } else {
@@ -91,7 +93,11 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
             }
         );
         for (binding, function, entries, crossings) in v.differences {
-            say!("  {binding}.{function}: {entries} entries, {crossings} crossings");
+            say!(
+                "  {binding}.{function}: {}, {}",
+                counted(entries, "# entr[y|ies]"),
+                counted(crossings, "# crossing[|s]")
+            );
         }
     }
     let status = child.wait().context("waiting for the program");

@@ -6,6 +6,7 @@ use crate::support::{Node, list, number, on_each_node, text, trace};
 
 on_each_node!(undisturbed: milestones_are_those_of_node_timing);
 on_each_node!(calls_of_a_worker_are_in_the_phase_of_their_time);
+on_each_node!(calls_before_the_first_milestone_are_in_the_phase_of_their_time);
 
 /// Node hands its clock's nanoseconds to both; only `nodeTiming`'s arithmetic in milliseconds rounds.
 const TOLERANCE_NS: f64 = 2_000.0;
@@ -72,6 +73,25 @@ fn calls_of_a_worker_are_in_the_phase_of_their_time(node: &Node) {
             calls("main_script") < 5000,
             "{mode}: {}",
             calls("main_script")
+        );
+    }
+}
+
+/// Node marks the first milestone when its environment is there, with the instant at which it was begun: without a snapshot its
+/// own JavaScript has made hundreds of calls by then.
+fn calls_before_the_first_milestone_are_in_the_phase_of_their_time(node: &Node) {
+    let calls = |mode: &str, arguments: &[&str]| -> Vec<(String, u64)> {
+        let traced = trace(&["--mode", mode, "--freq", "0"], node.command(arguments));
+        let phases = list(&traced.run["phases"]).iter();
+        phases
+            .map(|phase| (text(&phase["name"]).to_owned(), number(&phase["crossings"])))
+            .collect()
+    };
+    for arguments in [&["-e", "0"][..], &["--no-node-snapshot", "-e", "0"]] {
+        assert_eq!(
+            calls("count", arguments),
+            calls("full", arguments),
+            "{arguments:?}"
         );
     }
 }

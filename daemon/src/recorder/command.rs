@@ -27,7 +27,11 @@ pub enum CommandError {
     },
     /// Exit status 126.
     #[error(
-        "{path}: cannot be executed ({reason}); needed: an executable file; for a script without the executable bit type: node {path}"
+        "{path}: cannot be executed ({reason}); needed: an executable file; {} type: node {path}",
+        match reason.as_str() {
+            A_DIRECTORY => "for the package in it",
+            _ => "for a script without the executable bit",
+        }
     )]
     NotExecutable {
         /// What was found.
@@ -36,6 +40,8 @@ pub enum CommandError {
         reason: String,
     },
 }
+
+const A_DIRECTORY: &str = "it is a directory";
 
 fn place(name: &str) -> &'static str {
     if name.contains('/') {
@@ -82,7 +88,7 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
         Some((path, is_dir)) => Err(CommandError::NotExecutable {
             path: path.to_string_lossy().into_owned(),
             reason: if is_dir {
-                "it is a directory"
+                A_DIRECTORY
             } else {
                 "permission denied"
             }

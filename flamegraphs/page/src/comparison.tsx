@@ -5,7 +5,7 @@ import type { Shown } from "./context";
 import type { Cause, Change, Columns, Diff, RawDifferential, SideSummary } from "./data";
 import { FlameCanvas, type Look } from "./flamecanvas";
 import { pathText } from "./flame";
-import { capital, commandLine, count, inUnit, percent, shortPath, time } from "./format";
+import { capital, commandLine, count, counted, inUnit, percent, shortPath, time } from "./format";
 import { childrenOf, totals } from "./model";
 import { BoxPlots, Phases } from "./overview";
 import { get, link, OF_A_VIEW, set } from "./state";
@@ -37,7 +37,7 @@ export function Comparison({ shown }: { shown: Shown }) {
       <section class="verdict">
         <h2 data-answer={diff.verdict.answer}>{capital(diff.verdict.sentence)}</h2>
         <p class="note">
-          {diff.base.name}: {ran(diff.base)}, {diff.base.node ?? "no node"}, {count(diff.base.bare_runs)} runs without probes, {count(diff.base.probed_runs)} with.{" "}
+          {diff.base.name}: {ran(diff.base)}, {diff.base.node ?? "no node"}, {counted(diff.base.bare_runs, "run")} without probes, {count(diff.base.probed_runs)} with.{" "}
           {diff.head.name}: {ran(diff.head)}, {diff.head.node ?? "no node"}, {count(diff.head.bare_runs)} without, {count(diff.head.probed_runs)} with.
         </p>
         {diff.statements.length > 0 && (

@@ -2,6 +2,9 @@
 
 export const FORMAT = 1;
 
+/** Null: not recorded. */
+export type Figure = number | null;
+
 export interface Column {
   at: number;
   count: number;
@@ -9,20 +12,20 @@ export interface Column {
 }
 
 export interface Costs {
-  crossings: number;
-  crossings_self_ns: number;
-  package_json_lookups: number;
-  stats: number;
-  opens: number;
-  reads: number;
-  bytes_read: number;
-  files_ns: number;
-  serializations: number;
-  serialization_bytes: number;
-  serialization_ns: number;
-  samples: number;
-  cpu_ns: number;
-  blocked_ns: number;
+  crossings: Figure;
+  crossings_self_ns: Figure;
+  package_json_lookups: Figure;
+  stats: Figure;
+  opens: Figure;
+  reads: Figure;
+  bytes_read: Figure;
+  files_ns: Figure;
+  serializations: Figure;
+  serialization_bytes: Figure;
+  serialization_ns: Figure;
+  samples: Figure;
+  cpu_ns: Figure;
+  blocked_ns: Figure;
 }
 
 export interface Module extends Costs {
@@ -75,16 +78,16 @@ export interface Phase {
   name: string;
   start_ns: number;
   end_ns: number;
-  crossings: number;
-  crossings_self_ns: number;
-  lookups: number;
-  stats: number;
-  opens: number;
-  reads: number;
-  files_ns: number;
-  serializations: number;
-  serialization_ns: number;
-  compilations: number;
+  crossings: Figure;
+  crossings_self_ns: Figure;
+  lookups: Figure;
+  stats: Figure;
+  opens: Figure;
+  reads: Figure;
+  files_ns: Figure;
+  serializations: Figure;
+  serialization_ns: Figure;
+  compilations: Figure;
   compile_ns: number;
 }
 
@@ -102,20 +105,20 @@ export interface Callback {
 
 export interface PackageJsonFile {
   path: string;
-  lookups: number;
-  opens: number;
-  opens_failed: number;
-  reads: number;
-  stats: number;
-  bytes: number;
-  total_ns: number;
+  lookups: Figure;
+  opens: Figure;
+  opens_failed: Figure;
+  reads: Figure;
+  stats: Figure;
+  bytes: Figure;
+  total_ns: Figure;
   found: boolean | null;
 }
 
 export interface FileOperation {
-  calls: number;
-  failed: number;
-  total_ns: number;
+  calls: Figure;
+  failed: Figure;
+  total_ns: Figure;
 }
 
 export interface PathRow {
@@ -124,14 +127,14 @@ export interface PathRow {
   calls: number;
   failed: number;
   bytes: number;
-  total_ns: number;
+  total_ns: Figure;
 }
 
 export interface Script {
   path: string;
   unit: string;
   cached: boolean;
-  compilations: number;
+  compilations: Figure;
   total_ns: number | null;
   self_ns: number | null;
 }
@@ -150,9 +153,9 @@ export interface Process {
   max_rss_bytes: number | null;
   start_ns: number;
   end_ns: number | null;
-  crossings: number;
-  lookups: number;
-  file_operations: number;
+  crossings: Figure;
+  lookups: Figure;
+  file_operations: Figure;
   incomplete: string | null;
 }
 
@@ -177,53 +180,53 @@ export interface Run {
     private_dirty_bytes: number | null;
   };
   crossings: {
-    total: number;
-    by_kind: Record<string, number>;
-    timed_calls: number;
-    unfinished: number;
-    self_ns: number;
+    total: Figure;
+    by_kind: Record<string, Figure>;
+    timed_calls: Figure;
+    unfinished: Figure;
+    self_ns: Figure;
     callbacks: Callback[];
     to_js: Callback[];
   };
   package_json: {
-    lookups: number;
-    repeated_lookups: number;
-    opens: number;
-    opens_failed: number;
-    repeated_opens: number;
-    reads: number;
-    stats: number;
-    stats_failed: number;
-    bytes: number;
-    total_ns: number;
+    lookups: Figure;
+    repeated_lookups: Figure;
+    opens: Figure;
+    opens_failed: Figure;
+    repeated_opens: Figure;
+    reads: Figure;
+    stats: Figure;
+    stats_failed: Figure;
+    bytes: Figure;
+    total_ns: Figure;
     files: PackageJsonFile[];
   };
   files: Record<"stat" | "open" | "read" | "readlink" | "access" | "close", FileOperation> & {
-    bytes_read: number;
-    paths: number;
+    bytes_read: Figure;
+    paths: Figure;
     slowest: PathRow[];
     most_repeated: PathRow[];
   };
   serialization: {
-    calls: number;
-    bytes: number;
-    total_ns: number;
-    functions: { function: string; calls: number; bytes: number; total_ns: number; self_ns: number }[];
+    calls: Figure;
+    bytes: Figure;
+    total_ns: Figure;
+    functions: { function: string; calls: Figure; bytes: Figure; total_ns: Figure; self_ns: Figure }[];
     callbacks: {
       binding: string | null;
       function: string | null;
-      calls: number;
-      bytes: number;
-      total_ns: number;
-      self_ns: number;
+      calls: Figure;
+      bytes: Figure;
+      total_ns: Figure;
+      self_ns: Figure;
     }[];
   };
-  compile: { compilations: number; cached: number; total_ns: number; scripts: Script[] };
+  compile: { compilations: Figure; cached: Figure; total_ns: Figure; scripts: Script[] };
   modules: Module[];
   packages: Package[];
   outside: ({ bucket: string; time_ns: number } & Costs)[];
   attribution: { unattributed_crossings_percent: number | null; unattributed_samples_percent: number | null };
-  samples: { count: number; frequency_hz: number | null; cpu_ns: number; complete_stacks_percent: number | null };
+  samples: { count: Figure; frequency_hz: number | null; cpu_ns: Figure; complete_stacks_percent: number | null };
   processes: Process[];
   families: { name: string; state: string; reason: string | null }[];
   losses: Record<string, number>;

@@ -67,7 +67,7 @@ export function walks(run: Run): { root: string; vain: number; lookups: number; 
     }
     const root = roots.get(at) ?? { root: at, vain: 0, lookups: 0, deepest: 0 };
     root.vain++;
-    root.lookups += Math.max(file.lookups, file.opens);
+    root.lookups += Math.max(file.lookups ?? 0, file.opens ?? 0);
     root.deepest = Math.max(root.deepest, depth);
     roots.set(at, root);
   }
@@ -120,15 +120,15 @@ export function findings(run: Run): Finding[] {
   }
 
   const resolve = run.modules.reduce((sum, module) => sum + module.resolve_ns, 0);
-  const { lookups, opens, repeated_lookups, repeated_opens } = run.package_json;
+  const lookups = run.package_json.lookups ?? 0;
   // Where lookups are not seen, what was opened.
-  const asked = lookups > 0 ? lookups : opens;
+  const asked = lookups > 0 ? lookups : (run.package_json.opens ?? 0);
   const stats = run.files.stat.calls;
   if (resolve > 0 || asked > 0) {
     const vain = walks(run);
     const worst = vain[0];
     const missing = run.package_json.files.filter((file) => file.found === false).length;
-    const repeated = lookups > 0 ? repeated_lookups : repeated_opens;
+    const repeated = (lookups > 0 ? run.package_json.repeated_lookups : run.package_json.repeated_opens) ?? 0;
     const deep = worst && worst.vain > 3 && worst.vain > missing / 4 && worst.deepest > 1
       ? ` ${count(worst.vain)} of them lie below ${shortPath(worst.root, run.directory) || "/"}, up to ${counted(worst.deepest, "folder")} deep.`
       : "";
@@ -147,8 +147,8 @@ export function findings(run: Run): Finding[] {
 
   const scripts = run.compile.scripts.filter((script) => script.unit !== "builtin");
   const compiled = scripts.reduce((sum, script) => sum + (script.self_ns ?? script.total_ns ?? 0), 0);
-  const all = scripts.reduce((sum, script) => sum + script.compilations, 0);
-  const cached = scripts.reduce((sum, script) => sum + (script.cached ? script.compilations : 0), 0);
+  const all = scripts.reduce((sum, script) => sum + (script.compilations ?? 0), 0);
+  const cached = scripts.reduce((sum, script) => sum + (script.cached ? (script.compilations ?? 0) : 0), 0);
   if (compiled > 0) {
     const from = cached === 0 ? "none of them from a compile cache" : `${count(cached)} of them from a compile cache`;
     const slowest = scripts.reduce((best, script) => ((script.total_ns ?? 0) > (best.total_ns ?? 0) ? script : best));

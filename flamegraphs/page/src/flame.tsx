@@ -4,7 +4,7 @@ import { FONT, fitted, prepare, useWidth } from "./canvas";
 import { byName, KIND } from "./colours";
 import type { Shown } from "./context";
 import { FlameCanvas, ROW, Tooltip, type Look } from "./flamecanvas";
-import { count, inUnit, percent, shortPath } from "./format";
+import { counted, inUnit, percent, shortPath } from "./format";
 import { forEach, METRICS, metricOf, offers, valuesOf, type Events, type Metric, type Values } from "./model";
 import { STEP, useSliced } from "./slices";
 import { moved, regroup, type Grouped, type Stacks } from "./regroup";
@@ -136,7 +136,7 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
         <section class="card tight">
           <p class="note">
             {metric.title}{metric.javascript ? " of main threads" : ""}: <b data-figure="total" data-value={values.sum}>{inUnit(values.sum, metric.unit)}{metric.things ? ` ${metric.things}` : ""}</b>
-            {values.leftOut > 0 && <> · {count(values.leftOut)} calls were only summed and are left out of the span</>}
+            {values.leftOut > 0 && <> · {counted(values.leftOut, "call")} only summed, left out of the span</>}
             {" · click a frame for details, double-click to zoom"}
           </p>
           {by === "kind" && <Legend events={events} kinds={added!.kinds} />}

@@ -1,9 +1,10 @@
-// Numbers and paths for people. Nothing here is added up again: tables keep the exact figures beside the text.
+// Numbers and paths for people; null is not recorded. Nothing here is added up again: tables keep the exact figures beside the text.
 
 const digits = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 /** `1,234` */
-export function count(value: number): string {
+export function count(value: number | null): string {
+  if (value === null) return "–";
   return Number.isInteger(value) ? digits.format(value) : value.toFixed(value < 10 ? 2 : 1);
 }
 
@@ -13,7 +14,8 @@ function significant(value: number): string {
 }
 
 /** Nanoseconds as `12.3 ms`. */
-export function time(ns: number): string {
+export function time(ns: number | null): string {
+  if (ns === null) return "–";
   const size = Math.abs(ns);
   if (size < 0.5) return "0";
   if (size < 999.5) return `${Math.round(ns)} ns`;
@@ -22,7 +24,8 @@ export function time(ns: number): string {
   return `${significant(ns / 1e9)} s`;
 }
 
-export function bytes(value: number): string {
+export function bytes(value: number | null): string {
+  if (value === null) return "–";
   const size = Math.abs(value);
   if (size < 1000) return `${count(value)} B`;
   for (const [unit, scale] of [["kB", 1e3], ["MB", 1e6], ["GB", 1e9]] as const) {
@@ -39,7 +42,7 @@ export function percent(part: number, whole: number): string {
 }
 
 /** `1 lookup`, `2 lookups`. */
-export function counted(value: number, one: string, many = `${one}s`): string {
+export function counted(value: number | null, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 

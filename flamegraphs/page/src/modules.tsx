@@ -200,8 +200,8 @@ function Branch(properties: { run: Run; tree: Tree; index: number; depth: number
         </span>
         <span class="value" title="Total">{time(module.total_ns)}</span>
         <span class="value" title="Self">{time(module.self_ns)}</span>
-        <span class="value" title="Crossings">{module.crossings > 0 ? count(module.crossings) : ""}</span>
-        <span class="value" title="Lookups of package.json">{module.package_json_lookups > 0 ? count(module.package_json_lookups) : ""}</span>
+        <span class="value" title="Crossings">{(module.crossings ?? 0) > 0 ? count(module.crossings) : ""}</span>
+        <span class="value" title="Lookups of package.json">{(module.package_json_lookups ?? 0) > 0 ? count(module.package_json_lookups) : ""}</span>
       </div>
       {open && children.length > 0 && (
         <ul>
@@ -217,7 +217,7 @@ function Branch(properties: { run: Run; tree: Tree; index: number; depth: number
   );
 }
 
-const AREAS: [string, string, Unit, (module: Module) => number][] = [
+const AREAS: [string, string, Unit, (module: Module) => number | null][] = [
   ["self_ns", "own time", "ns", (module) => module.self_ns],
   ["crossings", "crossings", "count", (module) => module.crossings],
   ["lookups", "package.json lookups", "count", (module) => module.package_json_lookups],
@@ -239,7 +239,7 @@ function Treemap({ run }: { run: Run }) {
   const root = useMemo(() => {
     const packages = new Map<string, Area>();
     for (const module of run.modules) {
-      const value = of(module);
+      const value = of(module) ?? 0;
       if (value <= 0) continue;
       const name = module.package_kind === "node" ? "node" : (module.package ?? "(program)");
       const area = packages.get(name) ?? { name, module: null, value: 0, children: [] };

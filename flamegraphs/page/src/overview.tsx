@@ -3,7 +3,7 @@ import { scaleLinear } from "d3-scale";
 import type { Shown } from "./context";
 import type { Measured, Package, Run } from "./data";
 import { findings, gaps, packageName, startup, verdict } from "./findings";
-import { bytes, count, inUnit, percent, phaseName, time } from "./format";
+import { bytes, count, counted, inUnit, percent, phaseName, time } from "./format";
 import { phaseColour } from "./colours";
 import { During } from "./during";
 import { link, OF_A_VIEW, span } from "./state";
@@ -152,26 +152,20 @@ function otherSide({ data, side }: Shown): { name: string; run: Run } | null {
 
 type Tile = [key: string, name: string, value: number | null, unit: string, view: string];
 
-/** Whether a run has figures of a family: 0 of one that was off is not known. */
-function recorded(run: Run, family: string): boolean {
-  return !run.families.some((one) => one.name === family && (one.state === "off" || one.state === "failed"));
-}
-
 function tilesOf(run: Run): Tile[] {
   const { ns, reached } = startup(run);
   const cpu = run.time.user_ns !== null && run.time.system_ns !== null ? run.time.user_ns + run.time.system_ns : null;
   // Count mode does not know.
-  const of = (family: string, value: number) => (recorded(run, family) ? value : null);
-  const modules = run.mode === "count" ? null : run.modules.filter((module) => module.kind !== "builtin").length;
+  const modules = run.mode === "count" && run.modules.length === 0 ? null : run.modules.filter((module) => module.kind !== "builtin").length;
   return [
     ["startup", reached ? "to the event loop" : "to the end", ns, "ns", "timeline"],
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
     ["cpu", "CPU time", cpu, "ns", "flame"],
-    ["crossings", "calls to C++", of("crossings", run.crossings.total), "count", "tables"],
+    ["crossings", "calls to C++", run.crossings.total, "count", "tables"],
     ["modules", "modules loaded", modules, "count", "modules"],
-    ["lookups", "package.json lookups", (of("package-json", run.package_json.lookups) || of("files", run.package_json.opens)) ?? of("package-json", 0), "count", "tables"],
-    ["stats", "stats", of("files", run.files.stat.calls), "count", "tables"],
-    ["compile", "compiling", of("compile", run.compile.total_ns), "ns", "tables"],
+    ["lookups", "package.json lookups", (run.package_json.lookups || run.package_json.opens) ?? run.package_json.lookups, "count", "tables"],
+    ["stats", "stats", run.files.stat.calls, "count", "tables"],
+    ["compile", "compiling", run.compile.total_ns, "ns", "tables"],
     ["memory", "peak memory", run.time.max_rss_bytes, "bytes", "overview"],
   ];
 }
@@ -289,7 +283,7 @@ function Boxes({ name, unit, rows }: { name: string; unit: string; rows: { name:
       <figcaption>{name}</figcaption>
       {rows.map((row) => {
         const box = boxOf(row.values);
-        const words = `${row.name}: median ${inUnit(box.median, unit)}, middle half ${inUnit(box.q1, unit)} to ${inUnit(box.q3, unit)}, ${count(row.values.length)} runs`;
+        const words = `${row.name}: median ${inUnit(box.median, unit)}, middle half ${inUnit(box.q1, unit)} to ${inUnit(box.q3, unit)}, ${counted(row.values.length, "run")}`;
         return (
           <div class="boxrow" key={row.name}>
             <span class="name" title={row.name}>{row.name}</span>
@@ -332,8 +326,8 @@ function About({ shown }: { shown: Shown }) {
     ["Node.js", run.node ? `${run.node.version ?? "unknown version"}, V8 ${run.node.v8 ?? "?"}, ${run.node.path}` : "none"],
     ["Recorded", `${started} UTC, mode ${run.mode}, ended by ${run.ended_by || "exit"}`],
     ["Run", `${side.number} of ${side.runs} in ${side.file}`],
-    ["Tracing itself", `${count(run.overhead.probe_hits)} probe hits${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
-    ["CPU samples", run.samples.count > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
+    ["Tracing itself", `${counted(run.overhead.probe_hits, "probe hit")}${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
+    ["CPU samples", (run.samples.count ?? 0) > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
     ["Memory", run.time.max_rss_bytes !== null ? `peak ${bytes(run.time.max_rss_bytes)}` : ""],
     ...Object.entries(run.labels).map(([key, value]): [string, string] => [`Label ${key}`, value]),
   ];

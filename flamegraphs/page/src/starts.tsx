@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useWidth } from "./canvas";
 import type { Data, Start, Trend } from "./data";
-import { count, inUnit, time } from "./format";
+import { count, counted, inUnit, time } from "./format";
 import { Table } from "./table";
 
 /** Labels that tell no run from its neighbours; the report of a run has them. */
@@ -72,7 +72,7 @@ export function Starts({ data }: { data: Data }) {
   return (
     <>
       <section class="verdict">
-        <h2>{starts.total === null ? "Starts" : `${count(starts.total)} starts`} of Node.js</h2>
+        <h2>{starts.total === null ? "Starts" : counted(starts.total, "start")} of Node.js</h2>
         <p class="note">{listed === starts.listed ? `The newest ${count(listed)}` : count(listed)} that fit are listed · {starts.store}</p>
         <div class="bar wrap" role="search">
           <label class="choice">
@@ -188,7 +188,7 @@ function Chart({ trend }: { trend: Trend }) {
         <polyline points={line} fill="none" stroke="var(--accent)" stroke-width="1.5" />
         {trend.points.map((point, index) => point.median !== null && (
           <g key={index}>
-            <title>{`${point.value}: ${inUnit(point.median, unit)} (${inUnit(point.minimum!, unit)} to ${inUnit(point.maximum!, unit)}, ${count(point.runs)} runs)`}</title>
+            <title>{`${point.value}: ${inUnit(point.median, unit)} (${inUnit(point.minimum!, unit)} to ${inUnit(point.maximum!, unit)}, ${counted(point.runs, "run")})`}</title>
             <line x1={x(index)} x2={x(index)} y1={y(point.minimum!)} y2={y(point.maximum!)} stroke="var(--accent)" stroke-opacity="0.5" />
             <circle cx={x(index)} cy={y(point.median)} r="3.2" fill="var(--accent)" />
           </g>

@@ -122,12 +122,12 @@ function Callbacks({ run, events, during }: Of) {
   const { total, by_kind, self_ns } = run.crossings;
   return (
     <>
-      {!during && (
+      {!during && total !== null && (
         <p class="lead">
           <b data-figure="crossings" data-value={total}>{counted(total, "call")}</b> from JavaScript to C++ ({(["slow", "fast", "getter", "construct"] as const)
             .filter((kind) => (by_kind[kind] ?? 0) > 0)
             .map((kind) => `${count(by_kind[kind] ?? 0)} ${kind}`)
-            .join(", ")}), {time(self_ns)} in C++ itself; {count(by_kind["to_js"] ?? 0)} back to JavaScript.
+            .join(", ")}){self_ns !== null && `, ${time(self_ns)} in C++ itself`}; {count(by_kind["to_js"] ?? 0)} back to JavaScript.
         </p>
       )}
       <Table name="callbacks" caption="C++ functions that JavaScript called" rows={rows} columns={columns} sort="-self_ns" addressed />
@@ -138,13 +138,19 @@ function Callbacks({ run, events, during }: Of) {
   );
 }
 
-function packageJsonDuring(events: Events | null, during: [number, number]): PackageJsonFile[] {
+/** Count mode takes no times of system calls. */
+const timed = (run: Run) => run.mode !== "count";
+
+/** What is added up of single events is known. */
+type CountedFile = PackageJsonFile & Record<"lookups" | "opens" | "opens_failed" | "reads" | "stats" | "bytes", number>;
+
+function packageJsonDuring(run: Run, events: Events | null, during: [number, number]): PackageJsonFile[] {
   if (!events) return [];
-  const rows = new Map<string, PackageJsonFile>();
+  const rows = new Map<string, CountedFile>();
   const of = (path: string) => {
     let row = rows.get(path);
     if (!row) {
-      row = { path, lookups: 0, opens: 0, opens_failed: 0, reads: 0, stats: 0, bytes: 0, total_ns: 0, found: null };
+      row = { path, lookups: 0, opens: 0, opens_failed: 0, reads: 0, stats: 0, bytes: 0, total_ns: timed(run) ? 0 : null, found: null };
       rows.set(path, row);
     }
     return row;
@@ -163,7 +169,7 @@ function packageJsonDuring(events: Events | null, during: [number, number]): Pac
     const row = of(path);
     const operation = operationOf(events, node);
     const result = files.detail[index]!;
-    row.total_ns += files.duration[index]!;
+    if (row.total_ns !== null) row.total_ns += files.duration[index]!;
     if (operation === "open") {
       row.opens++;
       if (result < 0) row.opens_failed++;
@@ -181,8 +187,8 @@ function packageJsonDuring(events: Events | null, during: [number, number]): Pac
 
 function PackageJson({ run, events, during }: Of) {
   const repeated = get("repeated") !== "";
-  const all = useMemo(() => (during ? packageJsonDuring(events, during) : run.package_json.files), [run, events, during]);
-  const rows = useMemo(() => (repeated ? all.filter((row) => row.lookups > 1 || row.opens > 1) : all), [all, repeated]);
+  const all = useMemo(() => (during ? packageJsonDuring(run, events, during) : run.package_json.files), [run, events, during]);
+  const rows = useMemo(() => (repeated ? all.filter((row) => (row.lookups ?? 0) > 1 || (row.opens ?? 0) > 1) : all), [all, repeated]);
   const columns: Column<PackageJsonFile>[] = [
     { key: "path", title: "Path", unit: "text", value: (row) => row.path, show: (row) => <span title={row.path}>{shortPath(row.path, run.directory)}</span> },
     { key: "lookups", title: "Lookups", unit: "count", value: (row) => row.lookups, bar: true, help: "Asked of Node's reader, answered from its cache or not" },
@@ -198,11 +204,11 @@ function PackageJson({ run, events, during }: Of) {
   const vain = useMemo(() => walks(run), [run]);
   return (
     <>
-      {!during && (
+      {!during && (figures.lookups ?? figures.opens) !== null && (
         <p class="lead">
           <b data-figure="lookups" data-value={figures.lookups}>{counted(figures.lookups, "lookup")}</b> ({count(figures.repeated_lookups)} repeated),{" "}
           <b data-figure="opens" data-value={figures.opens}>{counted(figures.opens, "open")}</b> ({count(figures.opens_failed)} failed, {count(figures.repeated_opens)} repeated),{" "}
-          {counted(figures.stats, "stat")}, {bytes(figures.bytes)} read, {time(figures.total_ns)} in the kernel.
+          {counted(figures.stats, "stat")}, {bytes(figures.bytes)} read{figures.total_ns !== null && `, ${time(figures.total_ns)} in the kernel`}.
         </p>
       )}
       <Table name="package-json" caption="package.json files" rows={rows} columns={columns} sort="-lookups" addressed
@@ -234,19 +240,19 @@ function operationOf(events: Events, node: number): string {
   return above < 0 ? "" : events.frames.names[events.frame[above]!]!;
 }
 
-function pathsDuring(events: Events | null, during: [number, number]): PathRow[] {
+function pathsDuring(run: Run, events: Events | null, during: [number, number]): PathRow[] {
   if (!events) return [];
   return grouped<PathRow>(
     events,
     "files",
     during,
     (frame, node) => `${operationOf(events, node)}\0${frame}`,
-    (frame, node) => ({ path: events.frames.names[frame]!, operation: operationOf(events, node), calls: 0, failed: 0, bytes: 0, total_ns: 0 }),
+    (frame, node) => ({ path: events.frames.names[frame]!, operation: operationOf(events, node), calls: 0, failed: 0, bytes: 0, total_ns: timed(run) ? 0 : null }),
     (row, duration, _own, result) => {
       row.calls++;
       if (result < 0) row.failed++;
       else if (row.operation === "read") row.bytes += result;
-      row.total_ns += duration;
+      if (row.total_ns !== null) row.total_ns += duration;
     },
   );
 }
@@ -254,7 +260,7 @@ function pathsDuring(events: Events | null, during: [number, number]): PathRow[]
 function Files({ run, events, during }: Of) {
   const everything: [number, number] = [-Infinity, Infinity];
   const rows = useMemo(() => {
-    const rows = pathsDuring(events, during ?? everything);
+    const rows = pathsDuring(run, events, during ?? everything);
     return rows.length > 0 || during ? rows : run.files.slowest;
   }, [run, events, during]);
   const operations = (["stat", "open", "read", "readlink", "access", "close"] as const).map((name) => ({ name, ...run.files[name] }));
@@ -274,7 +280,7 @@ function Files({ run, events, during }: Of) {
   ];
   return (
     <>
-      {!during && (
+      {!during && run.files.stat.calls !== null && (
         <>
           <p class="lead">
             <b data-figure="bytes_read" data-value={run.files.bytes_read}>{bytes(run.files.bytes_read)}</b> read, {counted(run.files.paths, "path")}.
@@ -282,18 +288,12 @@ function Files({ run, events, during }: Of) {
           <Table name="operations" caption="File operations, as the kernel saw them" rows={operations} columns={own} sort="-calls" />
         </>
       )}
-      <Table name="paths" caption="Paths" rows={rows} columns={columns} sort="-total_ns" addressed />
+      <Table name="paths" caption="Paths" rows={rows} columns={columns} sort={timed(run) ? "-total_ns" : "-calls"} addressed />
     </>
   );
 }
 
-interface Function {
-  function: string;
-  calls: number;
-  bytes: number;
-  total_ns: number;
-  self_ns: number;
-}
+type Function = Run["serialization"]["functions"][number];
 
 function Serialization({ run, events, during }: Of) {
   const rows = useMemo(
@@ -306,10 +306,10 @@ function Serialization({ run, events, during }: Of) {
             (frame) => String(frame),
             (frame) => ({ function: events!.frames.names[frame]!, calls: 0, bytes: 0, total_ns: 0, self_ns: 0 }),
             (row, duration, own, size) => {
-              row.calls++;
-              row.bytes += Math.max(0, size);
-              row.total_ns += Math.max(0, duration);
-              row.self_ns += Math.max(0, own);
+              row.calls = (row.calls ?? 0) + 1;
+              row.bytes = (row.bytes ?? 0) + Math.max(0, size);
+              row.total_ns = (row.total_ns ?? 0) + Math.max(0, duration);
+              row.self_ns = (row.self_ns ?? 0) + Math.max(0, own);
             },
           )
         : run.serialization.functions,
@@ -323,9 +323,9 @@ function Serialization({ run, events, during }: Of) {
   ];
   return (
     <>
-      {!during && (
+      {!during && run.serialization.calls !== null && (
         <p class="lead">
-          <b data-figure="serializations" data-value={run.serialization.calls}>{counted(run.serialization.calls, "value")}</b> made of native data or the reverse, {bytes(run.serialization.bytes)}, {time(run.serialization.total_ns)}.
+          <b data-figure="serializations" data-value={run.serialization.calls}>{counted(run.serialization.calls, "value")}</b> made of native data or the reverse, {bytes(run.serialization.bytes)}{run.serialization.total_ns !== null && `, ${time(run.serialization.total_ns)}`}.
         </p>
       )}
       <Table name="serialization" caption="By C++ function" rows={rows} sort="-total_ns" addressed
@@ -353,7 +353,7 @@ function Compilation({ run, events, during }: Of) {
             (frame) => String(frame),
             (frame) => ({ path: events!.frames.names[frame]!, unit: "", cached: false, compilations: 0, total_ns: null, self_ns: null }),
             (row, duration, own, cached) => {
-              row.compilations++;
+              row.compilations = (row.compilations ?? 0) + 1;
               row.cached ||= cached === 1;
               if (duration >= 0) {
                 row.total_ns = (row.total_ns ?? 0) + duration;
@@ -368,8 +368,8 @@ function Compilation({ run, events, during }: Of) {
     const units = new Map<string, { unit: string; compilations: number; cached: number; total_ns: number }>();
     for (const script of run.compile.scripts) {
       const of = units.get(script.unit) ?? { unit: script.unit, compilations: 0, cached: 0, total_ns: 0 };
-      of.compilations += script.compilations;
-      if (script.cached) of.cached += script.compilations;
+      of.compilations += script.compilations ?? 0;
+      if (script.cached) of.cached += script.compilations ?? 0;
       of.total_ns += script.self_ns ?? script.total_ns ?? 0;
       units.set(script.unit, of);
     }
@@ -378,7 +378,7 @@ function Compilation({ run, events, during }: Of) {
   const { compilations, cached, total_ns } = run.compile;
   return (
     <>
-      {!during && (
+      {!during && compilations !== null && (
         <>
           <p class="lead">
             <b data-figure="compilations" data-value={compilations}>{counted(compilations, "compilation")}</b>, {count(cached)} with code from a cache or the snapshot, {time(total_ns)}.

@@ -448,7 +448,7 @@ export function Timeline({ shown }: { shown: Shown }) {
   return (
     <>
       <div class="bar wrap">
-        <span class="lead">{count(total)} events. Drag to select a span, which all other views then show alone.</span>
+        <span class="lead">{counted(total, "event")}. Drag to select a span, which all other views then show alone.</span>
         <span class="zoom" role="group" aria-label="Zoom">
           <button type="button" onClick={() => zoom(0.5)} aria-label="Zoom in">+</button>
           <button type="button" onClick={() => zoom(2)} aria-label="Zoom out">−</button>

@@ -23,7 +23,6 @@ use super::ExportError;
 use crate::fold::{self, By, FoldError, Metric, Request, ThreadClasses};
 use crate::select::Selected;
 use crate::stacks;
-use crate::units::number;
 use sink::Sink;
 use slices::{Slice, Told, What, into_lanes, nested};
 
@@ -193,9 +192,9 @@ impl Tracks<'_> {
         });
         let summed = sums.fold(0u64, |calls, sum| calls.saturating_add(sum.calls));
         if summed > 0 {
-            self.notes.push(format!(
-                "Left out: {} calls that were only counted, so that it is not known when they were.",
-                number(summed)
+            self.notes.push(nodeprof_profile::wording::counted(
+                summed,
+                "Left out: # [call that was|calls that were] only counted, so that it is not known when [it was|they were].",
             ));
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 
 use super::{By, Metric, Order};
 use crate::hash::IdMap;
-use crate::units::{number, time};
+use crate::units::time;
 
 /// What a frame stands for: decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,7 +158,7 @@ impl About {
         let node = self.node.as_ref();
         let node = node.map(|version| format!(" · node {version}"));
         let sum = match self.metric.unit() {
-            super::Unit::Count(things) => format!("{} {things}", number(total)),
+            super::Unit::Count(things) => crate::units::things(total, things),
             super::Unit::Time => time(total),
         };
         format!(

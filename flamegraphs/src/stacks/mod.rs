@@ -130,8 +130,10 @@ impl Stacks {
             lost = (thread.sums.drain(..)).fold(lost, |lost, sum| lost.saturating_add(sum.count));
         }
         if lost > 0 {
-            let calls = crate::units::number(lost);
-            self.about.notes.push(format!("Left out: {calls} calls that were only counted, so that it is not known when they were. They are in graphs that are not in order of time."));
+            self.about.notes.push(nodeprof_profile::wording::counted(
+                lost,
+                "Left out: # [call that was|calls that were] only counted, so that it is not known when [it was|they were]. [It is|They are] in graphs that are not in order of time.",
+            ));
         }
         self.threads.retain(|thread| !thread.entries.is_empty());
     }

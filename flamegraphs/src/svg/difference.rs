@@ -292,7 +292,7 @@ fn amount(value: f64, unit: Unit) -> String {
     let whole = value.abs().round() as u64;
     match unit {
         Unit::Time => time(whole),
-        Unit::Count(things) => format!("{} {things}", number(whole)),
+        Unit::Count(things) => crate::units::things(whole, things),
     }
 }
 

@@ -302,8 +302,8 @@ impl<'a> Report<'a> {
             shown,
             all,
             match options.by {
-                By::Module => "modules",
-                By::Package => "packages",
+                By::Module => "module[|s]",
+                By::Package => "package[|s]",
             },
         );
         self.unattributed();

@@ -144,7 +144,8 @@ impl Report<'_> {
             table.row(row(callback, true));
         }
         self.page.table(&table);
-        self.page.more(TOP, crossings.callbacks.len(), "callbacks");
+        self.page
+            .more(TOP, crossings.callbacks.len(), "callback[|s]");
 
         // What is called most is not what takes longest: show it if the table above does not.
         let mut busiest: Vec<&CallbackProfile> = crossings.callbacks.iter().skip(TOP).collect();
@@ -226,7 +227,7 @@ impl Report<'_> {
         }
         self.page.table(&table);
         self.page
-            .more(TOP_SHORT, serialization.functions.len(), "functions");
+            .more(TOP_SHORT, serialization.functions.len(), "function[|s]");
         let mut table = Table::new(columns("inside callback"));
         for callback in serialization.callbacks.iter().take(TOP_SHORT) {
             let name = match (&callback.binding, &callback.function) {
@@ -246,7 +247,7 @@ impl Report<'_> {
         }
         self.page.table(&table);
         self.page
-            .more(TOP_SHORT, serialization.callbacks.len(), "callbacks");
+            .more(TOP_SHORT, serialization.callbacks.len(), "callback[|s]");
     }
 
     pub(super) fn compile(&mut self) {
@@ -347,6 +348,6 @@ impl Report<'_> {
             table.row(row(script));
         }
         self.page.table(&table);
-        self.page.more(TOP, compile.scripts.len(), "scripts");
+        self.page.more(TOP, compile.scripts.len(), "script[|s]");
     }
 }

@@ -4,6 +4,7 @@ use nodeprof_profile::diff::figures::Unit;
 use nodeprof_profile::diff::{
     Answer, Cause, Certainty, Change, Diff, Presence, SideSummary, TimeChange, words,
 };
+use nodeprof_profile::wording;
 
 use super::Style;
 use super::page::{Page, faint, plain, warning};
@@ -181,14 +182,21 @@ impl View<'_> {
         self.count_table("Counts that differ in the runs that there are", &open, &why);
         let tests = &self.diff.tests;
         if exact.is_empty() && varying.is_empty() && open.is_empty() && tests.figures > 0 {
-            let many = words::count(tests.constant_counts as f64);
+            let same = wording::counted(
+                tests.constant_counts as u64,
+                "# [is|are] the same in all runs",
+            );
             self.page.section("Counts", &[]);
-            let vary = words::count(tests.varying_counts as f64);
-            self.page.note(&match (tests.constant_counts, tests.varying_counts) {
-                (0, 0) => "No count differs.".to_owned(),
-                (_, 1..) => format!("No difference of a count is certain: {many} are the same in all runs, {vary} vary from run to run."),
-                _ => format!("No count differs; {many} are the same in all runs."),
-            });
+            let vary = wording::counted(
+                tests.varying_counts as u64,
+                "# [varies|vary] from run to run",
+            );
+            self.page
+                .note(&match (tests.constant_counts, tests.varying_counts) {
+                    (0, 0) => "No count differs.".to_owned(),
+                    (_, 1..) => format!("No difference of a count is certain: {same}, {vary}."),
+                    _ => format!("No count differs; {same}."),
+                });
         }
     }
 
@@ -423,7 +431,8 @@ pub(super) fn probability(p: f64) -> String {
 pub(super) fn false_positives(comparisons: usize) -> String {
     let expected = |risk: f64| format!("{:.2}", comparisons as f64 * risk);
     format!(
-        "Welch's t-test; with {comparisons} comparisons expect by chance {} false positives at 5 % (*, **, ***), {} at 1 % (**, ***), {} at 0.1 % (***).",
+        "Welch's t-test; with {} expect by chance {} false positives at 5 % (*, **, ***), {} at 1 % (**, ***), {} at 0.1 % (***).",
+        wording::counted(comparisons as u64, "# comparison[|s]"),
         expected(0.05),
         expected(0.01),
         expected(0.001)

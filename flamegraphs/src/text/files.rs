@@ -8,6 +8,7 @@ use super::words::repeated;
 use super::{Report, TOP, TOP_SHORT};
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{bytes, counted, number, time};
+use nodeprof_profile::wording;
 
 impl Report<'_> {
     pub(super) fn package_json(&mut self) {
@@ -65,9 +66,9 @@ impl Report<'_> {
                 .iter()
                 .filter(|file| file.path != unreadable);
             let files = counted(named.count() as u64, "path");
-            phrases.push(warning(format!(
-                "{} of {files} do not exist",
-                number(missing)
+            phrases.push(warning(wording::counted(
+                missing,
+                &format!("# of {files} [does|do] not exist"),
             )));
         }
         if let Some(reason) = self.off("package-json") {
@@ -137,7 +138,7 @@ impl Report<'_> {
         slowest.truncate(TOP_SHORT / 2);
         let rows: Vec<Vec<Cell>> = slowest.into_iter().map(row).collect();
         self.page.table(&table);
-        self.page.more(TOP, package_json.files.len(), "paths");
+        self.page.more(TOP, package_json.files.len(), "path[|s]");
         if !rows.is_empty() {
             self.page.note("Slowest of the others:");
             table.rows = rows;

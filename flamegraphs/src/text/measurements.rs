@@ -9,6 +9,7 @@ use crate::measurements::{Variant, variants};
 use crate::paths::printable;
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{bytes, counted, number, time};
+use nodeprof_profile::wording;
 
 /// What each command took and did. `profile` is that of the recording.
 pub fn measurements(recording: &Recording, profile: &Profile, style: &Style) -> String {
@@ -236,12 +237,9 @@ fn remarks(page: &mut Page, variant: &Variant, named: bool) {
     }
     let outliers = summary.outliers - usize::from(first_is_slow);
     if outliers > 0 {
-        remark(format!(
-            "{} far from the median: something else ran on this machine. Measure while it is quiet, or with more runs.",
-            match outliers {
-                1 => "1 run is".to_owned(),
-                n => format!("{n} runs are"),
-            }
+        remark(wording::counted(
+            outliers as u64,
+            "# [run is|runs are] far from the median: something else ran on this machine. Measure while it is quiet, or with more runs.",
         ));
     }
 }

@@ -66,7 +66,7 @@ impl<'a> Report<'a> {
             let rows = Blamed::of_run(self.run, &options);
             self.blame_table(rows, &options, super::TOP);
             self.page
-                .more(super::TOP, packages, "packages: nodeprof blame FILE");
+                .more(super::TOP, packages, "package[|s]: nodeprof blame FILE");
         }
         let builtin = self.run.modules.len() - own.len();
         let spent = self.run.modules.iter().map(|module| module.self_ns);
@@ -93,7 +93,7 @@ impl<'a> Report<'a> {
         self.page.more(
             TOP_SHORT,
             all,
-            "modules: nodeprof tree FILE, nodeprof blame FILE --by module",
+            "module[|s]: nodeprof tree FILE, nodeprof blame FILE --by module",
         );
         self.unattributed();
     }
@@ -122,7 +122,12 @@ impl<'a> Report<'a> {
                 time(blocked)
             )));
         }
-        phrases.push(faint("to see where: nodeprof flame FILE --of wall"));
+        let metric = match self.off("off-cpu") {
+            Some(_) => "cpu",
+            None => "wall",
+        };
+        let see = format!("to see where: nodeprof flame FILE --of {metric}");
+        phrases.push(faint(see));
         self.page.section("CPU samples", &phrases);
     }
 

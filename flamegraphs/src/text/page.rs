@@ -1,8 +1,9 @@
 //! Lines of at most a width: phrases, sentences, tables.
 
+use nodeprof_profile::wording;
+
 use crate::paths::{columns, cut};
 use crate::table::{Paint, Table};
-use crate::units::number;
 
 /// What is written so far, and how wide it may be.
 pub(super) struct Page {
@@ -128,12 +129,11 @@ impl Page {
         table.write(&mut self.out, self.width, self.color);
     }
 
+    /// `what`, of which there are more, has forms as [`wording::counted`] takes them.
     pub(super) fn more(&mut self, shown: usize, all: usize, what: &str) {
         if all > shown {
-            self.note(&format!(
-                "… and {} more {what}",
-                number((all - shown) as u64)
-            ));
+            let more = (all - shown) as u64;
+            self.note(&wording::counted(more, &format!("… and # more {what}")));
         }
     }
 }

@@ -71,7 +71,7 @@ impl Report<'_> {
             ]);
         }
         self.page.table(&table);
-        self.page.more(PROCESSES, rows.len(), "processes");
+        self.page.more(PROCESSES, rows.len(), "process[|es]");
         for process in processes {
             if let Some(reason) = &process.incomplete {
                 self.page.note(&format!(

@@ -5,7 +5,7 @@ use super::page::{faint, plain, warning};
 use super::words::{capitalised, loss};
 use crate::paths::printable;
 use crate::table::Paint;
-use crate::units::{number, percent, time};
+use crate::units::{counted, number, percent, time};
 
 impl Report<'_> {
     pub(super) fn families(&mut self) {
@@ -26,11 +26,16 @@ impl Report<'_> {
             .filter(|name| {
                 !SECTIONS.contains(&name.as_str())
                     && (name != "processes" || !self.shows_processes())
+                    && (name != "cpu" || run.samples.count > 0)
             })
             .collect();
         for name in untold {
             if let Some(reason) = self.off(&name) {
-                let title = capitalised(&printable(&name).replace('-', " "));
+                let title = match name.as_str() {
+                    "cpu" => "CPU samples".to_owned(),
+                    "off-cpu" => "Times off the CPU".to_owned(),
+                    name => capitalised(&printable(name).replace('-', " ")),
+                };
                 self.page.section(&title, &[warning(reason)]);
             }
         }
@@ -61,7 +66,7 @@ impl Report<'_> {
         if overhead.probe_hits == 0 && overhead.setup_ns == 0 {
             return;
         }
-        let mut phrases = vec![plain(format!("{} probe hits", number(overhead.probe_hits)))];
+        let mut phrases = vec![plain(counted(overhead.probe_hits, "probe hit"))];
         if overhead.ns_per_hit > 0.0 {
             phrases[0].0 += &format!(" at {:.0} ns", overhead.ns_per_hit);
             let share = percent(overhead.estimated_ns, run.time.wall_ns);

@@ -6,6 +6,7 @@ use nodeprof_profile::report::Crossings;
 use super::page::{Phrase, faint};
 use crate::paths::printable;
 use crate::units::number;
+use nodeprof_profile::wording;
 
 pub(super) fn repeated(count: u64) -> String {
     match count {
@@ -98,56 +99,57 @@ pub(super) fn signal_name(signal: i32) -> String {
 
 /// What a loss means for the figures.
 pub(crate) fn loss(kind: &str, count: u64) -> String {
-    let n = number(count);
-    match kind {
-        "records" => format!(
-            "{n} records were dropped because the buffer was full: counts and times of all sections are too low by these"
-        ),
-        "undecodable_records" => format!(
-            "{n} records could not be read: counts and times of all sections are too low by these"
-        ),
-        "unmatched_exits" => format!("{n} returns without a call: the calls are not timed"),
+    let text = match kind {
+        "records" => {
+            "# [record was|records were] dropped because the buffer was full: counts and times of all sections are too low by [it|these]"
+        }
+        "undecodable_records" => {
+            "# record[|s] could not be read: counts and times of all sections are too low by [it|these]"
+        }
+        "unmatched_exits" => "# return[|s] without a call: the call[ is|s are] not timed",
         "abandoned_frames" => {
-            format!("{n} calls were left by an exception or a jump: they are counted, not timed")
+            "# [call was|calls were] left by an exception or a jump: [it is|they are] counted, not timed"
         }
-        "frames_too_deep" => format!(
-            "{n} calls were nested too deep to be timed: they are counted, but missing in total and self times"
-        ),
-        "sums_full" => format!(
-            "{n} calls found no room in the tables of sums: they are missing in Crossings and Serialization"
-        ),
-        "stacks" => format!(
-            "{n} times there was no room for a stack, or for a function on it: what has none counts, but belongs to no module, package or function"
-        ),
-        "sources" => format!(
-            "{n} texts of scripts that are in no file (an eval, say) found no room: their functions have no lines"
-        ),
-        "threads_not_followed" => format!(
-            "{n} times a thread could not be followed: what it did is missing in all sections"
-        ),
-        "processes_of_others" => format!(
-            "{n} processes took over others' rights (a set-user-ID program, say): what they did from then on is missing in all sections"
-        ),
-        "counts_unknown" => "nodeprofd ended before the trace did: calls that were summed, and what was lost, are not known".into(),
-        "memory_unreadable" => format!(
-            "{n} names could not be read from the program's memory: they appear as (unreadable) or (unnamed)"
-        ),
-        "paths_unreadable" => format!(
-            "{n} paths could not be read from the program's memory: they appear as (unreadable)"
-        ),
+        "frames_too_deep" => {
+            "# [call was|calls were] nested too deep to be timed: [it is|they are] counted, but missing in total and self times"
+        }
+        "sums_full" => {
+            "# call[|s] found no room in the tables of sums: [it is|they are] missing in Crossings and Serialization"
+        }
+        "stacks" => {
+            "# time[|s] there was no room for a stack, or for a function on it: what has none counts, but belongs to no module, package or function"
+        }
+        "sources" => {
+            "# text[|s] of scripts that are in no file (an eval, say) found no room: their functions have no lines"
+        }
+        "threads_not_followed" => {
+            "# time[|s] a thread could not be followed: what it did is missing in all sections"
+        }
+        "processes_of_others" => {
+            "# process[|es] took over others' rights (a set-user-ID program, say): what [it|they] did from then on is missing in all sections"
+        }
+        "counts_unknown" => {
+            "nodeprofd ended before the trace did: calls that were summed, and what was lost, are not known"
+        }
+        "memory_unreadable" => {
+            "# name[|s] could not be read from the program's memory: [it appears|they appear] as (unreadable) or (unnamed)"
+        }
+        "paths_unreadable" => {
+            "# path[|s] could not be read from the program's memory: [it appears|they appear] as (unreadable)"
+        }
         "paths_truncated" => {
-            format!("{n} paths were cut: files with a common beginning may be shown as one")
+            "# [path was|paths were] cut: files with a common beginning may be shown as one"
         }
-        "beginnings_missed" if count == 1 => "1 process was seen only after its start, or could not be probed: what it did until then is missing".into(),
-        "beginnings_missed" => format!(
-            "{n} processes were seen only after their start, or could not be probed: what they did until then is missing"
-        ),
+        "beginnings_missed" => {
+            "# [process was|processes were] seen only after [its|their] start, or could not be probed: what [it|they] did until then is missing"
+        }
         "compilations_unmatched" => {
-            format!("{n} compilations ended without a beginning: they are missing in Compilation")
+            "# compilation[|s] ended without a beginning: [it is|they are] missing in Compilation"
         }
-        "io_uring_setups" => format!(
-            "{n} uses of io_uring: file operations made through it are missing in Files and package.json"
-        ),
-        other => format!("{n} × {}", printable(other).replace('_', " ")),
-    }
+        "io_uring_setups" => {
+            "# use[|s] of io_uring: file operations made through it are missing in Files and package.json"
+        }
+        other => return format!("{} × {}", number(count), printable(other).replace('_', " ")),
+    };
+    wording::counted(count, text)
 }

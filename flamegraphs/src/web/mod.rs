@@ -20,6 +20,7 @@ use nodeprof_profile::diff::sides::{ending, usual_ending};
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::measured::Measured;
 use nodeprof_profile::recording::{Run, RunId};
+use nodeprof_profile::report::Document;
 use nodeprof_profile::{Profile, Recording};
 use serde::Serialize;
 
@@ -136,7 +137,7 @@ struct SideData {
     name: String,
     file: String,
     /// As `nodeprof report --format json` has it: all runs of a report; of a diff's side, the shown one.
-    profile: Profile,
+    profile: Document,
     /// Index of the shown run in that profile.
     shown: usize,
     /// Its number in the recording, from 1.
@@ -198,7 +199,7 @@ impl MeasuredRuns {
 /// The page of a recording.
 pub fn report(side: &Side<'_>, place: Place) -> Result<String, PageError> {
     let mut columns = Columns::default();
-    let data = side_data(side, None, &mut columns);
+    let data = side_data(side, None, &mut columns)?;
     page(
         &Data {
             kind: "report",
@@ -219,8 +220,8 @@ pub fn comparison(
 ) -> Result<String, PageError> {
     let mut columns = Columns::default();
     let sides = vec![
-        side_data(base, Some(diff.verdict.bare), &mut columns),
-        side_data(head, Some(diff.verdict.bare), &mut columns),
+        side_data(base, Some(diff.verdict.bare), &mut columns)?,
+        side_data(head, Some(diff.verdict.bare), &mut columns)?,
     ];
     let (differentials, missing) = differentials::all(
         (base, base.comparable()),
@@ -277,7 +278,11 @@ fn empty<'a>() -> Data<'a> {
 }
 
 /// `compared`: the shown run only, and the times of those that are compared: runs without probes, or with.
-fn side_data(side: &Side<'_>, compared: Option<bool>, columns: &mut Columns) -> SideData {
+fn side_data(
+    side: &Side<'_>,
+    compared: Option<bool>,
+    columns: &mut Columns,
+) -> serde_json::Result<SideData> {
     let all_runs = compared.is_none();
     let recording = side.recording;
     let shown = side.shown.or_else(|| side.typical()).unwrap_or_default();
@@ -313,13 +318,14 @@ fn side_data(side: &Side<'_>, compared: Option<bool>, columns: &mut Columns) -> 
             named.into_iter().collect()
         }
     };
-    SideData {
+    let profile = Profile {
+        schema: side.profile.schema,
+        runs,
+    };
+    Ok(SideData {
         name: side.name.to_owned(),
         file: side.file.to_owned(),
-        profile: Profile {
-            schema: side.profile.schema,
-            runs,
-        },
+        profile: Document::of(&profile)?,
         shown: index,
         number: shown.0 + 1,
         runs: recording.runs.len(),
@@ -328,7 +334,7 @@ fn side_data(side: &Side<'_>, compared: Option<bool>, columns: &mut Columns) -> 
             .unwrap_or_default(),
         measured,
         events: there.then(|| events::collect(recording, &timeline, shown, columns)),
-    }
+    })
 }
 
 fn sentences(losses: &BTreeMap<String, u64>) -> Vec<String> {

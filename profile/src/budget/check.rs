@@ -322,11 +322,11 @@ fn too_few(figure: &Figure, increase: Increase, varying: usize) -> Option<String
     let known = compare::constant_change(varying, base.runs, head.runs).is_known();
     (larger && same && !known).then(|| {
         format!(
-            "{} → {}, in {} and {} runs: too few to know that it does not vary; needed: {} runs with probes a side",
+            "{} → {}, in {} and {}: too few to know that it does not vary; needed: {} runs with probes a side",
             words::figure(base.median, figure.unit),
             words::figure(head.median, figure.unit),
             base.runs,
-            head.runs,
+            crate::wording::counted(head.runs as u64, "# run[|s]"),
             compare::runs_needed(varying)
         )
     })

@@ -333,8 +333,14 @@ impl Recorded {
         }
     }
 
-    /// Whether 0 in a field of the JSON is a figure: else there were no probes for it. Times that count mode does not take are 0, as documented.
+    /// Whether 0 in a field of the JSON is a figure: else there were no probes for it, or it is a time that count mode does not take.
     pub(crate) fn knows(&self, list: List, name: &str) -> bool {
+        // A path and operation has the time of a system call.
+        let of_path = (list == List::Run && name == "total_ns").then_some("files");
+        let families = [list.family(), family_of(name), of_path];
+        if { families.into_iter().flatten() }.any(|family| self.untimed(family, name)) {
+            return false;
+        }
         let of_run = match (list, name) {
             (List::Run, "repeated_lookups") => Some("package-json"),
             (List::Run, "cached_compilations") => Some("compile"),
@@ -357,15 +363,18 @@ impl Recorded {
             let thinned = list != List::Run && self.thinned.iter().any(|thinned| thinned == family);
             thinned || self.missing.iter().any(|missing| missing == family)
         };
-        let untimed = |family: &str| {
-            let timed_in_full = ["crossings", "files", "package-json", "serialization"];
-            self.counts && name.ends_with("_ns") && timed_in_full.contains(&family)
-        };
         let of_modules = matches!(list, List::Modules | List::Packages | List::Outside)
             || matches!(name, "modules.count" | "packages.count");
         (self.probed || list == List::Run)
             && (self.modules || !of_modules)
-            && !(families.into_iter().flatten()).any(|family| missing(family) || untimed(family))
+            && !(families.into_iter().flatten())
+                .any(|family| missing(family) || self.untimed(family, name))
+    }
+
+    /// A time that count mode does not take.
+    fn untimed(&self, family: &str, name: &str) -> bool {
+        let timed_in_full = ["crossings", "files", "package-json", "serialization"];
+        self.counts && name.ends_with("_ns") && timed_in_full.contains(&family)
     }
 }
 

@@ -9,6 +9,7 @@ use super::sides::{Member, Sides, ending_of};
 use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
+use crate::wording;
 
 /// A sentence about the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -111,8 +112,10 @@ impl Statements {
                 self.say(
                     "failed_runs",
                     format!(
-                        "{left_out} of {all} runs of {} are left out: {}, unlike the others.",
+                        "{left_out} of {} of {} {} left out: {}, unlike the others.",
+                        wording::counted(all as u64, "# run[|s]"),
                         member.name,
+                        wording::counted(left_out as u64, "[is|are]"),
                         words::list(&ways)
                     ),
                 );
@@ -312,12 +315,9 @@ impl Statements {
         if thinned > 0 {
             self.say(
                 "thinned",
-                format!(
-                    "{} of the runs compared {} thinned to {} counts: single files, lookups, compilations and modules of {} are not known any more.",
-                    thinned,
-                    if thinned == 1 { "was" } else { "were" },
-                    if thinned == 1 { "its" } else { "their" },
-                    if thinned == 1 { "it" } else { "them" },
+                wording::counted(
+                    thinned as u64,
+                    "# of the runs compared [was|were] thinned to [its|their] counts: single files, lookups, compilations and modules of [it|them] are not known any more.",
                 ),
             );
         }
@@ -344,12 +344,13 @@ impl Statements {
                 .filter_map(|run| sides.runs[*run].losses.get("records"))
                 .sum();
             if lost > 0 {
-                let lost = words::things(lost as f64, "record", "records");
                 self.say(
                     "lost_records",
                     format!(
-                        "{lost} of {} were lost: its counts are too low.",
-                        member.name
+                        "{} of {} {} lost: its counts are too low.",
+                        wording::counted(lost, "# record[|s]"),
+                        member.name,
+                        wording::counted(lost, "[was|were]"),
                     ),
                 );
             }
@@ -362,9 +363,10 @@ impl Statements {
                 self.say(
                     "outliers",
                     format!(
-                        "{} of {} times of {name} are outliers, the largest {}: trust medians and ranks more than means.",
+                        "{} of {} of {name} {}, the largest {}: trust medians and ranks more than means.",
                         summary.outliers,
-                        summary.count,
+                        wording::counted(summary.count as u64, "# time[|s]"),
+                        wording::counted(summary.outliers as u64, "[is an outlier|are outliers]"),
                         words::time(summary.maximum)
                     ),
                 );
@@ -403,6 +405,7 @@ fn ending_words(run: &RunProfile) -> String {
         ("exit", Some(status), _) => format!("ended with status {status}"),
         (_, _, Some(signal)) => format!("killed by signal {signal}"),
         ("interrupt", ..) => "interrupted".to_owned(),
+        ("import", ..) => "imported".to_owned(),
         (by, ..) => format!("traced until {by}"),
     }
 }

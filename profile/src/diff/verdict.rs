@@ -7,6 +7,7 @@ use super::sides::Sides;
 use super::words;
 use crate::sequential::{self, Sequential};
 use crate::statistics::{MedianRatio, RankTest, Summary, Welch, stars};
+use crate::wording;
 
 /// What can be said of the time of head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -283,13 +284,16 @@ impl Verdict {
             times.get(times.len() / 2).copied().unwrap_or_default() * 1e9
         };
         let name = &sides.head.name;
-        let pairs = found.pairs;
+        let (few, pairs) = (
+            found.pairs,
+            wording::counted(found.pairs as u64, "# pair[|s]"),
+        );
         (self.answer, self.sentence) = match found.answer {
             sequential::Answer::Differ => {
                 let answer = direction(found.ratio - 1.0);
                 let by = words::time((base * (found.ratio - 1.0)).abs());
                 let sentence = format!(
-                    "{name} is {} by {by}, {:.1} %{interval}, after {pairs} pairs.",
+                    "{name} is {} by {by}, {:.1} %{interval}, after {pairs}.",
                     word(answer),
                     percent(found.ratio).abs()
                 );
@@ -298,7 +302,7 @@ impl Verdict {
             sequential::Answer::Alike => (
                 Answer::Alike,
                 format!(
-                    "No difference that matters: {}{interval} after {pairs} pairs, within ± {:.1} %.",
+                    "No difference that matters: {}{interval} after {pairs}, within ± {:.1} %.",
                     change(found.ratio),
                     margin * 100.0
                 ),
@@ -306,9 +310,9 @@ impl Verdict {
             _ => (
                 Answer::NoDifference,
                 format!(
-                    "No difference found: {}{interval} after {pairs} pairs.{}",
+                    "No difference found: {}{interval} after {pairs}.{}",
                     change(found.ratio),
-                    match pairs < Sequential::least_pairs(found.chance) {
+                    match few < Sequential::least_pairs(found.chance) {
                         true => format!(
                             " So few cannot tell: {} are the least.",
                             Sequential::least_pairs(found.chance)

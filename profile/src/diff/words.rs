@@ -1,6 +1,7 @@
 //! Figures in sentences: three digits and a unit.
 
 use super::figures::Unit;
+use crate::wording;
 
 /// A time, with a unit that leaves one to three digits before the point.
 pub fn time(ns: f64) -> String {
@@ -41,15 +42,8 @@ pub fn count(value: f64) -> String {
     if value.fract() != 0.0 && value.abs() < 100.0 && (value.fract().abs() - 0.5).abs() < 0.01 {
         return format!("{value:.1}");
     }
-    let text = whole.to_string();
-    let mut out = String::from(if value < 0.0 && whole > 0 { "-" } else { "" });
-    for (index, digit) in text.chars().enumerate() {
-        if index > 0 && (text.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    let sign = if value < 0.0 && whole > 0 { "-" } else { "" };
+    format!("{sign}{}", wording::number(whole))
 }
 
 /// A figure by its unit.

@@ -49,8 +49,16 @@ pub enum ImportError {
         "is perf's data, not text; needed: what `perf script` prints of it; type: {COMMAND} -i FILE | nodeprof import -"
     )]
     PerfData,
+    /// A recording.
+    #[error(
+        "is a recording already; needed: what `perf script` prints; type: nodeprof report FILE"
+    )]
+    Recording,
+    /// A compressed text.
+    #[error("is compressed; needed: the text itself; type: gzip -dc FILE | nodeprof import -")]
+    Compressed,
     /// A line that perf does not print.
-    #[error("line {number}: found {found:?}; needed: {needed}; type: {COMMAND}")]
+    #[error("line {number}: found \"{found}\"; needed: {needed}; type: {COMMAND}")]
     Line {
         /// From 1.
         number: u64,
@@ -118,6 +126,12 @@ pub fn read(mut input: impl BufRead, options: &Options) -> Result<Recording, Imp
         }
         if number == 1 && (line.starts_with(b"PERFILE2") || line.starts_with(b"2ELIFREP")) {
             return Err(ImportError::PerfData);
+        }
+        if number == 1 && line.starts_with(b"SQLite format 3\0") {
+            return Err(ImportError::Recording);
+        }
+        if number == 1 && line.starts_with(b"\x1f\x8b") {
+            return Err(ImportError::Compressed);
         }
         if line.last() != Some(&b'\n') {
             if length as u64 == LONGEST_LINE {
