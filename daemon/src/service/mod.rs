@@ -48,7 +48,7 @@ use nodeprof_profile::{
 use crate::control::Status;
 use crate::recorder::{
     Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, remember_node,
-    wait_readable,
+    share_plan, wait_readable,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
@@ -68,6 +68,8 @@ const SILENT: Duration = Duration::from_secs(5);
 /// Processes whose records are kept before they are announced, and bytes of each.
 const MOST_EARLY: usize = 256;
 const MOST_EARLY_BYTES: usize = 256 << 10;
+/// Plans that are kept: of more only those of binaries whose starts are under way. Others are read again.
+const MOST_PLANS: usize = 64;
 /// How often the loop looks in while processes are recorded. Nothing that they do wakes it, which would cost them two interrupts, unless much waits or an environment
 /// is too long for the kernel side.
 const LOOK_IN: Duration = Duration::from_millis(20);
@@ -702,7 +704,14 @@ impl Service<'_> {
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
-                    self.plans.insert(binary, (serial, Arc::new(plan)));
+                    if self.plans.len() >= MOST_PLANS {
+                        let all = &self.running;
+                        let is_used =
+                            |index: &u8| all.values().any(|run| run.assembler.has_image(*index));
+                        self.plans.retain(|index, _| is_used(index));
+                    }
+                    let plan = share_plan(plan, self.plans.values().map(|(_, plan)| plan));
+                    self.plans.insert(binary, (serial, plan));
                 }
                 Err(why) => {
                     self.plans.remove(&binary);
