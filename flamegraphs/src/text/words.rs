@@ -135,6 +135,9 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "paths_unreadable" => format!(
             "{n} paths could not be read from the program's memory: they appear as (unreadable)"
         ),
+        "rows_unreadable" => format!(
+            "{n} values (a path, a function, a stack) could not be read from the store: they appear as (unreadable)"
+        ),
         "paths_truncated" => {
             format!("{n} paths were cut: files with a common beginning may be shown as one")
         }
