@@ -670,6 +670,40 @@ fn what_clients_ask_for_is_no_reason_to_record_less() {
     });
 }
 
+/// Nor that the loop wakes up for it.
+#[test]
+#[ignore = "needs root"]
+fn to_be_woken_by_clients_is_no_reason_to_record_less() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "ceiling = { cpu-percent = 3, events = 0 }");
+        let begun = Instant::now();
+        let asking: Vec<_> = (0..4)
+            .map(|_| {
+                let client = Client::new(&service.folder.path().join("control.sock"));
+                std::thread::spawn(move || {
+                    let mut answers = 0;
+                    while begun.elapsed() < Duration::from_secs(4) {
+                        answers += usize::from(client.status().is_ok());
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let answers = asking.into_iter().map(|thread| thread.join().unwrap());
+        let answers: usize = answers.sum();
+        assert!(answers > 4000, "{answers}: too few to tell");
+        let stepped: Vec<String> = (service.lines.try_iter())
+            .filter(|line| line.contains("the ceiling"))
+            .collect();
+        assert!(stepped.is_empty(), "{answers} answers: {stepped:?}");
+        service.succeeds(&node, &["-e", "0"]);
+        service.says("recorded pid=");
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn to_read_the_configuration_again_is_no_reason_to_record_less() {

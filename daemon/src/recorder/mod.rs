@@ -164,6 +164,11 @@ fn ends_within(descriptor: &OwnedFd, limit: Duration) -> bool {
 
 /// Waits until a descriptor is readable or the time is over.
 pub(crate) fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
+    readable(descriptors, timeout).map(drop)
+}
+
+/// The same; tells which are readable.
+pub(crate) fn readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<Vec<RawFd>> {
     let mut fds: Vec<libc::pollfd> = descriptors
         .iter()
         .map(|&fd| libc::pollfd {
@@ -176,10 +181,13 @@ pub(crate) fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) ->
     // SAFETY: as many pollfds as given.
     let outcome = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
     let error = io::Error::last_os_error();
-    if outcome < 0 && error.kind() != io::ErrorKind::Interrupted {
-        Err(error)
-    } else {
-        Ok(())
+    match outcome {
+        ..0 if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        ..0 => Ok(Vec::new()),
+        _ => {
+            let ready = fds.iter().filter(|fd| fd.revents != 0);
+            Ok(ready.map(|fd| fd.fd).collect())
+        }
     }
 }
 

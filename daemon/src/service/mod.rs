@@ -47,8 +47,8 @@ use nodeprof_profile::{
 
 use crate::control::Status;
 use crate::recorder::{
-    Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, remember_node,
-    share_plan, wait_readable,
+    Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, readable,
+    remember_node, share_plan,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
@@ -220,6 +220,7 @@ pub fn serve(
         Err(why) => tell(Happening::NoControl(&why)),
     }
     loop {
+        let begun = ceiling::own_cpu_time();
         let mut descriptors = vec![
             programs.ring().as_fd().as_raw_fd(),
             service.holder.descriptor(),
@@ -229,9 +230,11 @@ pub fn serve(
         descriptors.extend(service.lane.as_ref().and_then(Lane::descriptor));
         descriptors.extend(service.control.as_ref().map(|control| control.as_raw_fd()));
         descriptors.extend(service.guard.descriptor());
-        wait_readable(&descriptors, Some(service.look_in()))
+        let ready = readable(&descriptors, Some(service.look_in()))
             .map_err(system("waiting for records"))?;
+        let turn = Turn::of(&service, &ready, begun);
         tell(Happening::Alive);
+        let before_starts = ceiling::own_cpu_time();
         reader.consume().map_err(system("reading records"))?;
         service.hear_guard(tell)?;
         // Most starts are announced before their first record is written; what is read earlier waits.
@@ -239,10 +242,17 @@ pub fn serve(
         let taken = buffer.take();
         service.take(&taken);
         service.look_after(tell);
+        let of_starts = match taken.is_empty() && service.running.is_empty() {
+            true => Duration::ZERO,
+            false => ceiling::own_cpu_time().saturating_sub(before_starts),
+        };
         service.hear_store(tell);
         service.hear_lane(tell);
         service.hear_control(tell)?;
         service.keep_below_ceiling(tell);
+        if let Some(turn) = turn {
+            service.for_clients = turn.for_clients(of_starts);
+        }
         match signals.asked() {
             Some(Asked::End) => break,
             Some(Asked::Reload) => drop(service.reload(tell)?),
@@ -363,6 +373,29 @@ struct Service<'p> {
     holding: Result<(), String>,
     /// Starts that were not recorded, besides those that the store lost.
     lost: u64,
+}
+
+/// A turn of the loop that a client's request, and nothing else, has caused: all of it is for clients but what is done for starts meanwhile.
+struct Turn {
+    /// CPU time of this thread when it began, and what of that was for clients.
+    begun: Duration,
+    for_clients: Duration,
+}
+
+impl Turn {
+    fn of(service: &Service<'_>, ready: &[RawFd], begun: Duration) -> Option<Turn> {
+        let control = service.control.as_ref()?.as_raw_fd();
+        (ready == [control]).then_some(Turn {
+            begun,
+            for_clients: service.for_clients,
+        })
+    }
+
+    /// What is for clients when it ends.
+    fn for_clients(&self, of_starts: Duration) -> Duration {
+        let took = ceiling::own_cpu_time().saturating_sub(self.begun);
+        self.for_clients + took.saturating_sub(of_starts)
+    }
 }
 
 /// CPU time that only grows: that of a holder which was replaced is not there any more when it is read again.
