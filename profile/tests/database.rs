@@ -237,10 +237,15 @@ fn runs_are_found_by_label_command_package_time_and_user() {
     assert_eq!(summary.crossings, profile.runs[0].crossings.total);
     assert_eq!(summary.lookups, profile.runs[0].package_json.lookups);
     let labels = reader.labels(None, 100, usize::MAX).unwrap();
-    assert!(
-        labels.contains(&("commit".into(), "b".into(), 5)),
-        "{labels:?}"
-    );
+    assert_eq!(labels.left_out, 0);
+    let all = labels.labels;
+    assert!(all.contains(&("commit".into(), "b".into(), 5)), "{all:?}");
+    // What is left out is counted, by whichever limit.
+    let few = reader.labels(None, 1, usize::MAX).unwrap();
+    assert_eq!(few.labels, all[..1]);
+    assert_eq!(few.left_out, all.len() as u64 - 1);
+    let bytes = all[0].0.len() + all[0].1.len();
+    assert_eq!(reader.labels(None, 100, bytes).unwrap(), few);
 }
 
 #[test]

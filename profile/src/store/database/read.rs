@@ -97,6 +97,15 @@ pub struct Found {
     pub unreadable: usize,
 }
 
+/// Labels that runs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Labels {
+    /// Key, value and number of runs, the most frequent first.
+    pub labels: Vec<(String, String, u64)>,
+    /// So many less frequent ones are left out.
+    pub left_out: u64,
+}
+
 /// Bytes of a command in a summary that is shortened.
 const LONG_COMMAND: usize = 4096;
 /// Bytes of any other text there.
@@ -246,7 +255,7 @@ impl Reader {
         found.map_err(|malformed| self.failed(malformed))
     }
 
-    /// Keys and values of labels that there are, the most frequent first: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
+    /// Labels that there are: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
     ///
     /// # Errors
     /// [`DatabaseError`].
@@ -255,26 +264,30 @@ impl Reader {
         owners: Option<&[u32]>,
         most: usize,
         bytes: usize,
-    ) -> Result<Vec<(String, String, u64)>, DatabaseError> {
+    ) -> Result<Labels, DatabaseError> {
         let mut query = Query::default();
         query.owners(owners);
         let sql = format!(
-            "SELECT label.key, label.value, count(*) FROM label JOIN kept ON kept.run = label.run{} GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT {most}",
+            "SELECT label.key, label.value, count(*) FROM label JOIN kept ON kept.run = label.run{} GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
             query.conditions()
         );
-        let read = || -> rusqlite::Result<Vec<_>> {
+        let read = || -> rusqlite::Result<Labels> {
             let mut statement = self.connection.prepare(&sql)?;
             let mut rows = statement.query(query.parameters().as_slice())?;
-            let (mut labels, mut left) = (Vec::new(), bytes);
+            let (mut found, mut left) = (Labels::default(), bytes);
             while let Some(row) = rows.next()? {
                 let (key, value): (String, String) = (row.get(0)?, row.get(1)?);
-                let Some(rest) = left.checked_sub(key.len() + value.len()) else {
-                    break;
-                };
-                left = rest;
-                labels.push((key, value, row.get::<_, i64>(2)? as u64));
+                let rest = left.checked_sub(key.len() + value.len());
+                match rest.filter(|_| found.labels.len() < most && found.left_out == 0) {
+                    Some(rest) => {
+                        left = rest;
+                        let runs: i64 = row.get(2)?;
+                        found.labels.push((key, value, runs as u64));
+                    }
+                    None => found.left_out += 1,
+                }
             }
-            Ok(labels)
+            Ok(found)
         };
         read().map_err(|error| DatabaseError::of(&self.path, error))
     }
