@@ -390,6 +390,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(
+        clippy::zombie_processes,
+        reason = "who drops what was asked waits for it"
+    )]
     fn a_forked_guard_that_does_not_answer_is_ended_and_nobody_waits_for_it_longer() {
         let silent = std::process::Command::new("sleep")
             .arg("100")
