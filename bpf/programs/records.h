@@ -451,7 +451,8 @@ struct image {
 	/* Numbers of the milestones that somebody waits for; the same: not known. */
 	__u8 loop_start, loop_exit;
 };
-#define MAX_IMAGES 64
+/* As many as a cookie tells apart. */
+#define MAX_IMAGES 256
 
 /* A file, as the kernel knows it: what stat calls its device is another number on some file systems. */
 struct file_key {

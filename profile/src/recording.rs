@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Name of a path that could not be read from the program's memory. Two of that name need not be one path.
 pub const UNREADABLE: &[u8] = b"(unreadable)";
 
+/// Loss: names, callbacks, binaries, frames and stacks in a store of many runs that cannot be read. In their place is [`UNREADABLE`].
+pub const ROWS_UNREADABLE: &str = "rows_unreadable";
+
 /// An instant on CLOCK_MONOTONIC or a duration, in nanoseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

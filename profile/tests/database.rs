@@ -237,10 +237,15 @@ fn runs_are_found_by_label_command_package_time_and_user() {
     assert_eq!(summary.crossings, profile.runs[0].crossings.total);
     assert_eq!(summary.lookups, profile.runs[0].package_json.lookups);
     let labels = reader.labels(None, 100, usize::MAX).unwrap();
-    assert!(
-        labels.contains(&("commit".into(), "b".into(), 5)),
-        "{labels:?}"
-    );
+    assert_eq!(labels.left_out, 0);
+    let all = labels.labels;
+    assert!(all.contains(&("commit".into(), "b".into(), 5)), "{all:?}");
+    // What is left out is counted, by whichever limit.
+    let few = reader.labels(None, 1, usize::MAX).unwrap();
+    assert_eq!(few.labels, all[..1]);
+    assert_eq!(few.left_out, all.len() as u64 - 1);
+    let bytes = all[0].0.len() + all[0].1.len();
+    assert_eq!(reader.labels(None, 100, bytes).unwrap(), few);
 }
 
 #[test]
@@ -285,6 +290,125 @@ fn a_run_that_cannot_be_read_takes_no_other_with_it() {
         .removed;
     assert_eq!((removed, database.runs()), (4, 1));
     assert_eq!(reader.find(&Filter::default()).unwrap()[0].id, 5);
+}
+
+#[test]
+fn a_shared_row_that_cannot_be_read_is_told_and_mended_by_the_next_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    let recording = Recording::synthetic(200);
+    for _ in 0..2 {
+        database.keep(recording.clone(), None).unwrap();
+    }
+    let reader = Reader::open(&path).unwrap();
+    let all = |which: &[u32]| -> Vec<_> {
+        let load = |run: &u32| reader.load(&[*run]).unwrap();
+        which.iter().map(|run| said(&load(run))).collect()
+    };
+    let before = all(&[1, 2]);
+    let rows = |connection: &Connection| {
+        ["name", "callback", "binary", "frame", "stack", "shared"].map(|table| {
+            let query = format!("SELECT count(*) FROM {table}");
+            let count: i64 = connection.query_row(&query, [], |row| row.get(0)).unwrap();
+            count
+        })
+    };
+    let other = Connection::open(&path).unwrap();
+    other.pragma_update(None, "foreign_keys", false).unwrap();
+    let number = |query: &str| -> i64 { other.query_row(query, [], |row| row.get(0)).unwrap() };
+    let intact = rows(&other);
+    let damages = [
+        (
+            "name",
+            "UPDATE name SET text = 5 WHERE id = (SELECT path FROM file_access LIMIT 1)",
+        ),
+        (
+            "callback",
+            "UPDATE callback SET binding = x'ff' WHERE id = (SELECT callback FROM crossing LIMIT 1)",
+        ),
+        (
+            "binary",
+            "DELETE FROM binary WHERE id = (SELECT binary FROM process WHERE binary IS NOT NULL LIMIT 1)",
+        ),
+        (
+            "frame",
+            "UPDATE frame SET kind = 99 WHERE id = (SELECT frame FROM stack WHERE id = (SELECT max(stack) FROM crossing))",
+        ),
+        (
+            "stack",
+            "UPDATE stack SET caller = 4000000000 WHERE id = (SELECT max(stack) FROM crossing)",
+        ),
+        (
+            "frame",
+            "DELETE FROM frame WHERE id = (SELECT frame FROM stack WHERE id = (SELECT max(stack) FROM crossing))",
+        ),
+    ];
+    for (round, (table, damage)) in damages.into_iter().enumerate() {
+        assert_eq!(other.execute(damage, []).unwrap(), 1, "{damage}");
+        // That one value is missing, nothing else is; alone and among others.
+        let loaded = reader.load(&[2, 1]).unwrap();
+        let profile = Profile::from_recording(&loaded);
+        let whole = Profile::from_recording(&recording);
+        for run in &profile.runs {
+            assert_eq!(run.losses.get(ROWS_UNREADABLE), Some(&1), "{damage}");
+            assert_eq!(run.crossings.total, whole.runs[0].crossings.total);
+            assert_eq!(run.files.stat, whole.runs[0].files.stat);
+        }
+        assert_eq!(loaded.number(RunId(0)), Some(2));
+        let found = reader.find_within(&Filter::default(), None).unwrap();
+        assert_eq!(
+            (found.runs.len(), found.unreadable),
+            (2 + round, 0),
+            "{damage}"
+        );
+        let is_unreadable = found.runs[0].node_version.as_deref() == Some("(unreadable)");
+        assert_eq!(is_unreadable, table == "binary");
+        // The next run that uses it writes it anew, for all.
+        let run = database.keep(recording.clone(), None).unwrap();
+        assert!(all(&[1, 2]) == before, "{damage}");
+        assert!(all(&[run]) == before[..1], "{damage}");
+        assert_eq!(rows(&other), intact, "{damage}");
+    }
+    // One that says something else than what was written is not taken for it, nor is one of another's place.
+    for changed in [
+        "UPDATE name SET text = 'another' WHERE id = (SELECT path FROM file_access LIMIT 1)",
+        "UPDATE shared SET id = (SELECT max(id) FROM name) WHERE kind = 0 AND id = (SELECT path FROM file_access LIMIT 1)",
+    ] {
+        assert_eq!(other.execute(changed, []).unwrap(), 1);
+        let run = database.keep(recording.clone(), None).unwrap();
+        assert!(
+            all(&[run, 1, 2]) == [&before[..1], &before].concat(),
+            "{changed}"
+        );
+    }
+    // What is sound is not written again by who opens the database anew.
+    let names = number("SELECT count(*) FROM name");
+    drop(database);
+    let mut database = Database::open(&path).unwrap();
+    database.keep(recording, None).unwrap();
+    assert_eq!(number("SELECT count(*) FROM name"), names);
+}
+
+#[test]
+fn a_run_with_a_row_that_cannot_be_read_is_thinned_when_that_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    database.keep(Recording::synthetic(50), None).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.pragma_update(None, "foreign_keys", false).unwrap();
+    other.execute("DELETE FROM callback", []).unwrap();
+    let limits = Limits {
+        thin: Duration::ZERO,
+        ..NO_LIMITS
+    };
+    let retained = database.retain(&limits).unwrap();
+    assert_eq!((retained.thinned, retained.unreadable), (0, 1));
+    assert_eq!(database.retain(&limits).unwrap(), Retained::default());
+    database.keep(Recording::synthetic(50), None).unwrap();
+    let retained = database.retain(&limits).unwrap();
+    assert_eq!((retained.thinned, retained.unreadable), (2, 0));
 }
 
 #[test]

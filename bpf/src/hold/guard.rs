@@ -59,15 +59,16 @@ pub struct Guarded {
     group: OwnedFd,
     memory: OwnedFd,
     pid: libc::pid_t,
-    is_child: bool,
+    /// Of a guard that was forked.
+    _child: Option<Child>,
 }
 
 impl Guarded {
-    /// Forks a guard. To be called while the process has one thread.
+    /// Forks a guard; its answer is `EPERM` without CAP_SYS_ADMIN.
     ///
     /// # Errors
-    /// `EPERM` without CAP_SYS_ADMIN.
-    pub fn fork() -> io::Result<Guarded> {
+    /// If there can be no socket or process.
+    pub fn fork() -> io::Result<Asked> {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -89,14 +90,11 @@ impl Guarded {
             }
             pid => {
                 drop(theirs);
-                let mut guarded = Guarded::of(ours);
-                if let Ok(guarded) = &mut guarded {
-                    guarded.is_child = true;
-                } else {
-                    // SAFETY: our own child, which ends.
-                    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-                }
-                guarded
+                Ok(Asked {
+                    socket: ours,
+                    since: Instant::now(),
+                    child: Some(Child(pid)),
+                })
             }
         }
     }
@@ -106,7 +104,7 @@ impl Guarded {
     /// # Errors
     /// If nobody listens, or it cannot make a group.
     pub fn connect(path: &Path) -> io::Result<Guarded> {
-        Guarded::of(Guarded::ask(path)?.socket)
+        Guarded::ask(path)?.wait()
     }
 
     /// The same without waiting for its answer.
@@ -124,6 +122,7 @@ impl Guarded {
         Ok(Asked {
             socket,
             since: Instant::now(),
+            child: None,
         })
     }
 
@@ -157,7 +156,7 @@ impl Guarded {
                 group,
                 memory,
                 pid: number,
-                is_child: false,
+                _child: None,
             }),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -218,10 +217,11 @@ impl Guarded {
     }
 }
 
-/// A guard that was asked, and is yet to answer.
+/// A guard that was asked or forked, and is yet to answer. Who drops one that was forked ends it.
 pub struct Asked {
     socket: OwnedFd,
     since: Instant,
+    child: Option<Child>,
 }
 
 impl Asked {
@@ -230,10 +230,22 @@ impl Asked {
         self.socket.as_raw_fd()
     }
 
+    /// Waits for the answer, up to 5 s.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot make a group: for one that was forked `EPERM` without CAP_SYS_ADMIN.
+    pub fn wait(self) -> io::Result<Guarded> {
+        self.answer(BEGINNING)
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// The answer, waiting for it no longer than this; itself, if there is none. A guard that has not answered in 5 s is an error.
     pub fn answer(self, patience: Duration) -> Result<io::Result<Guarded>, Asked> {
         if is_readable(self.socket.as_raw_fd(), patience) {
-            Ok(Guarded::of(self.socket))
+            Ok(Guarded::of(self.socket).map(|guarded| Guarded {
+                _child: self.child,
+                ..guarded
+            }))
         } else if self.since.elapsed() > BEGINNING {
             Ok(Err(io::ErrorKind::TimedOut.into()))
         } else {
@@ -242,12 +254,15 @@ impl Asked {
     }
 }
 
-impl Drop for Guarded {
+/// A guard that was forked; it ends when this is dropped, also one that hangs or is stopped.
+struct Child(libc::pid_t);
+
+impl Drop for Child {
     fn drop(&mut self) {
-        if self.is_child {
-            self.kill();
-            // SAFETY: our own child, whose end is sure.
-            unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        // SAFETY: our own child, which nobody else reaps, and whose end is sure.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
         }
     }
 }
@@ -367,4 +382,45 @@ fn wait<const N: usize>(descriptors: [RawFd; N], limit: Option<Duration>) -> [bo
     // SAFETY: as many as given.
     unsafe { libc::poll(asked.as_mut_ptr(), N as libc::nfds_t, limit) };
     asked.map(|fd| fd.revents != 0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(
+        clippy::zombie_processes,
+        reason = "who drops what was asked waits for it"
+    )]
+    fn a_forked_guard_that_does_not_answer_is_ended_and_nobody_waits_for_it_longer() {
+        let silent = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let pid = silent.id() as libc::pid_t;
+        // SAFETY: our own child. It is stopped: of itself it will never end.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        let kind = SocketType::SEQPACKET;
+        let (ours, _theirs) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let begun = Instant::now();
+        let asked = Asked {
+            socket: ours,
+            since: begun,
+            child: Some(Child(pid)),
+        };
+        let Err(mut asked) = asked.answer(Duration::from_millis(10)) else {
+            panic!("it has answered");
+        };
+        asked.since = begun.checked_sub(2 * BEGINNING).unwrap();
+        let Ok(Err(error)) = asked.answer(Duration::ZERO) else {
+            panic!("it is waited for");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() < BEGINNING);
+        // SAFETY: takes integers; signal 0 is none.
+        assert_eq!(unsafe { libc::kill(pid, 0) }, -1, "it is still there");
+    }
 }

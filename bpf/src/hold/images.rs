@@ -2,8 +2,9 @@
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
-/// Indexes that there are.
-const MOST: usize = crate::wire::MAX_IMAGES as usize;
+/// Indexes that there are: all that an `u8` tells apart.
+pub(super) const MOST: usize = crate::wire::MAX_IMAGES as usize;
+const _: () = assert!(MOST == 1 + u8::MAX as usize);
 
 /// What an index is kept for: as long as anybody has this, no other binary gets it.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ mod tests {
             given.push(index);
             uses.push(images.add(2000 + given.len(), index, ()).used);
         }
-        let rest = (7..MOST as u8).chain([5]);
+        let rest = (7..=u8::MAX).chain([5]);
         assert_eq!(given, rest.collect::<Vec<_>>());
         drop(held);
         assert_eq!(images.free_index(), Some(6));

@@ -22,7 +22,7 @@ use nodeprof_probes::{
 use super::{
     DESCRIPTION_LIMIT, Description, PlanSource, act_first, act_in_turn,
     fanotify::Answer,
-    images::{Image, Images},
+    images::{Image, Images, MOST},
 };
 use crate::{
     AttachPoints, Link, Programs,
@@ -423,7 +423,7 @@ impl Bench {
         }
         let binary = all
             .free_index()
-            .ok_or("more than 64 different node binaries at a time")?;
+            .ok_or_else(|| format!("more than {MOST} different node binaries at a time"))?;
         self.set_image(binary, &plan, file)
             .map_err(|e| e.to_string())?;
         let points = AttachPoints::new(&plan, binary, |f| self.families.contains(&f));

@@ -220,10 +220,12 @@ fn status_text(status: &Status) -> String {
 /// Labels that a list has room for.
 const SHOWN: [&str; 4] = ["commit", "branch", "job", "pipeline"];
 
-/// A command and notes on it in so many columns: the command gives way first. All of both where nobody has columns.
-fn beside(command: &str, notes: &str, width: Option<usize>) -> String {
-    const LEAST_COMMAND: usize = 16;
-    let cut = |text: &str, most: usize| match text.chars().count() > most {
+/// Characters of a label's value there.
+const LONGEST_VALUE: usize = 20;
+
+/// A text in so many columns; what is cut ends with an ellipsis.
+fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
         true => {
             text.chars()
                 .take(most.saturating_sub(1))
@@ -231,7 +233,12 @@ fn beside(command: &str, notes: &str, width: Option<usize>) -> String {
                 + "…"
         }
         false => text.to_owned(),
-    };
+    }
+}
+
+/// A command and notes on it in so many columns: the command gives way first. All of both where nobody has columns.
+fn beside(command: &str, notes: &str, width: Option<usize>) -> String {
+    const LEAST_COMMAND: usize = 16;
     let gap = if notes.is_empty() { "" } else { "  " };
     let Some(width) = width else {
         return format!("{command}{gap}{notes}");
@@ -253,8 +260,10 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
         let mut notes: Vec<String> = SHOWN
             .iter()
             .filter_map(|key| {
-                let value: String = run.labels.get(*key)?.chars().take(20).collect();
-                Some(format!("{key}={value}"))
+                Some(format!(
+                    "{key}={}",
+                    cut(run.labels.get(*key)?, LONGEST_VALUE)
+                ))
             })
             .collect();
         notes.extend(run.incomplete.as_ref().map(|_| "incomplete".to_owned()));
@@ -286,6 +295,20 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_that_is_cut_says_so() {
+        let run = |commit: &str| {
+            let text = format!(
+                r#"{{"id": 1, "command": ["node"], "directory": "/", "started_unix_ns": 0, "duration_ns": 0, "ended_by": "exit", "mode": "count",
+                "thinned": false, "crossings": 0, "lookups": 0, "labels": {{"commit": "{commit}"}}}}"#
+            );
+            let run: Summary = serde_json::from_str(&text).expect("a run");
+            runs_text(&[run], None)
+        };
+        assert!(run("0123456789abcdef0123").ends_with("commit=0123456789abcdef0123\n"));
+        assert!(run("0123456789abcdef01234").ends_with("commit=0123456789abcdef012…\n"));
+    }
 
     #[test]
     fn a_pipe_gets_the_whole_command_and_a_terminal_its_columns() {

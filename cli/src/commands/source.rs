@@ -7,7 +7,7 @@ use nodeprof_profile::{
     Recording,
     groups::{Group, Selector, conditions},
     recording::RunId,
-    store::database::{DatabaseError, Filter, Found, Reader, RunNumber, Summary},
+    store::database::{DatabaseError, Filter, Found, Labels, Reader, RunNumber, Summary},
     wording::counted,
 };
 use nodeprofd::control::{Client, DEFAULT_SOCKET, Find};
@@ -168,7 +168,7 @@ impl Runs {
     }
 
     /// Labels with the number of their runs, the most frequent first.
-    pub fn labels(&self) -> anyhow::Result<Vec<(String, String, u64)>> {
+    pub fn labels(&self) -> anyhow::Result<Labels> {
         Ok(match self {
             Runs::File(reader) => reader.labels(None, 1000, usize::MAX)?,
             Runs::Service(client) => client.labels()?,
@@ -260,14 +260,21 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
     }
     const NAMED: usize = 8;
     let keys: Vec<&str> = filter.labels.iter().map(|(key, _)| key.as_str()).collect();
-    let labels = reader.labels()?;
-    let named: Vec<String> = labels
-        .iter()
-        .filter(|(key, _, _)| keys.contains(&key.as_str()))
+    let Labels { labels, left_out } = reader.labels()?;
+    let of_keys = || (labels.iter()).filter(|(key, _, _)| keys.contains(&key.as_str()));
+    let mut named: Vec<String> = of_keys()
         .take(NAMED)
         .map(|(key, value, runs)| format!("{key}={value} ({})", counted(*runs, "# run[|s]")))
         .collect();
+    let more = of_keys().count() - named.len();
     Ok(match named.is_empty() {
+        // Of those that are left out it is not known which keys they have.
+        true if left_out > 0 => format!(
+            "no run in {shown} has {text}, and of the {} labels that most runs have none is a {} ({left_out} others were not looked at); needed: one of those that there are; type: nodeprof report --store {}",
+            labels.len(),
+            keys.join(" or "),
+            newest.id
+        ),
         true => format!(
             "no run in {shown} has a label {}; needed: one of those that there are; type: nodeprof report --store {}",
             keys.join(" and "),
@@ -279,7 +286,15 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
                 true => ", and a part of the command, or a package, of theirs",
                 false => "",
             },
-            named.join(", ")
+            {
+                if more > 0 {
+                    named.push(format!("{more} others"));
+                }
+                if left_out > 0 {
+                    named.push(format!("and what may be among {left_out} rarer labels"));
+                }
+                named.join(", ")
+            }
         ),
     })
 }

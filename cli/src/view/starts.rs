@@ -20,7 +20,7 @@ use nodeprof_profile::{
     diff::{Diff, sides::Side},
     groups::Group,
     recording::RunId,
-    store::database::Filter,
+    store::database::{Filter, Labels},
     trend::Trend,
 };
 use serde_json::json;
@@ -121,12 +121,14 @@ async fn starts(
                 }
             }
         };
+        let Labels { labels, left_out } = reader.labels()?;
         let starts = json!({
             "store": reader.shown(),
             "total": reader.count()?,
             "listed": LISTED,
             "runs": runs,
-            "labels": reader.labels()?,
+            "labels": labels,
+            "labels_left_out": left_out,
             "trend": trend,
             "trend_error": trend_error,
         });

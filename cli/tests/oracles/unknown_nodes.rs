@@ -17,6 +17,34 @@ on_each_node!(undisturbed:
     many_processes_of_an_unknown_binary_are_recorded_whole,
 );
 
+/// As many versions of binaries as records tell apart: each change of the file's time makes one. Those beyond are told.
+#[test]
+#[ignore = "needs root"]
+fn a_trace_meets_as_many_node_binaries_as_records_tell_apart_and_tells_of_others() {
+    const MOST: usize = 256; // MAX_IMAGES of records.h
+    const BEYOND: usize = 3;
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let unknown = Unknown::new(&node);
+    let all = MOST + BEYOND;
+    let shell = format!(
+        "i=0; while [ $i -lt {all} ]; do touch -d \"@$((1700000000 + i))\" \"$UNKNOWN\"; \"$UNKNOWN\" \"$SCRIPT\"; i=$((i + 1)); done"
+    );
+    let traced = unknown.trace_with(["--mode", "count"], ["sh", "-c", &shell].map(str::to_owned));
+    assert_eq!(traced.stdout(), "300\n".repeat(all));
+    let processes = list(&traced.run["processes"]);
+    let whole = processes.iter().filter(|p| unknown.is_run_by(p));
+    assert_eq!(whole.filter(|p| p["incomplete"].is_null()).count(), MOST);
+    let told = "more than 256 different node binaries at a time";
+    let of_others = |p: &&serde_json::Value| {
+        p["incomplete"]
+            .as_str()
+            .is_some_and(|why| why.contains(told))
+    };
+    assert_eq!(processes.iter().filter(of_others).count(), BEYOND);
+}
+
 /// A copy of a build where no trace looks for one, with the program that it shall run.
 struct Unknown {
     folder: TempDir,
@@ -47,8 +75,16 @@ impl Unknown {
 
     /// Traces a program. The cache is a new one: it knows no binary, and no plan.
     fn trace(&self, program: impl IntoIterator<Item = String>) -> Traced {
+        self.trace_with([], program)
+    }
+
+    fn trace_with<const N: usize>(
+        &self,
+        options: [&str; N],
+        program: impl IntoIterator<Item = String>,
+    ) -> Traced {
         let cache = tempfile::tempdir_in(self.folder.path()).expect("a folder");
-        let mut trace = Trace::new::<&str, _>([], program);
+        let mut trace = Trace::new(options, program);
         trace
             .command()
             .env("XDG_CACHE_HOME", cache.path())

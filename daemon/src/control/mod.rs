@@ -19,7 +19,7 @@ use std::{
 
 use nodeprof_profile::{
     Recording,
-    store::database::{Filter, Found, RunNumber, Summary},
+    store::database::{Filter, Found, Labels, RunNumber, Summary},
 };
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -158,6 +158,8 @@ pub enum Answer {
     },
     /// To [`Ask::Labels`]: key, value and number of runs, the most frequent first.
     Labels(Vec<(String, String, u64)>),
+    /// The same where there are more than so many, or than so many bytes.
+    SomeLabels(Labels),
     /// To [`Ask::Metrics`]: text in the format of OpenMetrics 1.0.
     Metrics(String),
     /// To [`Ask::Trace`]: beside this are the ring buffer of the records, and the holder's socket. The connection closes when the probes are
@@ -370,9 +372,13 @@ impl Client {
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn labels(&self) -> Result<Vec<(String, String, u64)>, AskError> {
+    pub fn labels(&self) -> Result<Labels, AskError> {
         match self.ask(Ask::Labels)? {
-            (Answer::Labels(labels), _) => Ok(labels),
+            (Answer::Labels(labels), _) => Ok(Labels {
+                labels,
+                left_out: 0,
+            }),
+            (Answer::SomeLabels(labels), _) => Ok(labels),
             _ => Err(AskError::Unexpected),
         }
     }

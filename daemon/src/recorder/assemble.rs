@@ -208,8 +208,8 @@ impl Assembler {
     }
 
     /// The plans of all binaries that were attached.
-    pub fn plans(&self) -> impl Iterator<Item = &AttachPlan> {
-        self.images.values().map(|i| i.plan.as_ref())
+    pub fn plans(&self) -> impl Iterator<Item = &Arc<AttachPlan>> {
+        self.images.values().map(|image| &image.plan)
     }
 
     /// Notes that probes of a binary are attached to a process.

@@ -38,6 +38,7 @@ use std::{
     },
     path::{Path, PathBuf},
     rc::Rc,
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -163,6 +164,11 @@ fn ends_within(descriptor: &OwnedFd, limit: Duration) -> bool {
 
 /// Waits until a descriptor is readable or the time is over.
 pub(crate) fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<()> {
+    readable(descriptors, timeout).map(drop)
+}
+
+/// The same; tells which are readable.
+pub(crate) fn readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::Result<Vec<RawFd>> {
     let mut fds: Vec<libc::pollfd> = descriptors
         .iter()
         .map(|&fd| libc::pollfd {
@@ -175,10 +181,13 @@ pub(crate) fn wait_readable(descriptors: &[RawFd], timeout: Option<Duration>) ->
     // SAFETY: as many pollfds as given.
     let outcome = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
     let error = io::Error::last_os_error();
-    if outcome < 0 && error.kind() != io::ErrorKind::Interrupted {
-        Err(error)
-    } else {
-        Ok(())
+    match outcome {
+        ..0 if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        ..0 => Ok(Vec::new()),
+        _ => {
+            let ready = fds.iter().filter(|fd| fd.revents != 0);
+            Ok(ready.map(|fd| fd.fd).collect())
+        }
     }
 }
 
@@ -346,6 +355,15 @@ pub(crate) fn load_plan(
         plan.keep_counts_only();
     }
     Ok(plan)
+}
+
+/// A plan, or the one among others that says the same: it takes half a megabyte, and containers have the same binary each in a file of its own.
+pub(crate) fn share_plan<'p>(
+    plan: AttachPlan,
+    others: impl IntoIterator<Item = &'p Arc<AttachPlan>>,
+) -> Arc<AttachPlan> {
+    let same = others.into_iter().find(|other| ***other == plan);
+    same.map_or_else(|| Arc::new(plan), Arc::clone)
 }
 
 /// Node binaries that earlier traces met, by the list in the cache folder. What is a symbolic link was none when it was met: its owner has put it there since, and

@@ -29,7 +29,8 @@ use nodeprof_profile::{
 
 use super::{
     Assembler, Child, FAMILIES, IDLE, Notice, TraceError, TraceOptions, Until, Verification,
-    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, system, wait_readable,
+    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, share_plan, system,
+    wait_readable,
 };
 
 /// A trace under way.
@@ -147,7 +148,8 @@ impl Session {
             } => {
                 if !self.assembler.has_image(binary) {
                     if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
-                        self.assembler.add_image(binary, Arc::new(plan));
+                        let plan = share_plan(plan, self.assembler.plans());
+                        self.assembler.add_image(binary, plan);
                     }
                     remember_node(self.cache.as_deref(), &path);
                 }
@@ -443,7 +445,7 @@ impl Session {
         guess: Option<&Path>,
         guessed: Option<&Result<AttachPlan, String>>,
     ) -> Vec<FamilyState> {
-        let plans: Vec<&AttachPlan> = self.assembler.plans().collect();
+        let plans: Vec<&AttachPlan> = self.assembler.plans().map(Arc::as_ref).collect();
         let mut states = Vec::new();
         for name in FAMILIES {
             let mut state = ("on", None);

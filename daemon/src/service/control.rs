@@ -542,7 +542,12 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
         }
         Ask::Labels => {
             let labels = reader(shared)?.labels(owners.as_deref(), MOST_FOUND, LONGEST_LIST / 6);
-            return Ok((Answer::Labels(labels.map_err(in_words)?), None));
+            let labels = labels.map_err(in_words)?;
+            let answer = match labels.left_out {
+                0 => Answer::Labels(labels.labels),
+                _ => Answer::SomeLabels(labels),
+            };
+            return Ok((answer, None));
         }
         Ask::Fetch { runs } => return fetch(runs, owners, shared),
         Ask::Trace(_) => return Err("a trace has a connection of its own".into()),
@@ -778,6 +783,7 @@ mod tests {
             client
                 .labels()
                 .unwrap()
+                .labels
                 .iter()
                 .any(|(key, _, _)| key == "n")
         );
@@ -962,6 +968,28 @@ mod tests {
             std::thread::sleep(Duration::from_millis(200));
         }
         assert!(client_patiently(&Client::new(&access.socket)) > 0);
+    }
+
+    #[test]
+    fn of_many_labels_it_is_told_how_many_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let mut database = Database::open(&folder.path().join(FILE)).unwrap();
+        let mut recording = Recording::synthetic(50);
+        let labels = (0..MOST_FOUND + 7).map(|n| (format!("key{n}"), "value".to_owned()));
+        recording.runs[0].labels = labels.collect();
+        // SAFETY: asks who we are.
+        let own = unsafe { libc::getuid() };
+        database.keep(recording, Some(own)).unwrap();
+        let _control = Control::start(
+            None,
+            &access,
+            folder.path(),
+            Arc::default(),
+            Means::default(),
+        );
+        let labels = Client::new(&access.socket).labels().unwrap();
+        assert_eq!((labels.labels.len(), labels.left_out), (MOST_FOUND, 7));
     }
 
     #[test]

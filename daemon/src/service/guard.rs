@@ -15,6 +15,9 @@ use nodeprof_bpf::hold::{
 
 /// A guard that does not answer for this long is ended.
 const SILENCE: Duration = Duration::from_secs(2);
+/// For one that was forked: it answers in 1 ms, unless the machine has no time for it. If it does not within 5 s it is ended, and another one is tried as
+/// where none can be had.
+const FIRST_WORD: Duration = Duration::from_millis(100);
 
 /// Where none can be had, the next attempt is made after this time, then after twice as long each.
 const RETRY: Duration = Duration::from_secs(1);
@@ -65,7 +68,7 @@ impl Guard {
         guard
     }
 
-    /// Takes another guard, or none. One that listens elsewhere is asked, and taken as soon as it answers.
+    /// Takes another guard, or none. It is taken as soon as it answers.
     pub(super) fn renew(&mut self, wanted: bool) {
         self.wanted = wanted;
         self.retry = None;
@@ -90,14 +93,13 @@ impl Guard {
                 Err(error) => Err(format!("{}: {error}", path.display())),
             },
             None => match Guarded::fork() {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    // That stays so.
-                    self.guarded = Err(
-                        "fanotify needs CAP_SYS_ADMIN, here or in nodeprof-holder.service".into(),
-                    );
+                Ok(asked) => {
+                    self.guarded = Err("its guard has not answered yet".into());
+                    self.asked = Some(asked);
+                    self.take_answer(FIRST_WORD);
                     return;
                 }
-                forked => forked.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
             },
         };
         self.take(started);
@@ -116,10 +118,21 @@ impl Guard {
     /// Takes the answer of one that was asked, if it comes in this time.
     fn take_answer(&mut self, patience: Duration) {
         match self.asked.take().map(|asked| asked.answer(patience)) {
-            Some(Ok(answer)) => {
-                let path = self.listens_at.as_deref().unwrap_or(Path::new(""));
-                self.take(answer.map_err(|error| format!("{}: {error}", path.display())));
-            }
+            Some(Ok(answer)) => match (&self.listens_at, answer) {
+                (None, Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    // That stays so.
+                    self.guarded = Err(
+                        "fanotify needs CAP_SYS_ADMIN, here or in nodeprof-holder.service".into(),
+                    );
+                    self.retry = None;
+                }
+                (Some(path), Err(error)) => {
+                    let why = format!("{}: {error}", path.display());
+                    self.take(Err(why));
+                }
+                (None, Err(error)) => self.take(Err(format!("its guard: {error}"))),
+                (_, Ok(guarded)) => self.take(Ok(guarded)),
+            },
             Some(Err(asked)) => self.asked = Some(asked),
             None => {}
         }
@@ -172,7 +185,7 @@ impl Guard {
         }
     }
 
-    /// What there is to know. Never waits for a guard that listens elsewhere.
+    /// What there is to know. Waits for no guard but for [`FIRST_WORD`] of one that is forked.
     pub(super) fn hear(&mut self) -> Option<Heard> {
         if self.look_after() {
             return Some(Heard::Changed);

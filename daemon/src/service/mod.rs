@@ -47,8 +47,8 @@ use nodeprof_profile::{
 
 use crate::control::Status;
 use crate::recorder::{
-    Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, remember_node,
-    wait_readable,
+    Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, readable,
+    remember_node, share_plan,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
@@ -68,6 +68,8 @@ const SILENT: Duration = Duration::from_secs(5);
 /// Processes whose records are kept before they are announced, and bytes of each.
 const MOST_EARLY: usize = 256;
 const MOST_EARLY_BYTES: usize = 256 << 10;
+/// Plans that are kept: of more only those of binaries whose starts are under way. Others are read again.
+const MOST_PLANS: usize = 64;
 /// How often the loop looks in while processes are recorded. Nothing that they do wakes it, which would cost them two interrupts, unless much waits or an environment
 /// is too long for the kernel side.
 const LOOK_IN: Duration = Duration::from_millis(20);
@@ -218,6 +220,7 @@ pub fn serve(
         Err(why) => tell(Happening::NoControl(&why)),
     }
     loop {
+        let begun = ceiling::own_cpu_time();
         let mut descriptors = vec![
             programs.ring().as_fd().as_raw_fd(),
             service.holder.descriptor(),
@@ -227,9 +230,11 @@ pub fn serve(
         descriptors.extend(service.lane.as_ref().and_then(Lane::descriptor));
         descriptors.extend(service.control.as_ref().map(|control| control.as_raw_fd()));
         descriptors.extend(service.guard.descriptor());
-        wait_readable(&descriptors, Some(service.look_in()))
+        let ready = readable(&descriptors, Some(service.look_in()))
             .map_err(system("waiting for records"))?;
+        let turn = Turn::of(&service, &ready, begun);
         tell(Happening::Alive);
+        let before_starts = ceiling::own_cpu_time();
         reader.consume().map_err(system("reading records"))?;
         service.hear_guard(tell)?;
         // Most starts are announced before their first record is written; what is read earlier waits.
@@ -237,10 +242,17 @@ pub fn serve(
         let taken = buffer.take();
         service.take(&taken);
         service.look_after(tell);
+        let of_starts = match taken.is_empty() && service.running.is_empty() {
+            true => Duration::ZERO,
+            false => ceiling::own_cpu_time().saturating_sub(before_starts),
+        };
         service.hear_store(tell);
         service.hear_lane(tell);
         service.hear_control(tell)?;
         service.keep_below_ceiling(tell);
+        if let Some(turn) = turn {
+            service.for_clients = turn.for_clients(of_starts);
+        }
         match signals.asked() {
             Some(Asked::End) => break,
             Some(Asked::Reload) => drop(service.reload(tell)?),
@@ -361,6 +373,29 @@ struct Service<'p> {
     holding: Result<(), String>,
     /// Starts that were not recorded, besides those that the store lost.
     lost: u64,
+}
+
+/// A turn of the loop that a client's request, and nothing else, has caused: all of it is for clients but what is done for starts meanwhile.
+struct Turn {
+    /// CPU time of this thread when it began, and what of that was for clients.
+    begun: Duration,
+    for_clients: Duration,
+}
+
+impl Turn {
+    fn of(service: &Service<'_>, ready: &[RawFd], begun: Duration) -> Option<Turn> {
+        let control = service.control.as_ref()?.as_raw_fd();
+        (ready == [control]).then_some(Turn {
+            begun,
+            for_clients: service.for_clients,
+        })
+    }
+
+    /// What is for clients when it ends.
+    fn for_clients(&self, of_starts: Duration) -> Duration {
+        let took = ceiling::own_cpu_time().saturating_sub(self.begun);
+        self.for_clients + took.saturating_sub(of_starts)
+    }
 }
 
 /// CPU time that only grows: that of a holder which was replaced is not there any more when it is read again.
@@ -702,7 +737,14 @@ impl Service<'_> {
             match plan.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
-                    self.plans.insert(binary, (serial, Arc::new(plan)));
+                    if self.plans.len() >= MOST_PLANS {
+                        let all = &self.running;
+                        let is_used =
+                            |index: &u8| all.values().any(|run| run.assembler.has_image(*index));
+                        self.plans.retain(|index, _| is_used(index));
+                    }
+                    let plan = share_plan(plan, self.plans.values().map(|(_, plan)| plan));
+                    self.plans.insert(binary, (serial, plan));
                 }
                 Err(why) => {
                     self.plans.remove(&binary);

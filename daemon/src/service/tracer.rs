@@ -25,7 +25,10 @@ use std::{
 
 use nodeprof_bpf::{
     Programs, Warmth,
-    hold::{Execs, Holder, HolderOptions, Obeys, guard::Guarded},
+    hold::{
+        Execs, Holder, HolderOptions, Obeys,
+        guard::{Asked, Guarded},
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -283,7 +286,9 @@ fn trace(
     let guarded = match (job.hold, &job.guard) {
         (false, _) => Err("turned off in the configuration of nodeprofd: hold = false".to_owned()),
         (true, Some(path)) => Guarded::connect(path).map_err(|error| error.to_string()),
-        (true, None) => Guarded::fork().map_err(|error| error.to_string()),
+        (true, None) => Guarded::fork()
+            .and_then(Asked::wait)
+            .map_err(|error| error.to_string()),
     };
     // It stays until the trace is over.
     let guarded = guarded.map(Rc::new);

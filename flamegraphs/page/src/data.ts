@@ -442,7 +442,10 @@ export interface Data {
     total: number | null;
     listed: number;
     runs: Start[];
+    /** The most frequent first. */
     labels: [key: string, value: string, runs: number][];
+    /** So many rarer ones are not among them. */
+    labels_left_out: number;
     trend: Trend | null;
     trend_error: string | null;
   };

@@ -89,6 +89,7 @@ export function Starts({ data }: { data: Data }) {
           ))}
           <datalist id="labels">{starts.labels.map(([key, value]) => <option key={`${key}=${value}`} value={`${key}=${value}`} />)}</datalist>
         </div>
+        {starts.labels_left_out > 0 && <p class="note" id="labels-left-out">Suggested are the {count(starts.labels.length)} labels that most runs have; {count(starts.labels_left_out)} others can be typed.</p>}
         {values.length > 1 && (
           <div class="bar wrap">
             <label class="choice">Base<select value={base} onChange={(event) => setBase(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>

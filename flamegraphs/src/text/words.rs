@@ -137,6 +137,9 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "paths_unreadable" => {
             "# path[|s] could not be read from the program's memory: [it appears|they appear] as (unreadable)"
         }
+        "rows_unreadable" => {
+            "# value[|s] (a path, a function, a stack) could not be read from the store: [it appears|they appear] as (unreadable)"
+        }
         "paths_truncated" => {
             "# [path was|paths were] cut: files with a common beginning may be shown as one"
         }

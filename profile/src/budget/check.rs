@@ -8,6 +8,7 @@ use crate::diff::figures::{List, Unit};
 use crate::diff::statements::Statements;
 use crate::diff::verdict::{self, Rule, Verdict};
 use crate::diff::{Sides, Statement, words};
+use crate::recording::ROWS_UNREADABLE;
 use crate::statistics::{Moments, Welch};
 
 /// What became of a limit.
@@ -102,6 +103,10 @@ pub fn check(
     drift: Drift,
     report: &str,
 ) -> Result<Checked, BudgetError> {
+    let unreadable = (sides.runs.iter()).find_map(|run| run.losses.get(ROWS_UNREADABLE));
+    if let Some(values) = unreadable {
+        return Err(BudgetError::Unreadable(*values));
+    }
     let has_base = !sides.base.all().is_empty();
     let times = verdict::times(sides);
     let wall = times.iter().find(|time| time.figure == "time.wall_ns");

@@ -79,6 +79,11 @@ pub enum BudgetError {
         /// What it should say.
         needed: &'static str,
     },
+    /// Names are missing in a run: calls of one may be counted as those of nobody.
+    #[error(
+        "found: a run of which {0} values cannot be read from the store; needed: others, for what it called is not known"
+    )]
+    Unreadable(u64),
     /// A figure that does not exist in any recording.
     #[error(
         "budget {figure}: there is no such figure; needed: a name as in nodeprof diff --format json, such as {example}"

@@ -42,7 +42,7 @@ fn may(path: &std::path::Path, what: rustix::fs::Access) -> io::Result<()> {
     )?)
 }
 
-pub use read::{Filter, Found, Reader, Summary};
+pub use read::{Filter, Found, Labels, Reader, Summary};
 pub use schema::APPLICATION_ID;
 pub use write::{Database, Limits, Retained};
 

@@ -13,7 +13,10 @@ use super::super::tables::{self, First, shared::Shared};
 use super::super::{HEADER_BYTES, Malformed};
 use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
-use crate::recording::{Binary, Callback, Frame, RunId, Stack};
+use crate::recording::{
+    Binary, Callback, Frame, FrameId, FrameKind, Loss, NameId, ROWS_UNREADABLE, RunId, Stack,
+    UNREADABLE,
+};
 use crate::relocate::{Places, Relocate as _, Table};
 
 /// A database of runs that is read; it may be written to at the same time.
@@ -92,6 +95,15 @@ pub struct Found {
     pub more: bool,
     /// So many were passed over, for what is in the file of them is nothing that we write.
     pub unreadable: usize,
+}
+
+/// Labels that runs have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Labels {
+    /// Key, value and number of runs, the most frequent first.
+    pub labels: Vec<(String, String, u64)>,
+    /// So many less frequent ones are left out.
+    pub left_out: u64,
 }
 
 /// Bytes of a command in a summary that is shortened.
@@ -243,7 +255,7 @@ impl Reader {
         found.map_err(|malformed| self.failed(malformed))
     }
 
-    /// Keys and values of labels that there are, the most frequent first: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
+    /// Labels that there are: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
     ///
     /// # Errors
     /// [`DatabaseError`].
@@ -252,26 +264,30 @@ impl Reader {
         owners: Option<&[u32]>,
         most: usize,
         bytes: usize,
-    ) -> Result<Vec<(String, String, u64)>, DatabaseError> {
+    ) -> Result<Labels, DatabaseError> {
         let mut query = Query::default();
         query.owners(owners);
         let sql = format!(
-            "SELECT label.key, label.value, count(*) FROM label JOIN kept ON kept.run = label.run{} GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT {most}",
+            "SELECT label.key, label.value, count(*) FROM label JOIN kept ON kept.run = label.run{} GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2",
             query.conditions()
         );
-        let read = || -> rusqlite::Result<Vec<_>> {
+        let read = || -> rusqlite::Result<Labels> {
             let mut statement = self.connection.prepare(&sql)?;
             let mut rows = statement.query(query.parameters().as_slice())?;
-            let (mut labels, mut left) = (Vec::new(), bytes);
+            let (mut found, mut left) = (Labels::default(), bytes);
             while let Some(row) = rows.next()? {
                 let (key, value): (String, String) = (row.get(0)?, row.get(1)?);
-                let Some(rest) = left.checked_sub(key.len() + value.len()) else {
-                    break;
-                };
-                left = rest;
-                labels.push((key, value, row.get::<_, i64>(2)? as u64));
+                let rest = left.checked_sub(key.len() + value.len());
+                match rest.filter(|_| found.labels.len() < most && found.left_out == 0) {
+                    Some(rest) => {
+                        left = rest;
+                        let runs: i64 = row.get(2)?;
+                        found.labels.push((key, value, runs as u64));
+                    }
+                    None => found.left_out += 1,
+                }
             }
-            Ok(labels)
+            Ok(found)
         };
         read().map_err(|error| DatabaseError::of(&self.path, error))
     }
@@ -452,7 +468,11 @@ fn summary(
         ),
     };
     let node_version = match process.as_ref().and_then(|process| process.node) {
-        Some(binary) => Binary::find(connection, binary.0)?.and_then(|binary| binary.node_version),
+        Some(binary) => match Binary::find(connection, binary.0) {
+            Err(failed @ Malformed::Sqlite(_)) => return Err(failed),
+            Ok(Some(binary)) => binary.node_version,
+            Ok(None) | Err(_) => Some(text(UNREADABLE)),
+        },
         None => None,
     };
     Ok(Some(Summary {
@@ -476,30 +496,70 @@ fn summary(
     }))
 }
 
+/// What becomes of a run that uses a shared row which cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Gaps {
+    /// It cannot be read, either.
+    #[default]
+    Refused,
+    /// That one value is [`UNREADABLE`], and the loss [`ROWS_UNREADABLE`] tells of it.
+    Told,
+}
+
 /// One run with ids of its own, and where it lies in the database.
 pub(super) fn load_one(
     connection: &Connection,
     run: RunNumber,
+    gaps: Gaps,
 ) -> Result<Option<(Recording, First)>, Malformed> {
     let Some((mut recording, first)) = tables::read_run(connection, run)? else {
         return Ok(None);
     };
     let mut loading = Loading {
         first,
+        gaps,
         ..Loading::default()
     };
     recording.relocate(&mut loading);
-    loading.take_shared(connection, &mut recording)?;
+    let count = loading.take_shared(connection, &mut recording)?;
+    if count > 0 {
+        recording.losses.push(Loss {
+            run: RunId(0),
+            kind: ROWS_UNREADABLE.into(),
+            count,
+        });
+    }
     Ok(Some((recording, first)))
 }
 
 fn load(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
     // What is read is of one moment, also while another writes.
     let transaction = connection.unchecked_transaction()?;
+    match load_whole(&transaction, runs) {
+        Err(Malformed::Sqlite(error)) => Err(error.into()),
+        Err(_) => load_with_gaps(&transaction, runs),
+        whole => whole,
+    }
+}
+
+/// One by one, so that it is known which of them miss something.
+fn load_with_gaps(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
+    let mut all = Recording::default();
+    for run in runs {
+        if let Some((mut recording, _)) = load_one(connection, *run, Gaps::Told)? {
+            recording.runs[0].labels.push((RUN.into(), run.to_string()));
+            all.append(recording);
+        }
+    }
+    all.check_references()?;
+    Ok(all)
+}
+
+fn load_whole(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
     let mut all = Recording::default();
     let mut loading = Loading::default();
     for run in runs {
-        let Some((mut recording, first)) = tables::read_run(&transaction, *run)? else {
+        let Some((mut recording, first)) = tables::read_run(connection, *run)? else {
             continue;
         };
         recording.runs[0].labels.push((RUN.into(), run.to_string()));
@@ -510,7 +570,7 @@ fn load(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malfor
         recording.relocate(&mut loading);
         all.join(recording);
     }
-    loading.take_shared(&transaction, &mut all)?;
+    loading.take_shared(connection, &mut all)?;
     all.check_references()?;
     Ok(all)
 }
@@ -522,7 +582,13 @@ struct Loading {
     first: First,
     /// By table: new ids, given in the order of use, by those in the database.
     shared: HashMap<Table, HashMap<u32, u32>>,
+    gaps: Gaps,
+    /// Shared rows that cannot be read.
+    unreadable: u64,
 }
+
+/// Id of no row: what a row refers to that takes the place of one that cannot be read.
+const NO_ROW: u32 = u32::MAX;
 
 impl Places for Loading {
     fn place(&mut self, table: Table, id: u32) -> u32 {
@@ -556,30 +622,34 @@ impl Places for Stacks<'_> {
 }
 
 impl Loading {
-    /// Reads the shared rows that events refer to.
+    /// Reads the shared rows that events refer to; returns how many cannot be read.
     fn take_shared(
         mut self,
         connection: &Connection,
         recording: &mut Recording,
-    ) -> Result<(), Malformed> {
+    ) -> Result<u64, Malformed> {
         let wanted = self.shared.remove(&Table::Stack).unwrap_or_default();
         let mut open: Vec<u32> = wanted.into_keys().collect();
         let mut stacks: BTreeMap<u32, Stack> = BTreeMap::new();
         let mut asked: BTreeSet<u32> = open.iter().copied().collect();
         while let Some(id) = open.pop() {
-            let stack = needed::<Stack>(connection, id)?;
-            if let Some(caller) = stack.caller {
-                if caller.0 >= id {
-                    return Err(Malformed::Corrupt {
-                        what: format!(
-                            "table stack, row {id}: its caller {} is not below",
-                            caller.0
-                        ),
-                    });
-                }
-                if asked.insert(caller.0) {
-                    open.push(caller.0);
-                }
+            let found = Stack::find(connection, id).and_then(|stack| match stack {
+                Some(Stack {
+                    caller: Some(caller),
+                    ..
+                }) if caller.0 >= id => Err(Malformed::Corrupt {
+                    what: format!(
+                        "table stack, row {id}: its caller {} is not below",
+                        caller.0
+                    ),
+                }),
+                stack => Ok(stack),
+            });
+            let stack = self.needed(id, found)?;
+            if let Some(caller) = stack.caller
+                && asked.insert(caller.0)
+            {
+                open.push(caller.0);
             }
             stacks.insert(id, stack);
         }
@@ -600,10 +670,10 @@ impl Loading {
         recording.binaries = self.rows::<Binary>(connection, Table::Binary)?;
         recording.callbacks = self.rows::<Callback>(connection, Table::Callback)?;
         recording.names = self.rows::<Vec<u8>>(connection, Table::Name)?;
-        Ok(())
+        Ok(self.unreadable)
     }
 
-    fn rows<T: Shared>(
+    fn rows<T: Shared + Gap>(
         &mut self,
         connection: &Connection,
         table: Table,
@@ -611,15 +681,76 @@ impl Loading {
         let ids = self.shared.entry(table).or_default();
         let mut order: Vec<(u32, u32)> = ids.iter().map(|(old, new)| (*new, *old)).collect();
         order.sort_unstable();
-        let rows = order.into_iter().map(|(_, old)| needed(connection, old));
-        rows.collect()
+        let rows = order.into_iter();
+        rows.map(|(_, old)| self.needed(old, T::find(connection, old)))
+            .collect()
+    }
+
+    /// A row, or what takes its place.
+    fn needed<T: Shared + Gap>(
+        &mut self,
+        id: u32,
+        found: Result<Option<T>, Malformed>,
+    ) -> Result<T, Malformed> {
+        match (found, self.gaps) {
+            (Ok(Some(row)), _) => Ok(row),
+            (Err(failed @ Malformed::Sqlite(_)), _) | (Err(failed), Gaps::Refused) => Err(failed),
+            (Ok(None), Gaps::Refused) => Err(Malformed::Corrupt {
+                what: format!("table {}: row {id} is not there", T::TABLE),
+            }),
+            (_, Gaps::Told) => {
+                self.unreadable += u64::from(id != NO_ROW);
+                Ok(T::gap())
+            }
+        }
     }
 }
 
-fn needed<T: Shared>(connection: &Connection, id: u32) -> Result<T, Malformed> {
-    T::find(connection, id)?.ok_or_else(|| Malformed::Corrupt {
-        what: format!("table {}: row {id} is not there", T::TABLE),
-    })
+/// What takes the place of a shared row that cannot be read.
+trait Gap {
+    fn gap() -> Self;
+}
+
+impl Gap for Vec<u8> {
+    fn gap() -> Vec<u8> {
+        UNREADABLE.to_vec()
+    }
+}
+
+impl Gap for Callback {
+    fn gap() -> Callback {
+        let name = String::from_utf8_lossy(UNREADABLE);
+        Callback {
+            binding: name.clone().into_owned(),
+            function: name.into_owned(),
+        }
+    }
+}
+
+impl Gap for Binary {
+    fn gap() -> Binary {
+        Binary {
+            path: UNREADABLE.to_vec(),
+            node_version: Some(String::from_utf8_lossy(UNREADABLE).into_owned()),
+            ..Binary::default()
+        }
+    }
+}
+
+impl Gap for Frame {
+    fn gap() -> Frame {
+        Frame::new(FrameKind::Unknown, NameId(NO_ROW), None)
+    }
+}
+
+impl Gap for Stack {
+    fn gap() -> Stack {
+        Stack {
+            caller: None,
+            frame: FrameId(NO_ROW),
+            truncated: true,
+        }
+    }
 }
 
 impl Recording {

@@ -10,9 +10,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use super::super::Malformed;
 use super::super::digest::Digest;
 use super::super::schema::VERSION;
 use super::super::tables::{self, First, shared::Shared};
+use super::read::Gaps;
 use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
 use crate::random::Random;
@@ -65,6 +67,8 @@ pub struct Database {
     unreadable: BTreeSet<RunNumber>,
     /// Rows that nobody needs are removed when this run is the oldest.
     swept: (i64, i64),
+    /// Changes when somebody else has written, as SQLite tells it.
+    data_version: i64,
     _lock: File,
 }
 
@@ -76,6 +80,8 @@ struct Ids {
     key: [u8; 16],
     /// Shared rows that were looked up or written: starts of one program share nearly all of theirs. Nobody else writes.
     seen: HashMap<u128, Seen>,
+    /// A shared row was written anew.
+    mended: bool,
 }
 
 /// Shared rows that are remembered: 3 MB.
@@ -164,10 +170,12 @@ impl Database {
                 },
                 key,
                 seen: HashMap::new(),
+                mended: false,
             },
             runs: runs as usize,
             unreadable: BTreeSet::new(),
             swept: (0, 0),
+            data_version: 0,
             _lock: lock,
         })
     }
@@ -224,6 +232,7 @@ impl Database {
         owner: Option<u32>,
     ) -> Result<RunNumber, DatabaseError> {
         recording.check_references()?;
+        self.heed_others()?;
         let runs = recording.runs.len();
         let first = self.ids.next.first;
         self.transaction(|ids, connection| {
@@ -237,7 +246,20 @@ impl Database {
             note_next(connection, "process", ids.next.first.process)
         })?;
         self.runs += runs;
+        if std::mem::take(&mut self.ids.mended) {
+            self.unreadable.clear();
+        }
         Ok(first.run)
+    }
+
+    /// If somebody else has written, rows may not be what they were.
+    fn heed_others(&mut self) -> Result<(), DatabaseError> {
+        let version = (self.connection).query_row("PRAGMA data_version", [], |row| row.get(0));
+        let version = version.map_err(|error| DatabaseError::of(&self.path, error))?;
+        if std::mem::replace(&mut self.data_version, version) != version {
+            self.ids.seen.clear();
+        }
+        Ok(())
     }
 
     /// Removes and thins what is beyond the limits, a few runs at a time; `more` says that there is more to do.
@@ -289,6 +311,7 @@ impl Database {
                 Err(DatabaseError::Unreadable { .. }) => {
                     self.unreadable.insert(*run);
                     retained.unreadable += 1;
+                    self.ids.seen.clear(); // perhaps a shared row
                 }
                 thinned => {
                     thinned?;
@@ -343,7 +366,7 @@ impl Database {
     }
 
     fn thin(&mut self, run: RunNumber, after: Duration) -> Result<(), DatabaseError> {
-        let loaded = super::read::load_one(&self.connection, run);
+        let loaded = super::read::load_one(&self.connection, run, Gaps::Refused);
         let loaded = loaded.map_err(|malformed| DatabaseError::malformed(&self.path, malformed))?;
         let Some((recording, first)) = loaded else {
             return Ok(());
@@ -475,8 +498,44 @@ impl Ids {
         Ok(())
     }
 
+    /// The id of a row that says this, where `shared` says that there is one. What cannot be read, or says something else, is written anew in its place, for
+    /// its hash tells what it was: so runs that use it can be read again. If the place is that of another row, too, the id was wrong.
+    fn sound<T: Shared + PartialEq>(
+        &mut self,
+        connection: &Connection,
+        (kind, high, low): (usize, i64, i64),
+        id: u32,
+        row: &T,
+    ) -> rusqlite::Result<u32> {
+        match T::find(connection, id) {
+            Ok(Some(there)) if there == *row => return Ok(id),
+            Err(Malformed::Sqlite(error)) => return Err(error),
+            _ => {}
+        }
+        self.mended = true;
+        let uses: i64 = connection.query_row(
+            "SELECT count(*) FROM shared WHERE kind = ? AND id = ?",
+            (kind as i64, id),
+            |row| row.get(0),
+        )?;
+        let id = if uses > 1 {
+            let new = self.next.shared[kind];
+            self.next.shared[kind] += 1;
+            connection.execute(
+                "UPDATE shared SET id = ? WHERE kind = ? AND hash_high = ? AND hash_low = ?",
+                (new, kind as i64, high, low),
+            )?;
+            new
+        } else {
+            connection.execute(&format!("DELETE FROM {} WHERE id = ?", T::TABLE), [id])?;
+            id
+        };
+        row.insert(connection, id)?;
+        Ok(id)
+    }
+
     /// Finds rows that runs share, or writes them; returns their ids.
-    fn share<'r, T: Shared + Hash + 'r>(
+    fn share<'r, T: Shared + Hash + PartialEq + 'r>(
         &mut self,
         connection: &Connection,
         kind: usize,
@@ -508,15 +567,22 @@ impl Ids {
             let (high, low) = (hash.h1 as i64, hash.h2 as i64);
             let known = match self.seen.get(&hash.as_u128()) {
                 Some(seen) => Some(*seen),
-                None => find
-                    .query_row((kind as i64, high, low), |row| {
+                None => {
+                    let found = find.query_row((kind as i64, high, low), |row| {
                         Ok(Seen {
                             id: row.get(0)?,
                             whole: row.get(1)?,
                             thinned: row.get(2)?,
                         })
-                    })
-                    .optional()?,
+                    });
+                    match found.optional()? {
+                        Some(mut seen) => {
+                            seen.id = self.sound(connection, (kind, high, low), seen.id, row)?;
+                            Some(seen)
+                        }
+                        None => None,
+                    }
+                }
             };
             let seen = match known {
                 Some(mut seen) => {
