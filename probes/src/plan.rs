@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::v8::V8Layout;
 
 /// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
-pub const PLAN_SCHEMA: u32 = 9;
+pub const PLAN_SCHEMA: u32 = 10;
 
 /// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
