@@ -73,6 +73,8 @@ const MOST_PLANS: usize = 64;
 /// How often the loop looks in while processes are recorded. Nothing that they do wakes it, which would cost them two interrupts, unless much waits or an environment
 /// is too long for the kernel side.
 const LOOK_IN: Duration = Duration::from_millis(20);
+/// How often where all of them have executed their programs, and nothing is known to be due: each look is an interrupt of one of the processors.
+const LATER_LOOK_IN: Duration = Duration::from_millis(80);
 /// How often it looks in otherwise: for the watchdog, and to see that the holder lives.
 const IDLE_LOOK_IN: Duration = Duration::from_secs(1);
 /// A holder that does not answer for this long is ended.
@@ -464,10 +466,12 @@ impl<'p> Service<'p> {
 
     /// How long the loop waits for news.
     fn look_in(&self) -> Duration {
-        match self.running.is_empty() && !self.is_late {
-            true => IDLE_LOOK_IN,
-            false => LOOK_IN,
+        if self.is_late {
+            return LOOK_IN;
         }
+        let all = self.running.values();
+        let first = all.map(|run| run.patience(&self.config)).min();
+        first.unwrap_or(IDLE_LOOK_IN)
     }
 }
 

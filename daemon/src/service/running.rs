@@ -16,6 +16,7 @@ use nodeprof_profile::{
 };
 
 use super::{
+    LATER_LOOK_IN, LOOK_IN,
     config::{Config, Labels},
     context::Context,
     lane,
@@ -78,6 +79,20 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// How long it can do without anybody who looks in.
+    pub(super) fn patience(&self, config: &Config) -> Duration {
+        // Names of code are asked for while there is somebody to ask; whether a rule on the command means it is known from its exec on.
+        if self.mode == Mode::Full || self.executed.is_none() || self.gone {
+            return LOOK_IN;
+        }
+        let left = |of: Duration, since: Option<u64>| match since {
+            Some(at) => of.saturating_sub(Duration::from_nanos(now().saturating_sub(at))),
+            None => of,
+        };
+        let due = left(config.settle, self.loop_started).min(left(config.limit, self.executed));
+        due.clamp(LOOK_IN, LATER_LOOK_IN)
+    }
+
     /// It has executed its program, with these arguments.
     pub(super) fn take_command(&mut self, pid: u32, is_whole: bool) {
         let execs = self.assembler.find_process(pid).map(|p| &p.execs);
