@@ -1558,6 +1558,12 @@ fn a_service_meets_many_node_binaries_at_the_same_moment() {
         copy_program(&build.path, &node.path);
         let mut service = Service::knowing(&node, "settle = '600s'\nlimit = '600s'");
         let control = service.folder.path().join("control.sock");
+        // It listens a moment after it has said that it records.
+        let until = Instant::now() + Duration::from_secs(10);
+        while Client::new(&control).status().is_err() {
+            assert!(Instant::now() < until, "nobody answers");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let status = || Client::new(&control).status().unwrap();
         let at_rest = status().memory_bytes;
         let mut all: Vec<Child> = (0..AT_ONCE as u64)

@@ -45,6 +45,44 @@ fn a_trace_meets_as_many_node_binaries_as_records_tell_apart_and_tells_of_others
     assert_eq!(processes.iter().filter(of_others).count(), BEYOND);
 }
 
+/// Its path leads to another version here.
+#[test]
+#[ignore = "needs root"]
+fn a_node_of_another_mount_namespace_has_the_names_of_its_own_version() {
+    let (Some(inside), Some(here)) = (Node::find("20.20.2"), Node::find("24.21.0")) else {
+        return;
+    };
+    if !has_tool("unshare") {
+        return;
+    }
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    copy_program(&inside.path, path("inside"));
+    copy_program(&here.path, path("node"));
+    let [inside, node] = ["inside", "node"].map(|name| path(name).display().to_string());
+    let shell = format!(
+        "mount --bind '{inside}' '{node}' && exec '{node}' -p 'process.version + [1, 2, 3].map(() => process.uptime()).length'"
+    );
+    let program = ["unshare", "-m", "sh", "-c", &shell].map(str::to_owned);
+    let traced = Trace::new::<&str, _>([], program).run();
+    traced.succeeded();
+    assert_eq!(traced.stdout(), "v20.20.23\n");
+    assert_eq!(
+        traced.run["node"]["version"], "v20.20.2",
+        "{}",
+        traced.run["node"]
+    );
+    let callbacks = list(&traced.run["crossings"]["callbacks"]);
+    let uptime = callbacks
+        .iter()
+        .find(|c| text(&c["function"]).ends_with("Uptime"));
+    assert_eq!(
+        uptime.map(|c| number(&c["calls"])),
+        Some(3),
+        "{callbacks:?}"
+    );
+}
+
 /// A copy of a build where no trace looks for one, with the program that it shall run.
 struct Unknown {
     folder: TempDir,

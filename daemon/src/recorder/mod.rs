@@ -34,7 +34,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt, net::UnixStream},
+        unix::{ffi::OsStrExt, fs::MetadataExt as _, net::UnixStream},
     },
     path::{Path, PathBuf},
     rc::Rc,
@@ -355,6 +355,21 @@ pub(crate) fn load_plan(
         plan.keep_counts_only();
     }
     Ok(plan)
+}
+
+/// Where a program can be read that a process executes, by its path there, device and inode: the path is that of the process's own file system, but the process may have
+/// ended; then ours has the same file there, or nobody can tell.
+pub(crate) fn seen_by(path: &Path, file: Option<(u64, u64)>, pid: u32) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let seen = root.join(path.strip_prefix("/").unwrap_or(path));
+    let is_it = |path: &Path| {
+        let found = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+        found.ok() == file && file.is_some()
+    };
+    if !is_it(&seen) && is_it(path) {
+        return path.to_owned();
+    }
+    seen
 }
 
 /// A plan, or the one among others that says the same: it takes half a megabyte, and containers have the same binary each in a file of its own.

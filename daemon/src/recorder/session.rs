@@ -29,7 +29,7 @@ use nodeprof_profile::{
 
 use super::{
     Assembler, Child, FAMILIES, IDLE, Notice, TraceError, TraceOptions, Until, Verification,
-    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, share_plan, system,
+    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, seen_by, share_plan, system,
     wait_readable,
 };
 
@@ -143,11 +143,14 @@ impl Session {
                 binary,
                 took,
                 path,
+                file,
                 after_exec,
                 ..
             } => {
                 if !self.assembler.has_image(binary) {
-                    if let Ok(plan) = load_plan(&path, self.cache.as_deref(), self.count) {
+                    let seen = seen_by(&path, file, pid);
+                    if let Ok(mut plan) = load_plan(&seen, self.cache.as_deref(), self.count) {
+                        path.clone_into(&mut plan.binary.path);
                         let plan = share_plan(plan, self.assembler.plans());
                         self.assembler.add_image(binary, plan);
                     }

@@ -240,16 +240,40 @@ pub(super) fn cpu_time(others: &[u32]) -> Duration {
         };
         time(usage.ru_utime) + time(usage.ru_stime)
     };
+    own + cpu_time_of_processes(others)
+}
+
+/// The same without that of threads of these names: what such a one takes to begin and to end is not in its own clock, so they are left out, not subtracted.
+pub(super) fn cpu_time_besides(names: &[&str], others: &[u32]) -> Duration {
+    let own: Duration = threads_besides(names).into_iter().map(cpu_time_of).sum();
+    own + cpu_time_of_processes(others)
+}
+
+fn threads_besides(names: &[&str]) -> Vec<libc::pid_t> {
+    let threads = fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    threads
+        .filter(|thread| {
+            let name = fs::read_to_string(thread.path().join("comm"));
+            name.is_ok_and(|name| !names.contains(&name.trim_end()))
+        })
+        .filter_map(|thread| thread.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+fn cpu_time_of_processes(pids: &[u32]) -> Duration {
     let ticks_of = |pid: &u32| -> u64 {
         const USER_AND_SYSTEM: [usize; 2] = [14, 15];
         let fields = USER_AND_SYSTEM.map(|number| stat_field(*pid, number));
         let ticks = fields.into_iter().flatten().map(|f| f.parse::<u64>());
         ticks.flatten().sum()
     };
-    let ticks: u64 = others.iter().map(ticks_of).sum();
+    let ticks: u64 = pids.iter().map(ticks_of).sum();
     // SAFETY: takes an integer.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
-    own + Duration::from_secs_f64(ticks as f64 / per_second)
+    Duration::from_secs_f64(ticks as f64 / per_second)
 }
 
 /// Resident memory of this process and of others of ours, bytes.
@@ -337,6 +361,33 @@ mod tests {
                 .measure(second(2), Duration::from_millis(7900), 0)
                 .is_some()
         );
+    }
+
+    #[test]
+    fn threads_are_told_by_their_names() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+        let start = |name: &str| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let ended = ended.clone();
+            let run = move || {
+                // SAFETY: asks who we are.
+                tell.send(unsafe { libc::gettid() }).unwrap();
+                let _ = ended.lock().unwrap().recv();
+            };
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(run)
+                .unwrap();
+            told.recv().unwrap()
+        };
+        let (answers, works) = (start("answers"), start("works"));
+        let found = threads_besides(&["answers"]);
+        assert!(
+            found.contains(&works) && !found.contains(&answers),
+            "{found:?}"
+        );
+        drop(end);
     }
 
     #[test]

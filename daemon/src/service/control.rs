@@ -4,7 +4,7 @@
 //! kernel says. Runs are read from the database by a connection of its own, read-only; what changes the service is handed to the loop that records.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fs, io,
     os::{
         fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
@@ -25,7 +25,6 @@ use std::{
 use nodeprof_profile::store::database::{DatabaseError, Filter, Reader};
 
 use super::{
-    ceiling::cpu_time_of,
     config::{Access, Read},
     metrics::Metrics,
     store::FILE,
@@ -162,40 +161,10 @@ struct Shared {
     means: Mutex<Means>,
     tracers: Places,
     ending: AtomicBool,
-    clocks: Mutex<Clocks>,
 }
 
-/// CPU time of the threads that answer clients.
-#[derive(Default)]
-struct Clocks {
-    /// Of those that have ended.
-    ended: Duration,
-    /// Those that run.
-    running: HashSet<libc::pid_t>,
-}
-
-/// A thread whose CPU time is that of clients.
-struct Counted<'c> {
-    clocks: &'c Mutex<Clocks>,
-    thread: libc::pid_t,
-}
-
-impl Counted<'_> {
-    fn new(clocks: &Mutex<Clocks>) -> Counted<'_> {
-        // SAFETY: asks who we are.
-        let thread = unsafe { libc::gettid() };
-        locked(clocks).running.insert(thread);
-        Counted { clocks, thread }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        let mut clocks = locked(self.clocks);
-        clocks.running.remove(&self.thread);
-        clocks.ended += cpu_time_of(self.thread);
-    }
-}
+/// Names of the threads that answer clients.
+pub(super) const THREADS: [&str; 2] = ["control", "client"];
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -234,14 +203,12 @@ impl Control {
             means: Mutex::new(means),
             tracers: Places::default(),
             ending: AtomicBool::new(false),
-            clocks: Mutex::default(),
         });
         let accepting = shared.clone();
         std::thread::Builder::new()
-            .name("control".into())
+            .name(THREADS[0].into())
             .stack_size(STACK)
             .spawn(move || {
-                let _counted = Counted::new(&accepting.clocks);
                 accept(&listener, &accepting);
             })
             .map_err(|error| error.to_string())?;
@@ -258,13 +225,6 @@ impl Control {
         *locked(&self.shared.means) = means;
         *locked(&self.shared.access) = access.clone();
         *locked(&self.shared.store) = folder.join(FILE);
-    }
-
-    /// CPU time of the threads that answer.
-    pub(super) fn cpu_time(&self) -> Duration {
-        let clocks = locked(&self.shared.clocks);
-        let running = clocks.running.iter().map(|thread| cpu_time_of(*thread));
-        clocks.ended + running.sum::<Duration>()
     }
 
     /// What is asked for, and where to say what became of it.
@@ -379,10 +339,9 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         }
         let (of_thread, uid) = (shared.clone(), peer.uid);
         let thread = std::thread::Builder::new()
-            .name("client".into())
+            .name(THREADS[1].into())
             .stack_size(STACK);
         let spawned = thread.spawn(move || {
-            let _counted = Counted::new(&of_thread.clocks);
             // A fault in one answer is not the end of the service, nor of this user's connections.
             let answering = std::panic::AssertUnwindSafe(|| serve(stream, &peer, &of_thread));
             let _ = std::panic::catch_unwind(answering);
@@ -787,28 +746,6 @@ mod tests {
                 .iter()
                 .any(|(key, _, _)| key == "n")
         );
-    }
-
-    #[test]
-    fn the_cpu_time_of_those_who_answer_is_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let access = access(folder.path());
-        let control = service(folder.path(), &access);
-        let client = Client::new(&access.socket);
-        let begun = Instant::now();
-        let mut before = control.cpu_time();
-        while begun.elapsed() < Duration::from_millis(300) {
-            client.find(Find::default()).unwrap();
-            let now = control.cpu_time();
-            assert!(now >= before);
-            before = now;
-        }
-        // They and we take turns; the rest of this process has nothing to do with it.
-        assert!(before > Duration::from_millis(30), "{before:?}");
-        std::thread::sleep(Duration::from_millis(100));
-        let before = control.cpu_time();
-        while begun.elapsed() < Duration::from_millis(700) {}
-        assert!(control.cpu_time() - before < Duration::from_millis(10));
     }
 
     #[test]

@@ -48,7 +48,7 @@ use nodeprof_profile::{
 use crate::control::Status;
 use crate::recorder::{
     Assembler, Mode, Notice, find_program, guess_node, known_nodes, load_plan, now, readable,
-    remember_node, share_plan,
+    remember_node, seen_by, share_plan,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
@@ -688,15 +688,15 @@ impl Service<'_> {
 
     /// What it cost to begin is no reason to record less.
     fn count_from_here(&mut self) {
-        let (cpu, events) = (ceiling::cpu_time(&self.pids()), self.events());
-        self.cpu.add(cpu);
-        self.ceiling.begin_at(self.without_clients(cpu), events);
+        self.cpu.add(ceiling::cpu_time(&self.pids()));
+        let (cpu, events) = (self.without_clients(), self.events());
+        self.ceiling.begin_at(cpu, events);
     }
 
     /// What clients ask for is no reason to record less: they could have it so, and it would not become less by that.
-    fn without_clients(&self, cpu: Duration) -> Duration {
-        let answering = self.control.as_ref().map(Control::cpu_time);
-        cpu.saturating_sub(answering.unwrap_or_default() + self.for_clients)
+    fn without_clients(&self) -> Duration {
+        let cpu = ceiling::cpu_time_besides(&control::THREADS, &self.pids());
+        cpu.saturating_sub(self.for_clients)
     }
 
     /// Measures what the service costs, and records less if that is too much.
@@ -706,11 +706,8 @@ impl Service<'_> {
         }
         let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
-        let events = self.events();
-        if let Some(stepped) =
-            self.ceiling
-                .measure(Instant::now(), self.without_clients(cpu), events)
-        {
+        let (cpu, events) = (self.without_clients(), self.events());
+        if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
             tell(Happening::Stepped(stepped));
         }
     }
@@ -731,10 +728,10 @@ impl Service<'_> {
                 let load = |path: &Path| {
                     load_plan(path, Some(&self.config.cache), self.mode == Mode::Count)
                 };
-                let seen = program.seen_by(pid);
+                let seen = seen_by(path, program.file, pid);
                 load(&seen).or_else(|why| {
                     // It may have ended in between.
-                    let now = program.seen_by(pid);
+                    let now = seen_by(path, program.file, pid);
                     if now == seen { Err(why) } else { load(&now) }
                 })
             });

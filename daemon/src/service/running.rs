@@ -1,12 +1,6 @@
 //! A start under way, and the recording that it becomes.
 
-use std::{
-    fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{os::unix::ffi::OsStrExt as _, path::Path, sync::Arc, time::Duration};
 
 use nodeprof_bpf::{Counters, Sum};
 use nodeprof_probes::plan::AttachPlan;
@@ -29,24 +23,6 @@ pub(super) struct Program<'a> {
     /// Device and inode.
     pub(super) file: Option<(u64, u64)>,
     pub(super) context: Context,
-}
-
-impl Program<'_> {
-    /// Where it can be read: the path is that of the process's own file system, but the process may have ended; then ours has the same file there,
-    /// or nobody can tell.
-    pub(super) fn seen_by(&self, pid: u32) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{pid}/root"));
-        let seen = root.join(self.path.strip_prefix("/").unwrap_or(self.path));
-        let is_it = |path: &Path| {
-            let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-            file.ok() == self.file && self.file.is_some()
-        };
-        let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-        if fs::metadata(&seen).as_ref().is_err_and(is_gone) && is_it(self.path) {
-            return self.path.to_owned();
-        }
-        seen
-    }
 }
 
 /// A start under way.
