@@ -362,14 +362,17 @@ pub(crate) fn load_plan(
 pub(crate) fn seen_by(path: &Path, file: Option<(u64, u64)>, pid: u32) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let seen = root.join(path.strip_prefix("/").unwrap_or(path));
-    let is_it = |path: &Path| {
-        let found = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-        found.ok() == file && file.is_some()
-    };
-    if !is_it(&seen) && is_it(path) {
+    let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    if fs::metadata(&seen).as_ref().is_err_and(is_gone) && is_file(path, file) {
         return path.to_owned();
     }
     seen
+}
+
+/// Whether this file, by device and inode, lies at a path here.
+pub(crate) fn is_file(path: &Path, file: Option<(u64, u64)>) -> bool {
+    let found = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+    found.ok() == file && file.is_some()
 }
 
 /// A plan, or the one among others that says the same: it takes half a megabyte, and containers have the same binary each in a file of its own.

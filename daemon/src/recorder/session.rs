@@ -29,8 +29,8 @@ use nodeprof_profile::{
 
 use super::{
     Assembler, Child, FAMILIES, IDLE, Notice, TraceError, TraceOptions, Until, Verification,
-    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, seen_by, share_plan, system,
-    wait_readable,
+    is_file, kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, seen_by,
+    share_plan, system, wait_readable,
 };
 
 /// A trace under way.
@@ -148,8 +148,15 @@ impl Session {
                 ..
             } => {
                 if !self.assembler.has_image(binary) {
-                    let seen = seen_by(&path, file, pid);
-                    if let Ok(mut plan) = load_plan(&seen, self.cache.as_deref(), self.count) {
+                    let load = |path: &Path| load_plan(path, self.cache.as_deref(), self.count);
+                    // Of a process with other rights what it sees cannot be looked at.
+                    let plan = load(&seen_by(&path, file, pid)).or_else(|why| {
+                        match is_file(&path, file) {
+                            true => load(&path),
+                            false => Err(why),
+                        }
+                    });
+                    if let Ok(mut plan) = plan {
                         path.clone_into(&mut plan.binary.path);
                         let plan = share_plan(plan, self.assembler.plans());
                         self.assembler.add_image(binary, plan);
