@@ -7,10 +7,15 @@
 
 use std::{
     collections::HashSet,
-    io,
+    io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
+};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
 /// Descriptors from here on are links of return probes.
@@ -38,14 +43,13 @@ const MOST: usize = 128;
 pub(crate) fn close_apart(mut descriptors: Vec<OwnedFd>) {
     while !descriptors.is_empty() {
         let rest = descriptors.split_off(descriptors.len().min(MOST));
-        if let Some(closers) = Closers::of_this_process() {
-            match closers.send(&descriptors) {
-                Ok(job) => {
-                    drop(descriptors); // not the last ones: the message has them, too
-                    closers.wait(job);
-                }
-                Err(_) => drop(descriptors),
-            }
+        let given = Closers::of_this_process().and_then(|closers| {
+            let job = closers.send(&descriptors).ok()?;
+            Some((closers, job))
+        });
+        drop(descriptors); // if they were given not the last ones: the message has them, too
+        if let Some((closers, job)) = given {
+            closers.jobs.wait(job);
         }
         descriptors = rest;
     }
@@ -73,24 +77,24 @@ impl Closers {
     }
 
     fn start(process: u32) -> io::Result<Closers> {
-        let mut ends = [0; 2];
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-        // SAFETY: `ends` has room for two descriptors.
-        if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: two new descriptors that nobody else owns.
-        let (socket, theirs) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let (socket, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         let jobs = Arc::new(Jobs::default());
         let (began, begun) = mpsc::channel();
         let (of_threads, source) = (Arc::clone(&jobs), theirs.as_raw_fd());
         std::thread::Builder::new().spawn(move || {
-            let own = own_table(source);
-            let is_apart = own.is_ok();
-            let _ = began.send(own);
-            if is_apart {
-                take_jobs(source, &of_threads);
+            let (own, begun) = match own_table(source) {
+                // SAFETY: in this table nobody else owns it.
+                Ok(()) => (Some(unsafe { OwnedFd::from_raw_fd(source) }), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            let _ = began.send(begun);
+            if let Some(own) = own {
+                take_jobs(&own, &of_threads);
             }
         })?;
         // Theirs is closed here when they have their own.
@@ -104,17 +108,11 @@ impl Closers {
 
     fn send(&self, descriptors: &[OwnedFd]) -> io::Result<u64> {
         let job = self.jobs.begin();
-        let mut message = Message::new(job);
-        let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
-        let sent = message.send(&self.socket, &raw);
+        let sent = send(&self.socket, job, descriptors);
         if sent.is_err() {
             self.jobs.end(job);
         }
         sent.map(|()| job)
-    }
-
-    fn wait(&self, job: u64) {
-        self.jobs.wait(job);
     }
 }
 
@@ -167,10 +165,9 @@ fn own_table(only: RawFd) -> io::Result<()> {
 
 /// Closes what comes, each message in a thread of its own, until the process closes the other end. Nothing here may use a descriptor of the
 /// process: in this table its number is nobody's, or another link's.
-fn take_jobs(source: RawFd, jobs: &Arc<Jobs>) {
-    let mut message = Message::new(0);
-    while let Some(descriptors) = message.receive(source) {
-        let (job, of_thread) = (message.job, Arc::clone(jobs));
+fn take_jobs(source: &OwnedFd, jobs: &Arc<Jobs>) {
+    while let Some((job, descriptors)) = receive(source) {
+        let of_thread = Arc::clone(jobs);
         let close = move || {
             drop(descriptors);
             of_thread.end(job);
@@ -181,82 +178,46 @@ fn take_jobs(source: RawFd, jobs: &Arc<Jobs>) {
     }
 }
 
-/// A number with descriptors.
-struct Message {
-    job: u64,
-    /// Room for a header and [`MOST`] descriptors, in words for the alignment of `cmsghdr`.
-    control: [u64; 2 + MOST / 2],
+/// Sends the number of a job with its descriptors.
+fn send(socket: &OwnedFd, job: u64, descriptors: &[OwnedFd]) -> io::Result<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(
+        socket,
+        &[IoSlice::new(&job.to_ne_bytes())],
+        &mut control,
+        flags,
+    )?;
+    Ok(())
 }
 
-impl Message {
-    fn new(job: u64) -> Message {
-        Message {
-            job,
-            control: [0; 2 + MOST / 2],
-        }
+/// `None`: the other end is closed.
+fn receive(socket: &OwnedFd) -> Option<(u64, Vec<OwnedFd>)> {
+    let mut job = [0; size_of::<u64>()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = rustix::io::retry_on_intr(|| {
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut job)],
+            &mut control,
+            flags,
+        )
+    });
+    if got.ok()?.bytes != job.len() {
+        return None;
     }
-
-    fn header(&mut self, part: &mut libc::iovec, room: usize) -> libc::msghdr {
-        *part = libc::iovec {
-            iov_base: (&raw mut self.job).cast(),
-            iov_len: size_of::<u64>(),
-        };
-        // SAFETY: zeros are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-        header.msg_iov = part;
-        header.msg_iovlen = 1;
-        header.msg_control = self.control.as_mut_ptr().cast();
-        header.msg_controllen = room;
-        header
-    }
-
-    fn send(&mut self, socket: &OwnedFd, descriptors: &[RawFd]) -> io::Result<()> {
-        let bytes = size_of_val(descriptors) as libc::c_uint;
-        let mut part = MaybeUninit::<libc::iovec>::zeroed();
-        // SAFETY: zeros are a valid iovec; the sizes are those of the kernel's own macros, and at most those of `control`.
-        unsafe {
-            let room = libc::CMSG_SPACE(bytes) as usize;
-            assert!(room <= size_of_val(&self.control), "too many at once");
-            let header = self.header(part.assume_init_mut(), room);
-            let first = libc::CMSG_FIRSTHDR(&raw const header);
-            (*first).cmsg_level = libc::SOL_SOCKET;
-            (*first).cmsg_type = libc::SCM_RIGHTS;
-            (*first).cmsg_len = libc::CMSG_LEN(bytes) as _;
-            let data = libc::CMSG_DATA(first).cast::<RawFd>();
-            std::ptr::copy_nonoverlapping(descriptors.as_ptr(), data, descriptors.len());
-            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-            if libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    }
-
-    /// `None`: the other end is closed.
-    fn receive(&mut self, socket: RawFd) -> Option<Vec<OwnedFd>> {
-        let mut part = MaybeUninit::<libc::iovec>::zeroed();
-        let room = size_of_val(&self.control);
-        // SAFETY: as above; what the kernel has put there is read within the length that it tells.
-        unsafe {
-            let mut header = self.header(part.assume_init_mut(), room);
-            loop {
-                match libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) {
-                    1.. => break,
-                    -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                    _ => return None,
-                }
-            }
-            let mut descriptors = Vec::new();
-            let first = libc::CMSG_FIRSTHDR(&raw const header);
-            if !first.is_null() && (*first).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = (*first).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(first).cast::<RawFd>();
-                let given = std::slice::from_raw_parts(data, bytes / size_of::<RawFd>());
-                descriptors.extend(given.iter().map(|&fd| OwnedFd::from_raw_fd(fd)));
-            }
-            Some(descriptors)
-        }
-    }
+    let descriptors = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    Some((u64::from_ne_bytes(job), descriptors.collect()))
 }
 
 #[cfg(test)]

@@ -704,8 +704,7 @@ impl Service<'_> {
         if !self.ceiling.is_due() {
             return;
         }
-        let cpu = ceiling::cpu_time(&self.pids());
-        self.cpu.add(cpu);
+        self.cpu.add(ceiling::cpu_time(&self.pids()));
         let (cpu, events) = (self.without_clients(), self.events());
         if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
             tell(Happening::Stepped(stepped));
