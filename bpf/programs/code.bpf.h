@@ -9,6 +9,8 @@
 #define MOST_INLINED 1024
 /* More bytes than there are before the instructions in the object around them. */
 #define LARGEST_CODE_HEAD 256
+/* What of a Code's flags tells its kind: baseline code, Maglev's and TurboFan's follow each other. */
+#define CODE_KIND 15
 /* In place of the number of a literal. */
 #define INLINED_IN_ITSELF 0xffffffff
 /* Literals of it that are looked at. */
@@ -45,7 +47,11 @@ __noinline __u32 compiled_number(struct thread *t, struct image *image, __u64 sh
 	number = number_of(&key, &fresh);
 	if (fresh) {
 		f.literal = key.literal;
-		if (!write_function(t, image, &f, number))
+		/* Where its code has no positions those of its bytecode tell the line. */
+		if (!write_function(t, image, &f, number) ||
+		    (image->opcodes &&
+		     !write_positions(t, image, compiled_to(image, shared, COMPILED_BYTECODE),
+				      number)))
 			forget_number(t, &key);
 	}
 	return number;
@@ -175,12 +181,14 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	struct image *image = bpf_map_lookup_elem(&images, &binary);
 	struct text_head h = {};
 	struct inlining in = {.thread = t, .image = image, .isolate = isolate};
-	__u64 deopt, shared, table, length;
+	__u64 deopt, shared, table, length, kind;
 
 	if (!t || !image || !image->code_deopt)
 		return 0;
+	kind = read_word(code - 1 + image->code_flags) & CODE_KIND;
 	deopt = read_word(code - 1 + image->code_deopt);
 	if (instance_type(deopt) == image->bytecode_type) {
+		image->baseline_kind = kind + 1;
 		write_placed(t, image, code, &in, 0, 0, time);
 		return 0;
 	}
@@ -209,7 +217,7 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 	table = read_word(code - 1 + image->code_positions);
 	length = read_word(table - 1 + 8) >> 32;
 	bytes /= 16;
-	if (!length && image->opcodes) {
+	if (image->opcodes && (!length || (image->code_flags && kind == image->baseline_kind))) {
 		in.translated = 1;
 		in.by_literal = bytes = read_word(deopt + 8) >> 32;
 	}
@@ -219,7 +227,7 @@ __noinline int write_code(struct thread *t, __u64 code, __u64 isolate, __u64 tim
 		return 0;
 	next_number(NUMBER_CODE);
 	bpf_loop(bytes, write_inlined, &in, 0);
-	if (in.by_literal)
+	if (in.translated)
 		return write_translations(t, image, code, deopt, in.code);
 	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
 	h.header.id = in.code;

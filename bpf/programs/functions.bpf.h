@@ -16,6 +16,8 @@ struct function_key {
 #define LITERAL_IS_SCRIPT	  0xfffffffe /* the key is a script's */
 #define LITERAL_IS_BUILTIN	  0xfffffffd
 #define LITERAL_IS_NATIVE_BUILTIN 0xfffffffc
+/* The key is that of baseline code: where it begins, and its function in place of the thread. */
+#define LITERAL_IS_BASELINE 0xfffffffb
 
 /* A function that is being learnt. */
 struct function_at {
@@ -490,6 +492,95 @@ __noinline int write_positions(struct thread *t, struct image *image, __u64 arra
 	return write_long_text(t, &h, table - 1 + 16, length);
 }
 
+/* What a function has been compiled to. */
+enum compiled { COMPILED_BYTECODE, COMPILED_BASELINE };
+
+/*
+ * A function's bytecode, or its baseline code; 0: it has none. Its data come before its name, in the newest versions in two words: they are
+ * bytecode, or baseline code, which has its bytecode in the place where optimised code has something else, or (V8 9.4) an object of both.
+ */
+__noinline __u64 compiled_to(struct image *image, __u64 shared, __u32 wanted)
+{
+	if (!image || !image->code_deopt)
+		return 0;
+	for (int i = 1; i <= 2; i++) {
+		__u64 data = read_word(shared - 1 + image->shared_name_or_scope - i * 8);
+		__u64 code = data, bytecode = data;
+		__u32 type = instance_type(data);
+
+		if (type == image->baseline_data_type && type) {
+			code = read_word(data - 1 + 8);
+			bytecode = read_word(data - 1 + 16);
+		} else if (type == image->code_type) {
+			bytecode = read_word(data - 1 + image->code_deopt);
+		} else if (type != image->bytecode_type) {
+			continue;
+		}
+		if (instance_type(bytecode) == image->bytecode_type)
+			return wanted == COMPILED_BYTECODE ? bytecode : code;
+	}
+	return 0;
+}
+
+/* A frame of baseline code. */
+struct baseline_frame {
+	__u64 function, bytecode; /* tagged */
+	__u64 pc;
+	__u32 number; /* of the function */
+};
+
+/*
+ * Writes what tells where in its bytecode a function calls whose baseline code is on a stack, unless that has been written. Which code it is, is certain: it has
+ * the frame's bytecode, and the call lies in it.
+ */
+__noinline int write_baseline(struct thread *t, struct image *image, struct baseline_frame *f)
+{
+	struct function_key key = {.literal = LITERAL_IS_BASELINE};
+	struct text_head h = {};
+	__u64 shared, code, start, table;
+	__u32 size, number;
+	bool fresh;
+
+	if (!t || !image || !f)
+		return 0;
+	shared = read_word(f->function - 1 + image->function_shared);
+	code = compiled_to(image, shared, COMPILED_BASELINE);
+	if (instance_type(code) != image->code_type ||
+	    compiled_to(image, shared, COMPILED_BYTECODE) != f->bytecode)
+		return 0;
+	start = code - 1 + image->code_start;
+	if (!image->code_embedded)
+		start = read_word(start);
+	size = read_word(code - 1 + image->code_size);
+	if (f->pc - start >= size)
+		return 0;
+	key.script = start;
+	key.thread = f->number;
+	number = number_of(&key, &fresh);
+	if (!fresh)
+		return 0;
+	RESERVE(record_baseline, r);
+	if (!r)
+		return forget_number(t, &key);
+	fill_header(&r->header, t, RECORD_BASELINE, bpf_ktime_get_ns());
+	r->header.id = number;
+	r->start = start;
+	r->size = size;
+	r->function = f->number;
+	bpf_ringbuf_submit(r, wake_flag());
+	fill_header(&h.header, t, RECORD_CODE_POSITIONS, 0);
+	h.header.id = number;
+	h.header.kind = CODE_OFFSETS;
+	table = read_word(code - 1 + image->code_positions);
+	if (!write_long_text(t, &h, table - 1 + 16, read_word(table - 1 + 8) >> 32))
+		return forget_number(t, &key);
+	h.header.kind = CODE_BYTECODE;
+	if (!write_long_text(t, &h, f->bytecode - 1 + image->bytecode_data,
+			     read_word(f->bytecode - 1 + 8) >> 32))
+		return forget_number(t, &key);
+	return 0;
+}
+
 /* The number of a script; writes it if it is new. `key` is that of one of its functions. */
 static __always_inline __u32 script_number(struct thread *t, struct image *image, __u64 script,
 					   struct function_key key)
@@ -583,9 +674,14 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	}
 	number = number_of(&key, &fresh);
 	if (fresh) {
+		__u64 bytecode = read_word(fp - 32);
+
+		/* Optimised code has something else there; the function may be in the interpreter later. */
+		if (instance_type(bytecode) != image->bytecode_type)
+			bytecode = compiled_to(image, shared, COMPILED_BYTECODE);
 		f.literal = key.literal;
 		if (!write_function(t, image, &f, number) ||
-		    !write_positions(t, image, read_word(fp - 32), number))
+		    !write_positions(t, image, bytecode, number))
 			forget_number(t, &key);
 	}
 	return number;

@@ -30,6 +30,7 @@ struct {
 	struct record_import import_;
 	struct record_code code;
 	struct record_inlined inlined;
+	struct record_baseline baseline;
 	struct record_code_moved code_moved;
 	struct record_continuation continuation;
 	struct record_sample sample;

@@ -114,6 +114,7 @@ enum record_type {
 	RECORD_CODE,
 	RECORD_INLINED,
 	RECORD_CODE_POSITIONS,
+	RECORD_BASELINE,
 	RECORD_CODE_MOVED,
 	RECORD_CONTINUATION,
 	RECORD_ENVIRONMENT,
@@ -280,6 +281,16 @@ struct record_code {
 #define CODE_SAFEPOINTS	  1 /* what lies behind the instructions: Maglev's safepoint table first */
 #define CODE_EXITS	  2 /* exits after calls, 3 words each; before them: the descriptor */
 #define CODE_TRANSLATIONS 3 /* what stands for the frames at the exits */
+#define CODE_OFFSETS	  4 /* baseline code: bytes that each instruction of the bytecode became */
+#define CODE_BYTECODE	  5 /* what it was made of */
+
+/* A frame of baseline code was seen, whose offsets and bytecode follow in RECORD_CODE_POSITIONS. The header's id is the code's number. */
+struct record_baseline {
+	struct record_header header;
+	__u64 start;
+	__u32 size;
+	__u32 function; /* number of its RECORD_FUNCTION, which frames use */
+};
 
 /* Code that the garbage collector has moved, by the address of its first instruction. */
 struct record_code_moved {
@@ -432,8 +443,9 @@ struct image {
 	__u8 bytecode_positions, bytecode_data, scope_first, scope_has_position;
 	__u8 map_descriptors, descriptors_first, details_location, dictionary_first;
 	__u8 scope_flags;
-	__u8 opcodes; /* of a Code's translations; 0: not known */
-	__u8 unused[2];
+	__u8 opcodes;		  /* of a Code's translations; 0: not known */
+	__u16 code_type;	  /* of a Code */
+	__u16 baseline_data_type; /* 0: there is none */
 	__u16 first_function_type, last_function_type, shared_type, script_type;
 	__u16 scope_type, bytecode_type, fixed_array_type, byte_array_type, trusted_byte_array_type;
 	__u16 function_template_type, source_text_module_type, builtin_exit_frame;
@@ -446,6 +458,8 @@ struct image {
 	/* Indices into its DeoptimizationData. */
 	__u8 deopt_literals, deopt_shared, deopt_inlining;
 	__u8 deopt_wrapped; /* there is an object around the SharedFunctionInfo */
+	__u8 code_flags;    /* 0: its table of positions is right, if there is one */
+	__u8 baseline_kind; /* one more than it, when one was seen: Maglev's */
 	__u8 position_independent;
 	__u8 collection_ends; /* the end of a garbage collection is probed */
 	/* Numbers of the milestones that somebody waits for; the same: not known. */

@@ -584,9 +584,17 @@ static __always_inline __u32 code_at(struct walker *walker, struct raw_frame *f,
 	if (known->pc != f->pc || known->function != f->function || known->epoch != slot->epoch) {
 		known->number = has_context(binary, f->fp) ? function_number(walker, f) : 0;
 		/* Or code that was optimised while a loop ran: its place tells. */
-		known->kind = known->number && is_bytecode(binary, read_word(f->fp - 32))
-				      ? FRAME_BASELINE
-				      : FRAME_COMPILED;
+		known->kind = FRAME_COMPILED;
+		if (known->number && is_bytecode(binary, read_word(f->fp - 32))) {
+			struct baseline_frame baseline = {.function = f->function,
+							  .bytecode = read_word(f->fp - 32),
+							  .pc = f->pc,
+							  .number = known->number};
+
+			known->kind = FRAME_BASELINE;
+			write_baseline(walker->thread, bpf_map_lookup_elem(&images, &binary),
+				       &baseline);
+		}
 		known->pc = f->pc;
 		known->function = f->function;
 		known->epoch = slot->epoch;

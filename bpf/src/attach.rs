@@ -327,6 +327,8 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
         image.builtin_exit_frame = v8.builtin_exit_frame.into();
         [image.byte_array_type, image.trusted_byte_array_type] = v8.byte_array_types;
         if let Some(code) = &v8.code {
+            image.code_type = code.code_type;
+            image.baseline_data_type = code.baseline_data_type;
             image.code_deopt = code.deoptimization_data;
             image.code_positions = code.source_positions;
             image.code_start = code.instruction_start;
@@ -336,6 +338,7 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
             image.deopt_shared = code.shared_index;
             image.deopt_wrapped = code.shared_wrapped.into();
             image.deopt_inlining = code.inlining_index;
+            image.code_flags = code.flags;
             image.opcodes = code.opcodes;
         }
         if let Some(own) = &v8.own_names {

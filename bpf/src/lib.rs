@@ -32,9 +32,9 @@ pub use code::Code;
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
 pub use process::stat_field;
 pub use records::{
-    Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord, FrameCode, FunctionRecord,
-    Header, InlinedRecord, MappingKind, MappingRecord, Origin, Piece, Record, ScriptRecord,
-    TranslationsPart, WaitRecord,
+    BaselinePart, BaselineRecord, Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord,
+    FrameCode, FunctionRecord, Header, InlinedRecord, MappingKind, MappingRecord, Origin, Piece,
+    Record, ScriptRecord, TranslationsPart, WaitRecord,
 };
 pub use ring::Reader;
 pub use samples::SampleError;

@@ -84,6 +84,28 @@ pub enum TranslationsPart {
     Translations,
 }
 
+/// Baseline code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BaselineRecord {
+    /// Number that what belongs to it uses.
+    pub number: u32,
+    /// Number of its [`Record::Function`], which frames use.
+    pub function: u32,
+    /// Address of its first instruction.
+    pub start: u64,
+    /// Bytes.
+    pub size: u32,
+}
+
+/// A part of what tells where in its bytecode baseline code calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaselinePart {
+    /// How many of its bytes each instruction of the bytecode became, what comes before them first.
+    Offsets,
+    /// The bytecode.
+    Bytecode,
+}
+
 /// A function that is inlined in optimised code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlinedRecord {
@@ -412,6 +434,19 @@ pub enum Record {
         /** Number of its [`CodeRecord`]. */
         code: u32,
         part: TranslationsPart,
+        piece: Piece,
+    },
+    /// Baseline code was seen on a stack.
+    Baseline {
+        header: Header,
+        code: BaselineRecord,
+    },
+    /// A part of what tells where in its bytecode baseline code calls.
+    BaselineOffsets {
+        header: Header,
+        /** Number of its [`BaselineRecord`]. */
+        code: u32,
+        part: BaselinePart,
         piece: Piece,
     },
     /// Code was moved by the garbage collector.
@@ -910,6 +945,15 @@ impl Record {
                         code,
                         table: piece,
                     },
+                    kind @ (wire::CODE_OFFSETS | wire::CODE_BYTECODE) => Record::BaselineOffsets {
+                        header,
+                        code,
+                        part: match kind {
+                            wire::CODE_OFFSETS => BaselinePart::Offsets,
+                            _ => BaselinePart::Bytecode,
+                        },
+                        piece,
+                    },
                     kind => Record::CodeTranslations {
                         header,
                         code,
@@ -921,6 +965,18 @@ impl Record {
                             _ => TranslationsPart::Translations,
                         },
                         piece,
+                    },
+                }
+            }
+            wire::RECORD_BASELINE => {
+                let r: raw::record_baseline = read(bytes, kind)?;
+                Record::Baseline {
+                    header,
+                    code: BaselineRecord {
+                        number: first.id,
+                        function: r.function,
+                        start: r.start,
+                        size: r.size,
                     },
                 }
             }

@@ -331,6 +331,8 @@ pub(crate) struct Binary<'d> {
     pub(crate) v8_constants: Constants<'d>,
     /// V8's own table of how many operands its translation opcodes have; empty if there is none.
     pub(crate) translation_operands: Vec<u8>,
+    /// V8's own table of how long its bytecodes are; empty if there is none.
+    pub(crate) bytecode_sizes: Vec<u8>,
 }
 
 /// Names of V8's notes for debuggers begin so.
@@ -340,6 +342,10 @@ const TRANSLATION_OPERANDS: &[u8] =
     b"_ZZN2v88internal29TranslationOpcodeOperandCountENS0_17TranslationOpcodeEE6counts";
 /// More bytes than it has.
 const LARGEST_TRANSLATION_OPERANDS: u64 = 4 * 256;
+/// `Bytecodes::kBytecodeSizes`: a byte for each opcode, for each of three sizes of operands.
+const BYTECODE_SIZES: &[u8] = b"_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
+/// More bytes than it has.
+const LARGEST_BYTECODE_SIZES: u64 = 3 * 256;
 
 impl<'d> Binary<'d> {
     /// Reads the symbol table.
@@ -384,6 +390,7 @@ impl<'d> Binary<'d> {
         let mut has_start = false;
         let mut v8_constants = Constants::new();
         let mut translation_operands = Vec::new();
+        let mut bytecode_sizes = Vec::new();
         for symbol in symbols.iter() {
             if symbol.st_type() == elf::STT_OBJECT
                 && let Ok(name) = symbol.name(endian, symbols.strings())
@@ -409,6 +416,15 @@ impl<'d> Binary<'d> {
                         _ => u8::MAX,
                     })
                     .collect();
+            }
+            if symbol.st_type() == elf::STT_OBJECT
+                && symbol.st_size(endian) <= LARGEST_BYTECODE_SIZES
+                && symbol.st_size(endian) % 3 == 0
+                && symbol.name(endian, symbols.strings()) == Ok(BYTECODE_SIZES)
+                && let Some(sizes) =
+                    outline.bytes_at(symbol.st_value(endian), symbol.st_size(endian))
+            {
+                bytecode_sizes = sizes.to_vec();
             }
             if symbol.st_type() != elf::STT_FUNC || symbol.is_undefined(endian) {
                 continue;
@@ -455,6 +471,7 @@ impl<'d> Binary<'d> {
             functions,
             v8_constants,
             translation_operands,
+            bytecode_sizes,
         })
     }
 

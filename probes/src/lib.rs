@@ -47,7 +47,7 @@ use std::path::Path;
 pub use cache::{CacheOutcome, default_cache_folder};
 pub use error::PlanError;
 pub use plan::*;
-pub use v8::{CodeLayout, OwnNames, TRANSLATIONS, V8Layout};
+pub use v8::{CodeLayout, HAS_STACK_SLOTS, OwnNames, TRANSLATIONS, V8Layout};
 
 /// Whether the file is a node binary: an x86-64 ELF program that defines `node::Start`.
 ///

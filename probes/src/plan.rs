@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::v8::V8Layout;
 
 /// Version of the serialised [`AttachPlan`]; a cached plan of another version is rebuilt.
-pub const PLAN_SCHEMA: u32 = 10;
+pub const PLAN_SCHEMA: u32 = 11;
 
 /// An address as the linker wrote it into the ELF file (`st_value`), before any load bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -422,6 +422,8 @@ pub struct AttachPlan {
     pub first_nonstring_type: Option<u16>,
     /// What names JavaScript frames; or why they stay nameless.
     pub v8_layout: Result<V8Layout, String>,
+    /// Bytes of each instruction of V8's bytecode, by opcode: with operands of one byte, then of two, then of four. Empty if the binary does not tell.
+    pub bytecode_sizes: Vec<u8>,
     /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the first number differs by
     /// version. Empty if the binary does not tell: the first one marked is `environment`.
     pub milestones: Vec<(u32, String)>,

@@ -143,6 +143,7 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
             .and_then(|value| u16::try_from(*value).ok()),
         v8_layout: V8Layout::find(&binary.v8_constants, &binary.translation_operands),
         segments: binary.segments.clone(),
+        bytecode_sizes: binary.bytecode_sizes.clone(),
         probes,
         callbacks,
         milestones,

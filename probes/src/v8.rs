@@ -74,9 +74,14 @@ pub struct V8Layout {
 /// The offsets are those of `Code`, the indices those of its `DeoptimizationData`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeLayout {
-    /// `DeoptimizationData`, a fixed array; code that is not optimised has something else there.
+    /// Instance type of `Code`.
+    pub code_type: u16,
+    /// Instance type of what has a function's baseline code as its first field and its bytecode as the second (V8 9); 0: there is none, the code
+    /// itself has its bytecode.
+    pub baseline_data_type: u16,
+    /// `DeoptimizationData`, a fixed array; code that is not optimised has something else there, baseline code its bytecode.
     pub deoptimization_data: u8,
-    /// Byte array: the source position table.
+    /// Byte array: the source position table; of baseline code the size of what each instruction of its bytecode became.
     pub source_positions: u8,
     /// The address of the first instruction; if they are `embedded`, that instruction itself.
     pub instruction_start: u8,
@@ -92,6 +97,9 @@ pub struct CodeLayout {
     pub shared_wrapped: bool,
     /// Byte array of 16 bytes for each inlined function: the position of its call, the number of its literal.
     pub inlining_index: u8,
+    /// Flags, 32 bits; 0: nobody need know. From V8 13.6 on the table of positions that Maglev writes (in later patches) has another place than the call's for
+    /// calls that lie behind the function's own code, in loops above all: there its translations tell the place.
+    pub flags: u8,
     /// Opcodes of the language in which V8 describes how code is left, one of [`TRANSLATIONS`]; 0: of none of these.
     pub opcodes: u8,
 }
@@ -115,6 +123,9 @@ pub const TRANSLATIONS: [&[u8]; 3] = [
     ],
 ];
 
+/// Operands of the first opcode from V8 13 on, where safepoint tables tell the number of stack slots.
+pub const HAS_STACK_SLOTS: u8 = 6;
+
 impl CodeLayout {
     /// `None` if the constants there are do not agree with any of V8 9.0 to 14.6.
     fn find(constants: &Constants<'_>, operands: &[u8]) -> Option<CodeLayout> {
@@ -126,7 +137,14 @@ impl CodeLayout {
             .or_else(|| one("DeoptimizationDataSharedFunctionInfoWrapperIndex"));
         // The indices are told from V8 11 on, and were the same before.
         let index = |name: &str, before: i32| byte(one(name).unwrap_or(before));
+        let instance = |class: &str| {
+            let mut all = constants.iter();
+            let found = all.find(|(key, _)| key.starts_with(class))?;
+            u16::try_from(*found.1).ok()
+        };
         let layout = CodeLayout {
+            code_type: instance("type_Code__")?,
+            baseline_data_type: instance("type_BaselineData__").unwrap_or(0),
             literals_index: index("DeoptimizationDataLiteralArrayIndex", 2)?,
             shared_index: byte(
                 wrapped
@@ -140,6 +158,7 @@ impl CodeLayout {
             instruction_start: 40,
             embedded: false,
             instruction_size: 0,
+            flags: 0,
             opcodes: 0,
         };
         // Newest first.
@@ -151,6 +170,10 @@ impl CodeLayout {
                 deoptimization_data: 8,
                 source_positions: 16,
                 instruction_size: byte(size?)?,
+                flags: match operands.first() {
+                    Some(&HAS_STACK_SLOTS) => one("class_Code__flags__uint32_t").and_then(byte)?,
+                    _ => 0,
+                },
                 opcodes: match TRANSLATIONS.contains(&operands) {
                     true => u8::try_from(operands.len()).ok()?,
                     false => 0,
@@ -379,7 +402,9 @@ mod tests {
     use super::*;
 
     fn find(constants: &[(&'static str, i32)]) -> Option<CodeLayout> {
-        CodeLayout::find(&constants.iter().copied().collect(), &[])
+        let code = ("type_Code__CODE_TYPE", 200);
+        let constants = constants.iter().copied().chain([code]);
+        CodeLayout::find(&constants.collect(), &[])
     }
 
     #[test]

@@ -687,6 +687,8 @@ impl Assembler {
             | Record::Inlined { .. }
             | Record::CodePositions { .. }
             | Record::CodeTranslations { .. }
+            | Record::Baseline { .. }
+            | Record::BaselineOffsets { .. }
             | Record::CodeMoved { .. }
             | Record::Source { .. } => {} // taken before
             Record::Sample {
@@ -1061,7 +1063,7 @@ impl Assembler {
     fn tell_sources(&mut self) {
         for (pid, index) in &self.image_of {
             if let Some(image) = self.images.get(index) {
-                self.sources.runs(*pid, &image.plan.binary);
+                self.sources.runs(*pid, &image.plan);
             }
         }
     }

@@ -206,11 +206,13 @@ impl Code {
             bytecode,
             is_all: true,
         };
+        let frames = self.translations.frames(returns, self.record.opcodes);
         if self.record.inlined == 0 {
-            return Some(vec![call(self.record.function, None)]);
+            let own = frames.as_deref().and_then(<[_]>::first);
+            let bytecode = own.and_then(|frame| frame.bytecode);
+            return Some(vec![call(self.record.function, bytecode)]);
         }
-        let frames = self.translations.frames(returns, self.record.opcodes)?;
-        let mut frames = frames.into_iter();
+        let mut frames = frames?.into_iter();
         let outermost = frames.next()?;
         let mut calls = vec![call(self.record.function, outermost.bytecode)];
         for frame in frames {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use nodeprof_bpf::ScriptRecord;
-use nodeprof_probes::{BinaryFile, plan::BinaryIdentity};
+use nodeprof_probes::{AttachPlan, BinaryFile};
 
 use super::stacks::Source;
 
@@ -103,11 +103,18 @@ impl V8Version {
     }
 }
 
+/// What a process runs.
+struct Binary {
+    path: PathBuf,
+    v8: Option<V8Version>,
+    /// Of V8's bytecodes, as a plan has them.
+    bytecode_sizes: Rc<[u8]>,
+}
+
 /// Finds sources.
 #[derive(Default)]
 pub struct Sources {
-    /// Binary of each process, and its version of V8.
-    binaries: HashMap<u32, (PathBuf, Option<V8Version>)>,
+    binaries: HashMap<u32, Binary>,
     open: HashMap<PathBuf, Option<BinaryFile>>,
     by_file: HashMap<(PathBuf, u64), Option<Rc<Lines>>>,
     /// Scripts that seem to name a source map.
@@ -116,9 +123,18 @@ pub struct Sources {
 
 impl Sources {
     /// Says which binary a process runs.
-    pub fn runs(&mut self, pid: u32, binary: &BinaryIdentity) {
-        let v8 = binary.v8_version.as_deref().and_then(V8Version::parse);
-        self.binaries.insert(pid, (binary.path.clone(), v8));
+    pub fn runs(&mut self, pid: u32, plan: &AttachPlan) {
+        let binary = Binary {
+            path: plan.binary.path.clone(),
+            v8: (plan.binary.v8_version.as_deref()).and_then(V8Version::parse),
+            bytecode_sizes: match self.binaries.get(&pid) {
+                Some(known) if *known.bytecode_sizes == *plan.bytecode_sizes => {
+                    known.bytecode_sizes.clone()
+                }
+                _ => plan.bytecode_sizes.as_slice().into(),
+            },
+        };
+        self.binaries.insert(pid, binary);
     }
 
     /// Whether it is known which binary a process runs.
@@ -133,7 +149,12 @@ impl Sources {
 
     /// The version of V8 in a process.
     pub fn v8(&self, pid: u32) -> Option<V8Version> {
-        self.binaries.get(&pid)?.1
+        self.binaries.get(&pid)?.v8
+    }
+
+    /// How long V8's bytecodes are in a process.
+    pub fn bytecode_sizes(&self, pid: u32) -> Option<Rc<[u8]>> {
+        Some(self.binaries.get(&pid)?.bytecode_sizes.clone())
     }
 
     /// The lines of a script; `None` if its source is neither in the binary nor in its file any more. `text`: what of
@@ -153,7 +174,7 @@ impl Sources {
 
     /// Node's own modules lie in the binary's data, and V8 reads them there.
     fn in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Option<Rc<Lines>> {
-        let path = self.binaries.get(&pid)?.0.clone();
+        let path = self.binaries.get(&pid)?.path.clone();
         let file = self
             .open
             .entry(path)

@@ -9,6 +9,7 @@ use nodeprof_profile::recording::{
 };
 
 use super::{
+    baseline::BaselineCode,
     leaves::Leaves,
     optimized::{Call, OptimizedCode},
     positions::{Table, extend},
@@ -37,6 +38,7 @@ pub struct Stacks {
     text_bytes: usize,
     cut_texts: HashSet<u32>,
     code: OptimizedCode,
+    baseline: BaselineCode,
     /// Processes whose V8 encodes positions as up to V8 13.
     signed_positions: HashSet<u32>,
     /// Lines of scripts that were looked up while the program ran.
@@ -85,6 +87,13 @@ impl Stacks {
     /// Scripts in no file whose text is missing or cut because there were too many.
     pub fn texts_lost(&self) -> u64 {
         self.cut_texts.len() as u64
+    }
+
+    /// Source position of a call at this offset into a function's bytecode.
+    fn offset(&self, function: u32, bytecode: i64) -> Option<u32> {
+        let positions = self.positions.get(&function)?;
+        let signed = self.signed_positions.contains(&positions.pid);
+        positions.table.at(bytecode, !signed)?.offset
     }
 
     /// Takes a record about stacks; hands any other back.
@@ -151,6 +160,10 @@ impl Stacks {
             Record::CodeTranslations {
                 code, part, piece, ..
             } => self.code.translate(code, part, &piece),
+            Record::Baseline { header, code } => self.baseline.add(header.time, code),
+            Record::BaselineOffsets {
+                code, part, piece, ..
+            } => self.baseline.extend(code, part, &piece),
             Record::Source {
                 script,
                 two_byte,
@@ -386,11 +399,9 @@ impl Builder<'_> {
                 frame.tier = Some(Tier::Optimized);
                 frame.inlined = index > 0;
                 frame.inlining_possible = !call.is_all;
-                let offset = call.offset.or_else(|| {
-                    let positions = self.stacks.positions.get(&named)?;
-                    let signed = self.stacks.signed_positions.contains(&positions.pid);
-                    positions.table.at(call.bytecode?.into(), !signed)?.offset
-                });
+                let offset = call
+                    .offset
+                    .or_else(|| self.stacks.offset(named, call.bytecode?.into()));
                 self.place(named, offset, &mut frame.line, &mut frame.column);
                 frames.push(self.intern(recording, frame));
             }
@@ -430,10 +441,19 @@ impl Builder<'_> {
                 }
                 frame
             }
-            FrameCode::Baseline { function, .. } => {
+            FrameCode::Baseline {
+                function, address, ..
+            } => {
                 let mut frame = self.function(recording, function);
                 if frame.kind == FrameKind::JavaScript {
                     frame.tier = Some(Tier::Baseline);
+                    let sizes = self.sources.bytecode_sizes(numbered.pid);
+                    let place = sizes.and_then(|sizes| {
+                        let at = (address, numbered.at);
+                        self.stacks.baseline.place(function, at, &sizes)
+                    });
+                    let offset = place.and_then(|place| self.stacks.offset(function, place));
+                    self.place(function, offset, &mut frame.line, &mut frame.column);
                 }
                 frame
             }

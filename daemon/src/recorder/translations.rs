@@ -5,25 +5,26 @@
 //! frames that take the place of the code's one: of each its function, a literal of the code, and where in its bytecode it is.
 
 use nodeprof_bpf::{Piece, TranslationsPart};
-use nodeprof_probes::TRANSLATIONS;
+use nodeprof_probes::{HAS_STACK_SLOTS, TRANSLATIONS};
 
 use super::positions::{extend, number, signed};
 
 /// Bytes, as V8 wrote them.
 #[derive(Debug, Default)]
-struct Bytes {
+pub struct Bytes {
     bytes: Vec<u8>,
     whole: u64,
 }
 
 impl Bytes {
-    fn extend(&mut self, piece: &Piece) {
+    /// Adds a piece of them.
+    pub fn extend(&mut self, piece: &Piece) {
         self.whole = piece.whole;
         extend(&mut self.bytes, piece);
     }
 
     /// `None` if a part was lost, or never came.
-    fn whole(&self) -> Option<&[u8]> {
+    pub fn whole(&self) -> Option<&[u8]> {
         (self.whole > 0 && self.bytes.len() as u64 == self.whole).then_some(&self.bytes)
     }
 }
@@ -63,7 +64,7 @@ impl Translations {
     /// The frames at the call that returns to this offset in the code, the outermost first. `opcodes`: how many V8 has, which tells which they are.
     pub fn frames(&self, returns: u32, opcodes: u16) -> Option<Vec<Frame>> {
         let operands = (TRANSLATIONS.iter()).find(|all| all.len() == usize::from(opcodes))?;
-        let has_slots = operands.first() == Some(&6);
+        let has_slots = operands.first() == Some(&HAS_STACK_SLOTS);
         let exit = exit(self.safepoints.whole()?, returns, has_slots)?.checked_sub(self.before)?;
         // Bytecode offset, place in the translations, place of the exit: numbers in the upper halves of words.
         let at = usize::try_from(exit).ok()?.checked_mul(24)? + 8 + 4;
