@@ -111,7 +111,7 @@ static __always_inline int note_mapping(struct pt_regs *regs, struct thread *t, 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_syscall_enter, struct pt_regs *regs, long number)
 {
-	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct thread *t = thread_here();
 
 	if (!t || !t->traced || !record_files || operand_of(number) == OPERAND_NONE)
 		return 0;
@@ -142,7 +142,7 @@ static __noinline __u32 open_file(__u32 descriptor)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 {
-	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct thread *t = thread_here();
 	__u64 now, start, pointer = 0;
 	struct text_head h = {};
 	long number;

@@ -92,12 +92,11 @@ static __always_inline void describe_file(struct record_mapping *r, struct file 
 static __noinline struct file *file_at(__u32 descriptor)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct fdtable *table = task->files->fdt;
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file *file = 0;
 
-	/* Direct loads, which the kernel makes safe, cost a tenth of calls that read. */
-	if (descriptor < table->max_fds)
-		bpf_probe_read_kernel(&file, sizeof(file), table->fd + descriptor);
+	if (descriptor < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + descriptor);
 	return file;
 }
 

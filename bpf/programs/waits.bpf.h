@@ -76,15 +76,19 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int state)
 {
-	struct thread *t = thread_of(prev);
-	__u64 now = 0;
+	struct thread *t;
+	__u64 now = 0, next_has = (__u64)next->bpf_storage;
+
+	/* Loaded here, once for all that the verifier follows (see has_storage). */
+	asm volatile("" : "+r"(next_has));
+	t = thread_here(); /* prev still is the current one */
 
 	if (t && t->traced && !(state & TASK_DEAD)) {
 		now = bpf_ktime_get_ns();
 		count(COUNTER_SWITCHES, 1);
 		leave_cpu(prev, t, preempt || !state, now);
 	}
-	t = thread_of(next);
+	t = next_has ? bpf_task_storage_get(&threads, next, 0, 0) : 0;
 	if (t && t->left_cpu)
 		enter_cpu(t, now ? now : bpf_ktime_get_ns());
 	return 0;
@@ -93,7 +97,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *task)
 {
-	struct thread *t = thread_of(task);
+	struct thread *t = thread_of_any(task);
 
 	if (t && t->left_cpu)
 		t->woken = bpf_ktime_get_ns();

@@ -308,17 +308,24 @@ impl Programs {
             }
         }
         let maps = open.load().map_err(|e| LoadError::new(&e))?;
+        let types = options.cache.as_deref().and_then(kernel_types::reduced);
+        let types = types.as_ref();
         // Each takes about as long: parsing the kernel's types here, verifying programs there.
-        let (probes, tree, ticks) = std::thread::scope(|scope| {
-            let tree = scope.spawn(|| load_tree(&maps, options));
-            let ticks = (options.sample_hz > 0).then(|| scope.spawn(|| load_ticks(&maps, options)));
-            let probes = load_probes(&maps, options);
-            (probes, joined(tree), ticks.map(joined))
+        let (probes, others) = std::thread::scope(|scope| {
+            // These two take as long together as the other.
+            let others = scope.spawn(|| {
+                let tree = with_types(types, |opened| load_tree(&maps, options, opened))?;
+                let ticks = (options.sample_hz > 0).then(|| load_ticks(&maps, options));
+                Ok((tree, ticks.transpose()?))
+            });
+            let probes = with_types(types, |opened| load_probes(&maps, options, opened));
+            (probes, joined(others))
         });
+        let (tree, ticks) = others?;
         Ok(Programs {
             probes: probes?,
-            tree: tree?,
-            ticks: ticks.transpose()?,
+            tree,
+            ticks,
             maps,
             links: Default::default(),
             at_hit: options.at_hit(),
@@ -767,11 +774,12 @@ fn joined<T>(
     thread.join().unwrap_or_else(panicked)
 }
 
+type OpenOptions = libbpf_rs::libbpf_sys::bpf_object_open_opts;
+
 /// How an object is opened unless something else is asked.
-fn default_options() -> libbpf_rs::libbpf_sys::bpf_object_open_opts {
-    libbpf_rs::libbpf_sys::bpf_object_open_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_object_open_opts>()
-            as libbpf_rs::libbpf_sys::size_t,
+fn default_options() -> OpenOptions {
+    OpenOptions {
+        sz: size_of::<OpenOptions>() as libbpf_rs::libbpf_sys::size_t,
         ..Default::default()
     }
 }
@@ -794,9 +802,28 @@ macro_rules! load_sharing {
     }};
 }
 
+/// Loads programs that read the kernel's structures. `types`: a file with the few types that they need, if there is one; all serve if it is of no use.
+fn with_types<T>(
+    types: Option<&CString>,
+    load: impl Fn(OpenOptions) -> Result<T, LoadError>,
+) -> Result<T, LoadError> {
+    if let Some(types) = types {
+        let mut options = default_options();
+        // libbpf copies it.
+        options.btf_custom_path = types.as_ptr();
+        let loaded = load(options);
+        if loaded.is_ok() {
+            return loaded;
+        }
+        kernel_types::forget(types);
+    }
+    load(default_options())
+}
+
 fn load_probes(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
+    open_options: OpenOptions,
 ) -> Result<probes::ProbesSkel<'static>, LoadError> {
     let set = |rodata: &mut probes::types::rodata| {
         rodata.event_limit = options.single_events();
@@ -808,25 +835,11 @@ fn load_probes(
         rodata.wake_at = options.wake_at();
     };
     load_sharing!(
-        probes::ProbesSkelBuilder::default(), default_options(), maps, set,
+        probes::ProbesSkelBuilder::default(), open_options, maps, set,
         share [threads, records, sums, stackless_sums, tallying, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
     )
-}
-
-fn load_tree(
-    maps: &maps::MapsSkel<'_>,
-    options: &Options,
-) -> Result<tree::TreeSkel<'static>, LoadError> {
-    if let Some(types) = options.cache.as_deref().and_then(kernel_types::reduced) {
-        let loaded = load_tree_with(maps, options, Some(&types));
-        if loaded.is_ok() {
-            return loaded;
-        }
-        kernel_types::forget(&types);
-    }
-    load_tree_with(maps, options, None)
 }
 
 /// Inode of the PID namespace that this process runs in; 0 for the initial one, whose numbers the kernel reckons in.
@@ -840,15 +853,11 @@ fn pid_namespace() -> u32 {
     }
 }
 
-/// `types`: a file with the kernel's types, if not all shall serve.
-fn load_tree_with(
+fn load_tree(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
-    types: Option<&CString>,
+    open_options: OpenOptions,
 ) -> Result<tree::TreeSkel<'static>, LoadError> {
-    let mut open_options = default_options();
-    // libbpf copies it.
-    open_options.btf_custom_path = types.map_or(std::ptr::null(), |path| path.as_ptr());
     let set = |rodata: &mut tree::types::rodata| {
         rodata.event_limit = options.single_events();
         rodata.count_only = options.count_only;
