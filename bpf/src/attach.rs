@@ -16,6 +16,7 @@ use nodeprof_probes::plan::{
 use crate::{
     closing::{OF_RETURNS, as_high, close_apart},
     expedite::Expedited,
+    leaving::leave,
     skeleton, wire,
 };
 
@@ -372,6 +373,12 @@ impl Link {
     pub(crate) fn detach(self) {
         close_apart(self.0);
     }
+}
+
+/// Closes links for whose end nobody waits, if that may be: it begins at once, but may take the kernel a while. Returns what could not be left so.
+pub(crate) fn leave_all(links: impl IntoIterator<Item = Link>) -> Option<Link> {
+    let links = links.into_iter().flat_map(|link| link.0).collect();
+    leave(links).err().map(|(left, _why)| Link(left))
 }
 
 /// Threads that close links: the kernel makes each closer wait for a grace period, which all can share.

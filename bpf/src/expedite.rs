@@ -61,6 +61,16 @@ impl Drop for Expedited {
     }
 }
 
+/// Puts it back, whoever of this process wants it still: it ends.
+pub(crate) fn give_up() {
+    let mut wanted = WANTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if wanted.0 > 0
+        && let Some(agreement) = wanted.1.take()
+    {
+        let _ = agreement.give_back();
+    }
+}
+
 /// One process's part in the agreement.
 #[derive(Debug)]
 struct Agreement {

@@ -18,6 +18,7 @@ mod code;
 mod expedite;
 pub mod hold;
 mod kernel_types;
+mod leaving;
 mod loader;
 pub mod preflight;
 mod process;

@@ -319,6 +319,38 @@ fn who_kills_the_holder_of_a_program_that_never_rests_stops_nobody() {
     });
 }
 
+#[test]
+#[ignore = "needs root"]
+fn a_trace_beside_a_program_that_never_rests_leaves_nobody_behind() {
+    let Some(node) = build("24.21.0") else { return };
+    adopt_orphans();
+    undisturbed(|| {
+        let folder = Folder::new();
+        let over = folder.path("over");
+        let script = format!(
+            "const until = Date.now() + 5000; while (Date.now() < until) require('fs').existsSync('/');
+            require('fs').writeFileSync({over:?}, '');"
+        );
+        let script = folder.file("busy.js", script);
+        let mut other = begin_trace(&folder.path("busy.nodeprof"), &node, &script);
+        holder_of(&other);
+        thread::sleep(Duration::from_millis(500));
+        let links = probe_links();
+        let words: [&OsStr; 4] = ["--".as_ref(), node.as_os_str(), "-e".as_ref(), "0".as_ref()];
+        let mut tracer = trace(&folder.path("own.nodeprof"));
+        let mut tracer = tracer.args(words).spawn().unwrap();
+        let holder = holder_of(&tracer);
+        assert_eq!(code(wait(&mut tracer).unwrap()), 0);
+        // If it is there still it is ours now. Who waits for the end of its probes would wait for the other program.
+        if children(std::process::id()).iter().any(|c| c.0 == holder) {
+            reap(holder, Duration::from_secs(1)).expect("the holder waits");
+        }
+        no_probe_of(&[0], &links).unwrap();
+        assert!(!over.exists(), "the other program ended before");
+        assert_eq!(code(wait(&mut other).unwrap()), 0);
+    });
+}
+
 /// While it attaches the first probes, or before.
 fn kill_a_new_holder(node: &Path, age: Duration) {
     let folder = Folder::new();

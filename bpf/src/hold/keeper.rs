@@ -13,6 +13,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -31,8 +32,9 @@ use super::{
 };
 use crate::{
     Link, Programs,
-    attach::detach_all,
+    attach::{detach_all, leave_all},
     closing::{HIGHEST, as_high},
+    expedite,
     loader::Execution,
 };
 
@@ -81,6 +83,17 @@ struct Stop {
     done: Option<Box<Done>>,
     /// It executes another node binary by now, or is about to, which has a job of its own.
     is_replaced: bool,
+}
+
+/// How long the kernel takes for the end of a link that was left to it, on a busy machine, too.
+const LEAVING: Duration = Duration::from_millis(100);
+
+/// Takes a link away while a program begins, which would wait for that: grace periods stay short meanwhile, but nobody waits here that could not be killed.
+fn leave_soon(link: Link) {
+    match leave_all([link]) {
+        None => thread::sleep(LEAVING),
+        Some(link) => link.detach(),
+    }
 }
 
 enum StopState {
@@ -162,8 +175,15 @@ impl Keeper {
     pub(super) fn run(mut self, programs: &Programs) {
         self.serve(programs);
         self.let_all_go(programs); // before detaching, which takes a while
-        let of_host = self.host.into_iter().flat_map(Host::into_links);
-        detach_all(self.links.into_iter().chain(of_host));
+        let links = self.links.into_iter().chain(self.spare);
+        match self.host {
+            // Who has stopped the service finds no probe of it.
+            Some(host) => detach_all(links.chain(host.into_links())),
+            None => {
+                detach_all(leave_all(links));
+                expedite::give_up();
+            }
+        }
     }
 
     fn serve(&mut self, programs: &Programs) {
@@ -501,7 +521,11 @@ impl Keeper {
                 attached
             };
             if let Some(needless) = needless {
-                aside(move || needless.detach());
+                let is_host = self.host.is_some();
+                aside(move || match is_host {
+                    true => needless.detach(),
+                    false => leave_soon(needless),
+                });
             }
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {

@@ -104,7 +104,7 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
     if let Leaving::Child(_) = leaving
         && !orphans_are_reaped()
     {
-        // In a container nobody else may. It takes the kernel some 40 ms to take the probes away.
+        // In a container nobody else may. Without CAP_SYS_ADMIN it takes the kernel some 40 ms to take the probes away.
         leaving.wait();
     }
     let status = status?;
