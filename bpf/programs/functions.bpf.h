@@ -162,33 +162,35 @@ __noinline int forget_number(struct thread *t, struct function_key *key)
 struct pieces {
 	struct thread *thread;
 	struct text_head *head;
-	__u64 from;
-	__u64 left;
+	__u64 from, length;
+	bool lost;
 };
 
+/* Where it is follows from the index: what changed from one to the next the verifier would follow 64 times. */
 static long write_piece(__u32 index, struct pieces *p)
 {
-	__u64 n = p->left > PIECE_BYTES ? PIECE_BYTES : p->left;
+	__u64 at = (__u64)index * PIECE_BYTES, n = p->length - at;
 
-	p->head->result = (__u64)index * PIECE_BYTES;
-	if (!write_text(p->thread, p->head, p->from, n))
+	if (at >= p->length)
 		return 1;
-	p->from += n;
-	p->left -= n;
-	return !p->left;
+	if (n > PIECE_BYTES)
+		n = PIECE_BYTES;
+	p->head->result = at;
+	if (write_text(p->thread, p->head, p->from + at, n))
+		return 0;
+	p->lost = true;
+	return 1;
 }
 
 /* False if a piece found no room; what is longer than there are pieces is cut. */
 static __always_inline bool write_long_text(struct thread *t, struct text_head *h, __u64 from,
 					    __u64 length)
 {
-	struct pieces p = {.thread = t, .head = h, .from = from, .left = length};
-	__s64 written = 1;
+	struct pieces p = {.thread = t, .head = h, .from = from, .length = length};
 
 	h->duration = length;
-	if (length)
-		written = bpf_loop(LARGEST_TEXT / PIECE_BYTES, write_piece, &p, 0);
-	return !p.left || written >= LARGEST_TEXT / PIECE_BYTES;
+	bpf_loop(LARGEST_TEXT / PIECE_BYTES, write_piece, &p, 0);
+	return !p.lost;
 }
 
 /*
