@@ -117,6 +117,11 @@ impl Fanotify {
         };
     }
 
+    /// Nothing is held any more. Whoever closes the group waits for a grace period.
+    pub(super) fn close(&self) {
+        let _ = self.held.close(); // or when this process ends
+    }
+
     /// Descriptor to poll: readable when an exec waits.
     pub(super) fn descriptor(&self) -> RawFd {
         self.held.group()

@@ -34,7 +34,7 @@ use crate::{
     Link, Programs,
     attach::{detach_all, leave_all},
     closing::{HIGHEST, as_high},
-    expedite,
+    expedite::{self, Expedited},
     loader::Execution,
 };
 
@@ -180,7 +180,9 @@ impl Keeper {
             // Who has stopped the service finds no probe of it.
             Some(host) => detach_all(links.chain(host.into_links())),
             None => {
-                detach_all(leave_all(links));
+                if let Some(link) = leave_all(links) {
+                    detach_all([link]);
+                }
                 expedite::give_up();
             }
         }
@@ -712,7 +714,12 @@ impl Keeper {
                 self.changed(pid, &change, programs);
             }
         }
-        self.fanotify = Err(io::Error::other("closed"));
+        let closed = Err(io::Error::other("closed"));
+        if let Ok(fanotify) = std::mem::replace(&mut self.fanotify, closed) {
+            // A grace period that is short: this process cannot end before.
+            let _expedited = Expedited::new();
+            fanotify.close();
+        }
     }
 
     /// Later executions of this program are not told any more.

@@ -101,6 +101,16 @@ impl HeldExecs {
         })
     }
 
+    /// Closes the group, which lets all go that are held still, whoever else has a part in this: nothing is in its place then.
+    pub(super) fn close(&self) -> io::Result<()> {
+        let nothing = File::options().write(true).open("/dev/null")?;
+        // SAFETY: takes integers. What the number meant is closed by the kernel, in one step.
+        match unsafe { libc::dup3(nothing.as_raw_fd(), self.group(), libc::O_CLOEXEC) } {
+            ..0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// The group.
     pub(super) fn group(&self) -> RawFd {
         self.group.as_raw_fd()
