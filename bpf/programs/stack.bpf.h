@@ -143,13 +143,22 @@ struct walker {
 	struct walk_slot *slot;
 };
 
-/* Behind those of the threads one of each CPU, of which the loader knows how many there are: a tick may fall into a walk of the same thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WALK_SLOTS);
 	__type(key, __u32);
 	__type(value, struct walk_slot);
 } walks SEC(".maps");
+
+#ifdef NODEPROF_TICKS
+/* A tick may fall into a walk of the same thread. Then it walks in a slot of its CPU, of which the loader knows how many there are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_slot);
+} tick_walks SEC(".maps");
+#endif
 
 /*
  * New frames below a stack that are known by their hash: then the walk has a number already. The thread and the stack are in the hash.
@@ -905,8 +914,8 @@ static __always_inline struct walk_slot *take_slot(struct thread *t)
 		return slot;
 	}
 #ifdef NODEPROF_TICKS
-	index = WALK_SLOTS + (bpf_get_smp_processor_id() & (WALK_SLOTS - 1));
-	slot = bpf_map_lookup_elem(&walks, &index);
+	index = bpf_get_smp_processor_id() & (WALK_SLOTS - 1);
+	slot = bpf_map_lookup_elem(&tick_walks, &index);
 	if (slot && !__sync_val_compare_and_swap(&slot->busy, 0, 1)) {
 		slot->last_count = 0;
 		slot->interpreter = 0;

@@ -307,14 +307,6 @@ impl Programs {
                 map.set_max_entries(1).map_err(|e| LoadError::new(&e))?;
             }
         }
-        if options.sample_hz > 0 && options.walks() {
-            let cpus = libbpf_rs::num_possible_cpus().map_err(|e| LoadError::new(&e))?;
-            let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-            let walks = &mut open.maps.walks;
-            walks
-                .set_max_entries(wire::WALK_SLOTS + cpus.min(wire::WALK_SLOTS))
-                .map_err(|e| LoadError::new(&e))?;
-        }
         let maps = open.load().map_err(|e| LoadError::new(&e))?;
         let types = options.cache.as_deref().and_then(kernel_types::reduced);
         let types = types.as_ref();
@@ -794,13 +786,14 @@ fn default_options() -> OpenOptions {
 
 /// Opens one of the program objects, gives it the settings and the shared maps that it uses, and loads it.
 macro_rules! load_sharing {
-    ($builder:expr, $options:expr, $maps:expr, $set:expr, share [$($map:ident),*],
+    ($builder:expr, $options:expr, $maps:expr, $set:expr, share [$($map:ident),*], size [$($sized:ident = $entries:expr),*],
      without [$($program:ident if $unneeded:expr),*]) => {{
         let mut open = $builder.open_opts($options, storage()).map_err(|e| LoadError::new(&e))?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             $set(rodata);
         }
         $(open.maps.$map.reuse_fd($maps.maps.$map.as_fd()).map_err(|e| LoadError::new(&e))?;)*
+        $(open.maps.$sized.set_max_entries($entries).map_err(|e| LoadError::new(&e))?;)*
         // The kernel need not verify what these settings do not use.
         $(if $unneeded {
             open.progs.$program.set_autoload(false);
@@ -844,6 +837,7 @@ fn load_probes(
     load_sharing!(
         probes::ProbesSkelBuilder::default(), open_options, maps, set,
         share [threads, records, sums, stackless_sums, tallying, counters, images, walks, stacks, functions, numbers],
+        size [],
         without []
     )
 }
@@ -880,6 +874,7 @@ fn load_tree(
     load_sharing!(
         tree::TreeSkelBuilder::default(), open_options, maps, set,
         share [threads, records, sums, stackless_sums, tallying, counters, image_files],
+        size [],
         without [on_syscall_enter if options.count_only, on_switch if !options.waits, on_wakeup if !options.waits]
     )
 }
@@ -894,9 +889,14 @@ fn load_ticks(
         rodata.kernel_frames = options.owner.is_none();
         rodata.wake_at = options.wake_at();
     };
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|e| LoadError::new(&e))?;
+    let cpus = u32::try_from(cpus)
+        .unwrap_or(u32::MAX)
+        .clamp(1, wire::WALK_SLOTS);
     load_sharing!(
         ticks::SamplesSkelBuilder::default(), default_options(), maps, set,
         share [threads, records, counters, images, walks, stacks, functions, numbers],
+        size [tick_walks = cpus],
         without []
     )
 }
