@@ -197,8 +197,8 @@ int set_image_file(struct bpf_raw_tracepoint_args *arguments)
 	return bpf_map_update_elem(&image_files, &file, &image, BPF_ANY);
 }
 
-/* The state of a thread, where it is asked for rarely: a helper reads the word (see has_storage). */
-static __always_inline struct thread *thread_of_any(struct task_struct *task)
+/* The state of a thread that need not be the current one: a helper reads the word (see has_storage). */
+static __always_inline struct thread *thread_of(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, bpf_storage) ? bpf_task_storage_get(&threads, task, 0, 0) : 0;
 }
@@ -206,7 +206,7 @@ static __always_inline struct thread *thread_of_any(struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct thread *t = thread_of_any(parent), *n;
+	struct thread *t = thread_of(parent), *n;
 	__u32 pid;
 
 	if (!t)
@@ -324,7 +324,7 @@ static long close_frame(__u32 index, struct thread **context)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
-	struct thread *t = thread_of_any(task);
+	struct thread *t = thread_of(task);
 	__u64 start, end, n;
 
 	if (t) {
@@ -401,7 +401,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	struct thread *t = thread_of_any(task);
+	struct thread *t = thread_of(task);
 
 	if (!t)
 		return 0;

@@ -235,23 +235,16 @@ static __always_inline void count_syscall(struct thread *t)
 
 #ifdef NODEPROF_KERNEL_H
 /*
- * The state of a thread, if it has any. Threads of the rest of the host have no storage of any program, which one word
- * tells: they are spared the look-up at each of their syscalls and switches.
- */
-static __always_inline struct thread *thread_of(struct task_struct *task)
-{
-	return task->bpf_storage ? bpf_task_storage_get(&threads, task, 0, 0) : 0;
-}
-
-/*
- * The same of the current thread. Verified once: each direct load of a pointer from a task makes the verifier go through all types of the kernel four times,
- * which takes 1.4 ms.
+ * Whether the current thread may have a state. Threads of the rest of the host have no storage of any program, which one word tells: they are spared the
+ * look-up at each of their syscalls and switches. Verified once: each direct load of a pointer from a task makes the verifier go through all types of the
+ * kernel four times, which takes 1.4 ms.
  */
 __noinline bool has_storage(void)
 {
 	return bpf_get_current_task_btf()->bpf_storage;
 }
 
+/* Its state, if it has any. */
 static __always_inline struct thread *thread_here(void)
 {
 	return has_storage() ? bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0) : 0;

@@ -97,7 +97,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *task)
 {
-	struct thread *t = thread_of_any(task);
+	struct thread *t = thread_of(task);
 
 	if (t && t->left_cpu)
 		t->woken = bpf_ktime_get_ns();

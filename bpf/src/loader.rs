@@ -314,11 +314,11 @@ impl Programs {
         let (probes, others) = std::thread::scope(|scope| {
             // These two take as long together as the other.
             let others = scope.spawn(|| {
-                let tree = with_types(types, |opened| load_tree(&maps, options, opened))?;
+                let tree = with_types(types, |opening| load_tree(&maps, options, opening))?;
                 let ticks = (options.sample_hz > 0).then(|| load_ticks(&maps, options));
                 Ok((tree, ticks.transpose()?))
             });
-            let probes = with_types(types, |opened| load_probes(&maps, options, opened));
+            let probes = with_types(types, |opening| load_probes(&maps, options, opening));
             (probes, joined(others))
         });
         let (tree, ticks) = others?;
@@ -823,7 +823,7 @@ fn with_types<T>(
 fn load_probes(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
-    open_options: OpenOptions,
+    opening: OpenOptions,
 ) -> Result<probes::ProbesSkel<'static>, LoadError> {
     let set = |rodata: &mut probes::types::rodata| {
         rodata.event_limit = options.single_events();
@@ -835,7 +835,7 @@ fn load_probes(
         rodata.wake_at = options.wake_at();
     };
     load_sharing!(
-        probes::ProbesSkelBuilder::default(), open_options, maps, set,
+        probes::ProbesSkelBuilder::default(), opening, maps, set,
         share [threads, records, sums, stackless_sums, tallying, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
@@ -856,7 +856,7 @@ fn pid_namespace() -> u32 {
 fn load_tree(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
-    open_options: OpenOptions,
+    opening: OpenOptions,
 ) -> Result<tree::TreeSkel<'static>, LoadError> {
     let set = |rodata: &mut tree::types::rodata| {
         rodata.event_limit = options.single_events();
@@ -872,7 +872,7 @@ fn load_tree(
         rodata.pid_namespace = pid_namespace();
     };
     load_sharing!(
-        tree::TreeSkelBuilder::default(), open_options, maps, set,
+        tree::TreeSkelBuilder::default(), opening, maps, set,
         share [threads, records, sums, stackless_sums, tallying, counters, image_files],
         size [],
         without [on_syscall_enter if options.count_only, on_switch if !options.waits, on_wakeup if !options.waits]

@@ -65,11 +65,10 @@ struct Positions {
 }
 
 impl Positions {
-    /// Source position (characters from the script's start) of a call at this offset into the bytecode array.
-    fn at(&self, offset: u32, flags: bool) -> Option<u32> {
+    /// Offset into the bytecode, of one into the array around it.
+    fn bytecode(&self, offset: u32) -> i64 {
         // The interpreter keeps the offset from the tagged pointer, which is one more than the array's first byte.
-        let bytecode = i64::from(offset) + 1 - i64::from(self.bytecode_at);
-        self.table.at(bytecode, flags)?.offset
+        i64::from(offset) + 1 - i64::from(self.bytecode_at)
     }
 }
 
@@ -89,7 +88,7 @@ impl Stacks {
         self.cut_texts.len() as u64
     }
 
-    /// Source position of a call at this offset into a function's bytecode.
+    /// Source position (characters from the script's start) of a call at this offset into a function's bytecode.
     fn offset(&self, function: u32, bytecode: i64) -> Option<u32> {
         let positions = self.positions.get(&function)?;
         let signed = self.signed_positions.contains(&positions.pid);
@@ -432,11 +431,9 @@ impl Builder<'_> {
                 let mut frame = self.function(recording, function);
                 if frame.kind == FrameKind::JavaScript {
                     frame.tier = Some(Tier::Interpreted);
-                    let position = self.stacks.positions.get(&function);
-                    let position = position.and_then(|positions| {
-                        let signed = self.stacks.signed_positions.contains(&positions.pid);
-                        positions.at(offset, !signed)
-                    });
+                    let positions = self.stacks.positions.get(&function);
+                    let bytecode = positions.map(|positions| positions.bytecode(offset));
+                    let position = bytecode.and_then(|at| self.stacks.offset(function, at));
                     self.place(function, position, &mut frame.line, &mut frame.column);
                 }
                 frame
