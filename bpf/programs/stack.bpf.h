@@ -43,8 +43,8 @@
 /* Addresses of a program lie between. */
 #define LOWEST_ADDRESS	0x10000
 #define HIGHEST_ADDRESS 0x7fffffffffff
-/* Each frame is seen once, and again when it is copied or skipped. */
-#define WALK_STEPS (3 * WALK_FRAMES + MAX_DEPTH)
+/* Each frame is seen once, and again when it is copied or skipped; and there are searches that were led astray. */
+#define WALK_STEPS (3 * WALK_FRAMES + MAX_DEPTH + 8 * SEARCHED_WORDS)
 
 /* What a frame was found to be. */
 enum raw_kind { RAW_MACHINE, RAW_INTERPRETED, RAW_CODE, RAW_BUILTIN, RAW_GLUE, RAW_ENTERED };
@@ -76,6 +76,14 @@ struct known_place {
 	__u32 unused;
 };
 
+/* A walk as its first search found it. What it does there may turn out to be wrong. */
+struct search_state {
+	__u64 search; /* the next word; 0: nothing was searched, or nothing can tell that it was wrong */
+	__u64 ip; /* of a library's function, if its frame pointer may lead on */
+	__u32 left, count, shadows;
+	__s32 next;
+};
+
 /* What a step of a walk does. */
 enum walk_mode {
 	WALK_NEW,     /* notes a frame, if it is not where the last walk's are */
@@ -83,6 +91,7 @@ enum walk_mode {
 	WALK_COPY, /* notes frames that had seemed to be the same, but are called from elsewhere */
 	WALK_SEARCH, /* looks at one word of the stack: does it point to a frame? */
 	WALK_CALLER, /* looks at one word below that frame: is it where its function is? */
+	WALK_AGAIN,  /* goes back to the first search, which was led astray */
 };
 
 /*
@@ -116,6 +125,7 @@ struct walk {
 	__u64 from;    /* the stack below is that of frames that were seen */
 	__u64 search;  /* the next word */
 	__u64 kept;    /* frames above are those of the last walk, if they are reached */
+	struct search_state first_search;
 	__u64 text_start, text_end, builtins_start, builtins_end;
 };
 
@@ -266,14 +276,69 @@ static __always_inline bool step_out(struct walk *w, __u64 saved, __u64 caller)
 	return true;
 }
 
+/* Whether there are frames that the walk must come to, if it is right: a call out of them has lasted since the last one. */
+static __always_inline bool is_anchored(struct walk_slot *slot)
+{
+	return slot->walk.match < 0 && slot->walk.next >= 0 && slot->last[0].fp > slot->walk.kept;
+}
+
+/* Keeps what is known before words of the stack are searched that may be left from calls that are over. */
+static __always_inline void note_search(struct walk_slot *slot, __u64 from)
+{
+	struct walk *w = &slot->walk;
+
+	w->first_search.search = from;
+	w->first_search.left = SEARCHED_WORDS;
+	w->first_search.count = w->count;
+	w->first_search.shadows = w->shadows;
+	w->first_search.next = w->next;
+}
+
+/* Frames that a search found lead past those that must come, so they are none. False if no other can be looked for. */
+static __always_inline bool search_again(struct walk *w)
+{
+	if (!w->first_search.search || !w->first_search.left)
+		return false;
+	w->mode = WALK_AGAIN;
+	return true;
+}
+
+/* Forgets what the first search led to. It goes on behind the word that did. */
+static __always_inline long resume_search(struct walk_slot *slot)
+{
+	struct walk *w = &slot->walk;
+	struct search_state *first = &w->first_search;
+
+	w->count = first->count;
+	w->shadows = first->shadows;
+	w->next = first->next;
+	w->search = first->search;
+	w->left = first->left;
+	w->match = -1;
+	w->searches = 1;
+	w->cut = w->javascript = w->known = false;
+	w->back = WALK_NEW;
+	w->mode = WALK_SEARCH;
+	if (first->ip) {
+		note(slot, first->search, first->ip, 0, 0, RAW_MACHINE);
+		first->count = w->count;
+		first->ip = 0;
+	}
+	return 0;
+}
+
 /*
  * Where the frame pointers end, functions of a library may lie between that use the register for something else: libc's do, and
  * call back (pthread_once, qsort, exit). Or the innermost function is such a one.
  */
-static __always_inline bool begin_search(struct walk *w)
+static __always_inline bool begin_search(struct walk_slot *slot)
 {
+	struct walk *w = &slot->walk;
+
 	if (w->searches >= MOST_SEARCHES)
-		return false;
+		return search_again(w);
+	if (!w->searches && w->mode == WALK_NEW && is_anchored(slot))
+		note_search(slot, w->from);
 	w->searches++;
 	w->back = w->mode;
 	w->mode = WALK_SEARCH;
@@ -295,8 +360,9 @@ static __always_inline void leave_match(struct walk *w)
  * A function that keeps a frame has pushed its caller's frame pointer: a word of the stack that points to a frame further up, whose
  * return address lies in node. The return address into the function of that frame lies above the word, behind other registers.
  */
-static __always_inline long search_word(struct walk *w)
+static __always_inline long search_word(struct walk_slot *slot)
 {
+	struct walk *w = &slot->walk;
 	__u64 at = w->search, v = read_word(at), saved;
 
 	w->search += 8;
@@ -312,7 +378,7 @@ static __always_inline long search_word(struct walk *w)
 			w->fp = read_word(w->fp);
 		}
 		w->mode = w->back;
-		return !w->fp;
+		return !w->fp && !search_again(w);
 	}
 	if (v > at && v - at <= FURTHEST_FRAME && !(v & 7)) {
 		saved = read_word(v);
@@ -321,6 +387,10 @@ static __always_inline long search_word(struct walk *w)
 			w->fp = v;
 			w->cut = false;
 			w->mode = WALK_CALLER;
+			if (w->searches == 1 && w->first_search.search) {
+				w->first_search.search = w->search;
+				w->first_search.left = w->left - 1;
+			}
 			return 0;
 		}
 	}
@@ -328,7 +398,7 @@ static __always_inline long search_word(struct walk *w)
 		return 0;
 	w->cut |= !w->known;
 	if (w->back != WALK_COMPARE)
-		return 1;
+		return w->searches == 1 || !search_again(w);
 	leave_match(w);
 	w->ended = true;
 	return 0;
@@ -407,8 +477,10 @@ static long walk_frame(__u32 index, struct walker *walker)
 	struct raw_frame *k;
 	char *frame;
 
+	if (w->mode == WALK_AGAIN)
+		return resume_search(slot);
 	if (w->mode >= WALK_SEARCH)
-		return search_word(w);
+		return search_word(slot);
 	if (w->mode != WALK_COPY && is_return_probe(w->pc) && w->shadows &&
 	    w->unknown != w->from - 8) {
 		find_return(w, walker->thread);
@@ -432,7 +504,11 @@ static long walk_frame(__u32 index, struct walker *walker)
 	if (w->mode == WALK_NEW && w->next >= 0) {
 		for (int i = 0; i < COMPARED_FRAMES; i++) {
 			k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
-			if (k->fp >= w->fp || --w->next < 0)
+			if (k->fp >= w->fp)
+				break;
+			if (k->fp > w->kept && search_again(w))
+				return 0;
+			if (--w->next < 0)
 				break;
 		}
 	}
@@ -498,7 +574,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 		if (step_out(w, saved, *(__u64 *)(frame + 48)))
 			return 0;
 		/* The last walk went further. */
-		if (w->next >= 0 && begin_search(w))
+		if (w->next >= 0 && begin_search(slot))
 			return 0;
 		leave_match(w);
 		w->ended = true;
@@ -533,7 +609,19 @@ static long walk_frame(__u32 index, struct walker *walker)
 
 		note(slot, w->fp, w->pc, 0, 0, glue ? RAW_GLUE : RAW_MACHINE);
 	}
-	return !step_out(w, saved, *(__u64 *)(frame + 48)) && !begin_search(w);
+	return !step_out(w, saved, *(__u64 *)(frame + 48)) && !begin_search(slot);
+}
+
+/* Where no search comes to the frames that must be there, what lies below stays unknown, and they are taken. */
+static long find_anchor(__u32 index, struct walker *walker)
+{
+	struct walk_slot *slot = walker->slot;
+	__s32 at = slot->last_count - 1 - index;
+
+	if (slot->last[bounded(at, WALK_FRAMES - 1)].fp <= slot->walk.kept)
+		return 0;
+	slot->walk.match = at;
+	return 1;
 }
 
 /* The same, by what the thread remembers. */
@@ -791,7 +879,7 @@ static __always_inline void enter_frame(struct walker *walker, __u64 ip, __u64 b
 	w->running = true;
 	note(slot, bp, ip, function, 0, function ? RAW_ENTERED : RAW_MACHINE);
 	if (!step_out(w, read_word(bp), read_word(bp + 8)))
-		begin_search(w);
+		begin_search(slot);
 }
 
 static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp, __u64 bp)
@@ -842,11 +930,20 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 		} else if (bp <= sp || bp - sp > FURTHEST_FRAME || bp & 7) {
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
 			w->inside = false;
-			begin_search(w);
+			begin_search(slot);
+		} else if (w->collecting && is_anchored(slot)) {
+			note_search(slot, sp);
+			w->first_search.ip = ip;
 		}
 	}
 	w->running |= w->inside;
 	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
+	if (w->match < 0 && w->first_search.search) {
+		w->count = w->first_search.count;
+		w->cut = false;
+		w->fp = slot->last_end;
+		bpf_loop(slot->last_count, find_anchor, walker, 0);
+	}
 	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;
 	w->stack = w->match < 0 ? STACK_NONE : slot->last[bounded(w->match, WALK_FRAMES - 1)].stack;
