@@ -31,7 +31,7 @@ fn undisturbed<T>(act: impl FnOnce() -> T) -> T {
         let mut before: libc::sched_param = std::mem::zeroed();
         let policy = libc::sched_getscheduler(0);
         let first = libc::sched_param { sched_priority: 1 };
-        let raised = policy == libc::SCHED_OTHER
+        let raised = [libc::SCHED_OTHER, libc::SCHED_IDLE].contains(&policy)
             && libc::sched_getparam(0, &mut before) == 0
             && libc::sched_setscheduler(0, libc::SCHED_FIFO, &first) == 0;
         let result = act();

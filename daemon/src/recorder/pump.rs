@@ -3,43 +3,66 @@
 //! Making sense of a record takes longer than writing one: a program that calls C++ in a tight loop would fill the buffer while the
 //! reader is busy with what it took before, and lose records. So a thread of its own does nothing but copy, and what it copied may
 //! grow with the program: it becomes the recording, which grows as well.
+//!
+//! Who works on the records does so in the background ([`Background`]), and neither waits for the other: it may not get a processor for long.
+//! The copying thread sees that, and whoever else is in a hurry, and takes it out of the background.
 
 use std::{
     io,
     os::fd::{AsRawFd as _, OwnedFd, RawFd},
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
     },
     time::Duration,
 };
 
 use nodeprof_bpf::Reader;
 
-use super::wait_readable;
+use super::{background::Background, now, readable};
 use crate::event;
 
 /// How long a record waits at most: the programs wake nobody for less than a quarter of the buffer.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Who works in the background looks for records 50 times a second. If it did not for this long, ns, others have all processors.
+const STARVED: u64 = 200_000_000;
+
+/// No more than so many bytes of records wait for the background.
+const MOST_WAITING: usize = 4 << 20;
+
 /// Where the copying thread and who works on the records meet.
 pub(super) struct Pump {
-    /// Records one after another, each after its length.
+    /// Records one after another, each after its length. Nobody but the copying thread takes it.
     copied: Mutex<Vec<u8>>,
+    records: Sender<Vec<u8>>,
+    /// Bytes that were sent and not taken.
+    waiting: AtomicUsize,
+    /// When somebody looked for records last, ns.
+    looked: AtomicU64,
     /// Counts what was copied since somebody looked.
     ready: OwnedFd,
     over: AtomicBool,
     end: OwnedFd,
+    background: Background,
 }
 
 impl Pump {
-    pub(super) fn new() -> io::Result<Pump> {
-        Ok(Pump {
+    /// The pump, and where what it copies comes out.
+    pub(super) fn new() -> io::Result<(Pump, Receiver<Vec<u8>>)> {
+        let (records, taken) = channel();
+        let pump = Pump {
             copied: Mutex::default(),
+            records,
+            waiting: AtomicUsize::new(0),
+            looked: AtomicU64::new(now()),
             ready: event::new()?,
             over: AtomicBool::new(false),
             end: event::new()?,
-        })
+            background: Background::default(),
+        };
+        Ok((pump, taken))
     }
 
     /// Takes a record.
@@ -49,20 +72,33 @@ impl Pump {
         copied.extend(record);
     }
 
-    /// Copies until [`Pump::stop`], and then what is left: the copying thread's work.
+    /// Copies until [`Pump::stop`], and then what is left: the copying thread's work. When one of the `hurried` descriptors is readable, who works
+    /// on the records leaves the background.
     ///
     /// # Errors
     /// Of poll(2) or libbpf.
-    pub(super) fn run<F: FnMut(&[u8])>(&self, reader: &Reader<F>) -> io::Result<()> {
+    pub(super) fn run<F: FnMut(&[u8])>(
+        &self,
+        reader: &Reader<F>,
+        hurried: &[RawFd],
+    ) -> io::Result<()> {
+        let all: Vec<RawFd> = [reader.descriptor(), self.end.as_raw_fd()]
+            .into_iter()
+            .chain(hurried.iter().copied())
+            .collect();
+        let mut descriptors = all.as_slice();
         loop {
             let over = self.over.load(Ordering::Acquire);
+            let mut hurry = false;
             if !over {
-                wait_readable(&[reader.descriptor(), self.end.as_raw_fd()], Some(PATIENCE))?;
+                let ready = readable(descriptors, Some(PATIENCE))?;
+                hurry = hurried.iter().any(|fd| ready.contains(fd));
             }
             reader.consume()?;
-            let copied = self.copied.lock().unwrap_or_else(PoisonError::into_inner);
-            if !copied.is_empty() {
-                event::signal(&self.ready);
+            self.send();
+            if hurry || self.is_starved() {
+                self.background.end();
+                descriptors = &all[..2];
             }
             if over {
                 return Ok(());
@@ -70,8 +106,32 @@ impl Pump {
         }
     }
 
-    /// Lets the copying thread end when the buffer is empty.
+    fn send(&self) {
+        let mut copied = self.copied.lock().unwrap_or_else(PoisonError::into_inner);
+        if copied.is_empty() {
+            return;
+        }
+        let records = std::mem::take(&mut *copied);
+        self.waiting.fetch_add(records.len(), Ordering::AcqRel);
+        // Nobody takes it any more where the trace failed.
+        let _ = self.records.send(records);
+        event::signal(&self.ready);
+    }
+
+    fn is_starved(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > MOST_WAITING
+            || now().saturating_sub(self.looked.load(Ordering::Acquire)) > STARVED
+    }
+
+    /// Lets the calling thread, which takes the records, do so in the background, until somebody is in a hurry.
+    pub(super) fn work_in_background(&self) {
+        self.looked.store(now(), Ordering::Release);
+        self.background.begin();
+    }
+
+    /// Lets the copying thread end when the buffer is empty. What is still to be done is not in the background.
     pub(super) fn stop(&self) {
+        self.background.end();
         self.over.store(true, Ordering::Release);
         event::signal(&self.end);
     }
@@ -86,11 +146,14 @@ impl Pump {
         self.ready.as_raw_fd()
     }
 
-    /// Exchanges an empty vector for what was copied.
-    pub(super) fn take(&self, empty: &mut Vec<u8>) {
+    /// All that was copied until now. To be asked for every 20 ms at least.
+    pub(super) fn take(&self, records: &Receiver<Vec<u8>>) -> Vec<Vec<u8>> {
         event::clear(&self.ready);
-        let mut copied = self.copied.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::swap(&mut *copied, empty);
+        let taken: Vec<Vec<u8>> = records.try_iter().collect();
+        self.waiting
+            .fetch_sub(taken.iter().map(Vec::len).sum(), Ordering::AcqRel);
+        self.looked.store(now(), Ordering::Release);
+        taken
     }
 }
 
@@ -109,38 +172,54 @@ mod tests {
 
     #[test]
     fn what_is_copied_is_taken_once_and_in_order() {
-        let pump = Pump::new().unwrap();
-        let mut taken = Vec::new();
-        pump.take(&mut taken);
-        assert!(taken.is_empty());
+        let (pump, records) = Pump::new().unwrap();
+        assert!(pump.take(&records).is_empty());
         pump.push(b"one");
         pump.push(b"");
-        pump.take(&mut taken);
-        let expected = [&3u32.to_ne_bytes()[..], b"one", &0u32.to_ne_bytes()].concat();
-        assert_eq!(taken, expected);
-        taken.clear();
+        pump.send();
         pump.push(b"two");
-        pump.take(&mut taken);
-        assert_eq!(taken[4..], *b"two");
+        pump.send();
+        let first = [&3u32.to_ne_bytes()[..], b"one", &0u32.to_ne_bytes()].concat();
+        let second = [&3u32.to_ne_bytes()[..], b"two"].concat();
+        assert_eq!(pump.take(&records), [first, second]);
+        assert_eq!(pump.waiting.load(Ordering::Acquire), 0);
+        pump.push(b"three");
+        pump.send();
+        assert_eq!(pump.take(&records)[0][4..], *b"three");
     }
 
     #[test]
     fn it_is_readable_until_it_is_taken() {
-        let pump = Pump::new().unwrap();
-        let readable = || {
-            let mut fd = libc::pollfd {
-                fd: pump.ready(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY: one live pollfd.
-            unsafe { libc::poll(&mut fd, 1, 0) == 1 }
+        let (pump, records) = Pump::new().unwrap();
+        let is_readable = || {
+            !readable(&[pump.ready()], Some(Duration::ZERO))
+                .unwrap()
+                .is_empty()
         };
-        assert!(!readable());
-        event::signal(&pump.ready);
-        event::signal(&pump.ready);
-        assert!(readable());
-        pump.take(&mut Vec::new());
-        assert!(!readable());
+        pump.send();
+        assert!(!is_readable(), "nothing was copied");
+        for _ in 0..2 {
+            pump.push(b"one");
+            pump.send();
+        }
+        assert!(is_readable());
+        pump.take(&records);
+        assert!(!is_readable());
+    }
+
+    #[test]
+    fn who_does_not_look_or_lags_behind_is_starved() {
+        let (pump, records) = Pump::new().unwrap();
+        assert!(!pump.is_starved());
+        pump.push(&vec![0; MOST_WAITING]);
+        pump.send();
+        assert!(pump.is_starved(), "too much waits");
+        pump.take(&records);
+        assert!(!pump.is_starved());
+        pump.looked.store(now() - 2 * STARVED, Ordering::Release);
+        assert!(pump.is_starved(), "nobody looked");
+        pump.work_in_background();
+        assert!(!pump.is_starved());
+        pump.background.end();
     }
 }

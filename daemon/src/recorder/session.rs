@@ -9,7 +9,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::ExitStatus,
-    sync::Arc,
+    sync::{Arc, mpsc::Receiver},
     thread::ScopedJoinHandle,
     time::Duration,
 };
@@ -200,15 +200,17 @@ impl Session {
         holder: &Holder,
         child: &mut Child,
     ) -> Result<&'static str, TraceError> {
-        let pump = Pump::new().map_err(system("making an eventfd"))?;
+        let (pump, records) = Pump::new().map_err(system("making an eventfd"))?;
         let reader = kernel
             .reader(|record: &[u8]| pump.push(record))
             .map_err(system("mapping the ring buffer"))?;
         std::thread::scope(|scope| {
             let pump = &pump;
             let _stop = pump.stop_later();
-            let copying = scope.spawn(move || pump.run(&reader));
-            self.assemble(options, pump, copying, holder, child)
+            let hurried = [child.descriptor.as_raw_fd(), child.signals.as_raw_fd()];
+            let copying = scope.spawn(move || pump.run(&reader, &hurried));
+            pump.work_in_background();
+            self.assemble(options, pump, &records, copying, holder, child)
         })
     }
 
@@ -217,12 +219,12 @@ impl Session {
         &mut self,
         options: &TraceOptions,
         pump: &Pump,
+        records: &Receiver<Vec<u8>>,
         copying: ScopedJoinHandle<io::Result<()>>,
         holder: &Holder,
         child: &mut Child,
     ) -> Result<&'static str, TraceError> {
         let mut copying = Some(copying);
-        let mut taken = Vec::new();
         let mut ended = None;
         loop {
             let descriptors = [
@@ -249,7 +251,7 @@ impl Session {
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                     .map_err(system("reading records"))?;
             }
-            pump.take(&mut taken);
+            let taken = pump.take(records);
             // A process's binary is announced before its first record is written: so it is known of all that were read.
             while self.holder_gone.is_none()
                 && let Some(event) = holder.next(Duration::ZERO)
@@ -257,14 +259,15 @@ impl Session {
                 self.on_holder(event);
             }
             self.check_holder(holder);
-            let mut rest = taken.as_slice();
-            while let Some((length, tail)) = rest.split_first_chunk::<4>() {
-                let (record, tail) =
-                    tail.split_at((u32::from_ne_bytes(*length) as usize).min(tail.len()));
-                self.assembler.take(record);
-                rest = tail;
+            for records in taken {
+                let mut rest = records.as_slice();
+                while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+                    let (record, tail) =
+                        tail.split_at((u32::from_ne_bytes(*length) as usize).min(tail.len()));
+                    self.assembler.take(record);
+                    rest = tail;
+                }
             }
-            taken.clear();
             self.act();
             if let Some(reason) = ended {
                 if child.status().is_none() {
