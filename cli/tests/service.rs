@@ -23,8 +23,10 @@ use std::{
     io::{BufRead, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -600,6 +602,64 @@ fn an_exec_waits_for_nobody_who_hangs() {
         service.says("recorded pid=");
         let last = service.recordings().pop().unwrap();
         assert_eq!(last.processes[0].incomplete, None);
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_store_leaves_the_processors_to_others_and_writes_where_there_is_none_to_spare() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "");
+        let policy = || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", service.child.id())).unwrap();
+            let mut lines =
+                tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
+            let line = lines.find(|line| line.contains("(store)"));
+            let line = line.expect("a thread named store");
+            let fields = line.rsplit(')').next().unwrap();
+            let field_41 = fields.split_whitespace().nth(41 - 3).unwrap();
+            field_41.parse::<i32>().unwrap()
+        };
+        let rests = || {
+            (0..100).any(|_| {
+                std::thread::sleep(Duration::from_millis(20));
+                policy() == libc::SCHED_IDLE
+            })
+        };
+        assert!(rests(), "{}", policy());
+        let over = AtomicBool::new(false);
+        let threads = 4 * std::thread::available_parallelism().unwrap().get();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let recorded = catch_unwind(AssertUnwindSafe(|| {
+                for _ in 0..5 {
+                    service.succeeds(&node, &["-e", "0"]);
+                    service.says("recorded pid=");
+                }
+            }));
+            over.store(true, Ordering::Relaxed);
+            recorded.unwrap_or_else(|panic| resume_unwind(panic));
+        });
+        let recordings = service.recordings();
+        assert_eq!(recordings.len(), 5);
+        assert!(
+            recordings
+                .iter()
+                .all(|r| r.processes[0].incomplete.is_none())
+        );
+        // It is behind no longer.
+        service.succeeds(&node, &["-e", "0"]);
+        service.says("recorded pid=");
+        assert!(rests(), "{}", policy());
     });
 }
 

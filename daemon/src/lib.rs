@@ -10,6 +10,7 @@
 //! ```
 //!
 //! [`measure`] runs programs again and again, with probes and without, for their times and memory.
+mod background;
 pub mod control;
 mod event;
 pub mod machine;

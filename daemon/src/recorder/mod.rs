@@ -9,7 +9,6 @@
 //! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, while the recording is written.
 
 mod assemble;
-mod background;
 mod baseline;
 mod calibrate;
 mod child;

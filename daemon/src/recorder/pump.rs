@@ -20,8 +20,8 @@ use std::{
 
 use nodeprof_bpf::Reader;
 
-use super::{background::Background, now, readable};
-use crate::event;
+use super::{now, readable};
+use crate::{background::Background, event};
 
 /// How long a record waits at most: the programs wake nobody for less than a quarter of the buffer.
 const PATIENCE: Duration = Duration::from_millis(20);

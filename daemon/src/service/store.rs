@@ -26,7 +26,7 @@ use nodeprof_profile::{
     store::database::{Database, DatabaseError, Limits, RunNumber},
 };
 
-use crate::event;
+use crate::{background::Background, event};
 
 use super::{
     config::StoreLimits,
@@ -39,6 +39,9 @@ pub const FILE: &str = "starts.db";
 const MOST_QUEUED: usize = 512;
 /// And bytes of them, about.
 const MOST_QUEUED_BYTES: u64 = 64 << 20;
+/// The thread that writes leaves the processors to others. Not while more starts wait than so many, nor where one was not written for so long.
+const MOST_BEHIND: usize = 16;
+const BEHIND: Duration = Duration::from_millis(500);
 /// Bytes that must be free on the disk for recording to go on after it was full.
 const SPACE: u64 = 16 << 20;
 /// How often a full disk is looked at.
@@ -158,6 +161,24 @@ enum Job {
 struct Shared {
     state: State,
     queued_bytes: u64,
+    /// Since when something waits, or what waited before it was written; `None` if nothing does.
+    since: Option<Instant>,
+    /// The thread that writes is waited for.
+    is_ending: bool,
+}
+
+impl Shared {
+    /// Something is written, or is not to be.
+    fn take_off(&mut self, weight: u64) {
+        self.queued_bytes -= weight;
+        self.state.queued -= 1;
+        self.since = (self.state.queued > 0).then(Instant::now);
+    }
+
+    /// Whether the writing thread has not got the processor that it needs.
+    fn is_behind(&self) -> bool {
+        self.state.queued > MOST_BEHIND || self.since.is_some_and(|since| since.elapsed() > BEHIND)
+    }
 }
 
 /// The store, as the service sees it.
@@ -168,6 +189,7 @@ pub struct Store {
     wake: Arc<OwnedFd>,
     shared: Arc<Mutex<Shared>>,
     metrics: Arc<Metrics>,
+    background: Arc<Background>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -187,6 +209,7 @@ impl Store {
         let wake = Arc::new(event::new().map_err(StoreError::Thread)?);
         let shared = Arc::new(Mutex::new(Shared::default()));
         let metrics = Arc::new(Metrics::default());
+        let background = Arc::new(Background::default());
         let mut writer = Writer {
             file_id: None,
             database: None,
@@ -195,6 +218,7 @@ impl Store {
             wake: wake.clone(),
             shared: shared.clone(),
             metrics: metrics.clone(),
+            background: background.clone(),
             to_import: old_recordings(folder),
             imported: 0,
             tidied: Instant::now(),
@@ -211,6 +235,7 @@ impl Store {
             wake,
             shared,
             metrics,
+            background,
             thread: Some(thread.map_err(StoreError::Thread)?),
         })
     }
@@ -229,6 +254,7 @@ impl Store {
             }
             shared.queued_bytes += weight;
             shared.state.queued += 1;
+            shared.since.get_or_insert_with(Instant::now);
         }
         let job = Job::Keep {
             pid,
@@ -242,8 +268,7 @@ impl Store {
             Err(TrySendError::Disconnected(_)) => "the thread that writes has ended".to_owned(),
         };
         let mut shared = lock(&self.shared);
-        shared.queued_bytes -= weight;
-        shared.state.queued -= 1;
+        shared.take_off(weight);
         shared.state.lost += 1;
         Err(why)
     }
@@ -251,11 +276,15 @@ impl Store {
     /// Other limits from now on.
     pub fn limits(&self, limits: &StoreLimits) {
         // A full queue is a reason to wait here: the limits must not be lost.
+        self.background.end();
         let _ = self.jobs.send(Job::Limits(limits.clone()));
     }
 
-    /// What happened, if anything did.
+    /// What happened, if anything did. To be asked for often: it sees to it that the thread that writes has a processor, too.
     pub fn next(&self) -> Option<Outcome> {
+        if lock(&self.shared).is_behind() {
+            self.background.end();
+        }
         event::clear(&self.wake);
         self.outcomes.try_recv().ok()
     }
@@ -272,6 +301,8 @@ impl Store {
 
     /// Writes what waits, and closes the database; returns what happened meanwhile.
     pub fn end(&mut self) -> Vec<Outcome> {
+        lock(&self.shared).is_ending = true;
+        self.background.end();
         let _ = self.jobs.send(Job::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -364,6 +395,7 @@ struct Writer {
     wake: Arc<OwnedFd>,
     shared: Arc<Mutex<Shared>>,
     metrics: Arc<Metrics>,
+    background: Arc<Background>,
     to_import: Vec<PathBuf>,
     imported: usize,
     tidied: Instant,
@@ -474,6 +506,12 @@ impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
         nodeprof_bpf::hold::act_behind();
         loop {
+            {
+                let shared = lock(&self.shared);
+                if shared.state.queued == 0 && !shared.is_ending {
+                    self.background.begin();
+                }
+            }
             let patience = match (self.is_full(), self.more || !self.to_import.is_empty()) {
                 (true, _) => LOOK_AGAIN,
                 (false, true) => Duration::ZERO,
@@ -487,9 +525,7 @@ impl Writer {
                     weight,
                 }) => {
                     self.keep(pid, owner, *recording);
-                    let mut shared = lock(&self.shared);
-                    shared.queued_bytes -= weight;
-                    shared.state.queued -= 1;
+                    lock(&self.shared).take_off(weight);
                 }
                 Ok(Job::Limits(limits)) => {
                     self.limits = limits;
@@ -739,6 +775,27 @@ mod tests {
             (state.runs, state.kept, state.queued, state.lost),
             (3, 5, 0, 0)
         );
+    }
+
+    #[test]
+    fn the_thread_that_writes_is_behind_if_one_waits_long_or_many_do() {
+        let mut shared = Shared::default();
+        assert!(!shared.is_behind());
+        shared.state.queued = MOST_BEHIND;
+        shared.queued_bytes = 7;
+        shared.since = Some(Instant::now());
+        assert!(!shared.is_behind());
+        shared.state.queued += 1;
+        assert!(shared.is_behind(), "many wait");
+        shared.take_off(7);
+        assert!(!shared.is_behind());
+        shared.since = Instant::now().checked_sub(2 * BEHIND);
+        assert!(shared.is_behind(), "one waits long");
+        shared.take_off(0);
+        assert!(!shared.is_behind(), "another one was written");
+        shared.state.queued = 1;
+        shared.take_off(0);
+        assert_eq!(shared.since, None);
     }
 
     #[test]

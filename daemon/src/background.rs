@@ -1,0 +1,127 @@
+//! Work that leaves the processors to the programs that are recorded.
+//!
+//! Node begins threads of its own for collections and compilations, which its main thread waits for. Whoever has the processor when one is woken
+//! lengthens the start: making sense of the records beside it took 7 % of `npm --version` on two processors (docs/benchmarks.md).
+
+use std::{
+    fs,
+    sync::atomic::{AtomicI32, Ordering},
+};
+
+use rustix::thread::{CapabilitySet, capabilities, gettid};
+
+/// A thread that runs only where nobody else wants to, until somebody is in a hurry for what it does.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    /// 0: none.
+    thread: AtomicI32,
+    /// What it had before.
+    policy: AtomicI32,
+}
+
+impl Background {
+    /// Makes the calling thread such a one. Only if that can be taken back, and nobody has given it a policy of real time or `SCHED_IDLE`.
+    pub(crate) fn begin(&self) {
+        let me = gettid().as_raw_nonzero().get();
+        if self.thread.load(Ordering::Acquire) == me || !may_return() {
+            return;
+        }
+        let policy = policy_of(me);
+        if [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&policy)
+            && set_policy(me, libc::SCHED_IDLE)
+        {
+            self.policy.store(policy, Ordering::Release);
+            self.thread.store(me, Ordering::Release);
+        }
+    }
+
+    /// Lets it run as before, from now on.
+    pub(crate) fn end(&self) {
+        let thread = self.thread.swap(0, Ordering::AcqRel);
+        if thread != 0 && policy_of(thread) == libc::SCHED_IDLE {
+            set_policy(thread, self.policy.load(Ordering::Acquire));
+        }
+    }
+}
+
+/// Whether a thread of this process may leave `SCHED_IDLE` again: with `CAP_SYS_NICE`, or where the limit for niceness allows its own. (From proc(5): the
+/// system call that tells limits also sets them, which the service may not.)
+fn may_return() -> bool {
+    let permitted =
+        capabilities(None).is_ok_and(|of| of.effective.contains(CapabilitySet::SYS_NICE));
+    permitted
+        || fs::read_to_string("/proc/self/limits").is_ok_and(|limits| allows_niceness_0(&limits))
+}
+
+/// Limits of niceness count from 40, for -20, down to 1, for 19.
+fn allows_niceness_0(limits: &str) -> bool {
+    let mut lines = limits.lines();
+    let soft = lines.find_map(|line| {
+        line.strip_prefix("Max nice priority")?
+            .split_whitespace()
+            .next()
+    });
+    soft.is_some_and(|soft| soft == "unlimited" || soft.parse().is_ok_and(|soft: u64| soft >= 20))
+}
+
+fn policy_of(thread: i32) -> i32 {
+    // SAFETY: a plain system call; a failure is no policy.
+    unsafe { libc::sched_getscheduler(thread) }
+}
+
+fn set_policy(thread: i32, policy: i32) -> bool {
+    // SAFETY: a live, zeroed struct of plain numbers; a failure changes nothing.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(thread, policy, &parameters) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_in_the_background_is_taken_out_of_it_by_another() {
+        let background = Background::default();
+        background.end();
+        let me = gettid().as_raw_nonzero().get();
+        for before in [libc::SCHED_OTHER, libc::SCHED_BATCH] {
+            assert!(set_policy(me, before));
+            background.begin();
+            background.begin();
+            let expected = if may_return() {
+                libc::SCHED_IDLE
+            } else {
+                before
+            };
+            assert_eq!(policy_of(me), expected);
+            std::thread::scope(|scope| {
+                scope.spawn(|| background.end());
+            });
+            assert_eq!(policy_of(me), before);
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_kernel_s_text() {
+        let text = |soft| {
+            format!(
+                "Limit        Soft Limit  Hard Limit  Units\nMax nice priority  {soft}  40 \nMax realtime priority 0 0\n"
+            )
+        };
+        assert!(allows_niceness_0(&text("20")) && allows_niceness_0(&text("unlimited")));
+        assert!(!allows_niceness_0(&text("19")) && !allows_niceness_0(&text("0")));
+        assert!(!allows_niceness_0(""));
+    }
+
+    #[test]
+    fn who_runs_in_the_background_already_stays_there() {
+        let background = Background::default();
+        let me = gettid().as_raw_nonzero().get();
+        assert!(set_policy(me, libc::SCHED_IDLE));
+        background.begin();
+        background.end();
+        assert_eq!(policy_of(me), libc::SCHED_IDLE);
+    }
+}
