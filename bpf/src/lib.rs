@@ -30,6 +30,7 @@ mod warm;
 
 pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
+pub use expedite::restore_grace_periods;
 pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
 pub use process::stat_field;
 pub use records::{

@@ -248,8 +248,15 @@ fn the_holder_may_be_killed_and_the_recording_says_so() {
     let Some(node) = build("24.21.0") else { return };
     undisturbed(|| {
         kill_the_holder(&node);
+        let grace_periods = || fs::read_to_string("/sys/kernel/rcu_expedited").unwrap();
+        let before = grace_periods();
         for milliseconds in [0, 2, 5, 8, 12, 20, 40] {
             kill_a_new_holder(&node, Duration::from_millis(milliseconds));
+            assert_eq!(
+                grace_periods(),
+                before,
+                "set still, after {milliseconds} ms"
+            );
         }
     });
 }

@@ -16,6 +16,8 @@ use rustix::{
 
 /// Execs that are held at the same time; one more is let go at once.
 const MOST_HELD: usize = 256;
+/// Pieces of unread ones, some 170 in each, that are let go in one go.
+const MOST_PIECES: u32 = 64;
 /// No exec: this descriptor is a standard stream of both.
 const NONE: i32 = 0;
 
@@ -173,10 +175,17 @@ impl HeldExecs {
     /// Answers all that wait, also those that nobody has read yet.
     pub(super) fn let_all_go(&self) {
         (0..MOST_HELD).for_each(|place| self.let_go(place));
-        for (file, _) in self.read() {
-            // An answer names a descriptor of who has read it. If one of the same number waits for the other process, the kernel
-            // takes that: until none is left.
-            while self.allow(file.as_raw_fd()) {}
+        // As many as come in one piece, and others that have come meanwhile; where they never end somebody else reads them.
+        for _ in 0..MOST_PIECES {
+            let unread = self.read();
+            if unread.is_empty() {
+                return;
+            }
+            for (file, _) in unread {
+                // An answer names a descriptor of who has read it. If one of the same number waits for the other process, the kernel
+                // takes that: until none is left.
+                while self.allow(file.as_raw_fd()) {}
+            }
         }
     }
 
@@ -266,7 +275,10 @@ impl HeldExecs {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
-    use std::{io::Read as _, os::fd::AsFd as _};
+    use std::{
+        io::Read as _,
+        os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
+    };
 
     use super::*;
 
@@ -298,6 +310,54 @@ mod tests {
             .map(|answer| &answer[..4])
             .collect();
         assert_eq!(answered, [71i32.to_ne_bytes(), 70i32.to_ne_bytes()]);
+    }
+
+    /// More than one read of the group returns; a permission to open in place of one to execute.
+    #[test]
+    #[ignore = "needs root"]
+    fn all_go_that_nobody_has_read_however_many() {
+        const MANY: usize = 400;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+        // SAFETY: plain system calls, on a path that lives through them.
+        let group = unsafe {
+            let group = libc::fanotify_init(flags, libc::O_RDONLY as u32);
+            assert!(group >= 0, "{}", io::Error::last_os_error());
+            let group = OwnedFd::from_raw_fd(group);
+            let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
+            let marked =
+                libc::fanotify_mark(group.as_raw_fd(), add, open, libc::AT_FDCWD, name.as_ptr());
+            assert_eq!(marked, 0, "{}", io::Error::last_os_error());
+            group
+        };
+        let memory = HeldExecs::memory().unwrap();
+        let held = HeldExecs::of(group, memory.as_fd()).unwrap();
+        let opened = AtomicU64::new(0);
+        let opened_soon = |limit: u64| {
+            let until = std::time::Instant::now() + Duration::from_secs(10);
+            while opened.load(Ordering::Acquire) < limit && std::time::Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened.load(Ordering::Acquire)
+        };
+        let went = std::thread::scope(|scope| {
+            for _ in 0..MANY {
+                scope.spawn(|| {
+                    drop(File::open(&path));
+                    opened.fetch_add(1, Ordering::Release);
+                });
+            }
+            std::thread::sleep(Duration::from_millis(300)); // all wait
+            let before = opened.load(Ordering::Acquire);
+            held.let_all_go();
+            let went = opened_soon(MANY as u64);
+            held.close().unwrap(); // lets the others go
+            (before, went)
+        });
+        assert_eq!(went, (0, MANY as u64));
     }
 
     #[test]

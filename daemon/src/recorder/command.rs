@@ -64,7 +64,9 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
         });
     }
     let mut denied = None;
-    let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
+    // Of all folders of PATH those two name a folder; who types them means the one that they are in.
+    let is_folder = name == "." || name == "..";
+    let candidates: Vec<PathBuf> = if is_folder || name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
         let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
@@ -455,4 +457,21 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
     // SAFETY: two new descriptors that nobody else owns.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_named_as_they_are_typed() {
+        for name in [".", "..", "./", "/"] {
+            let error = find_program(name.as_ref()).unwrap_err();
+            let start = format!("{name}: cannot be executed ({A_DIRECTORY});");
+            assert!(error.to_string().starts_with(&start), "{error}");
+        }
+        let error = find_program("".as_ref()).unwrap_err().to_string();
+        assert!(error.starts_with("an empty name: not found"), "{error}");
+    }
 }

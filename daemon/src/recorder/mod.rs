@@ -43,7 +43,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use nodeprof_bpf::LoadError;
+use nodeprof_bpf::{LoadError, restore_grace_periods};
 use nodeprof_probes::plan::AttachPlan;
 use nodeprof_profile::recording::{Recording, RunId};
 
@@ -317,7 +317,15 @@ pub(crate) fn trace_with(
     let verification = options.verify.then(|| session.verify(&sums));
     let leaving = match kernel.into_connection() {
         Some(connection) => Leaving::Lent(connection),
-        None => Leaving::Child(leaving),
+        None => {
+            if session.holder_gone.is_some()
+                && let Ok(holder) = pidfd(leaving)
+                && ends_within(&holder, Duration::from_millis(200))
+            {
+                restore_grace_periods(); // it was killed, maybe while it had made them short
+            }
+            Leaving::Child(leaving)
+        }
     };
     let run = session.run(
         options,
