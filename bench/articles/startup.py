@@ -3,19 +3,14 @@
 import contextlib
 import sqlite3
 import statistics
-import subprocess
-import time
 
 import lab as laboratory
 from lab import MIB, bare, count, difference, grid, middle, milliseconds, spread, traced
 
 VERSIONS = ["16.20.0", "18.16.0", "18.20.8", "19.8.1", "20.0.0", "20.20.2", "21.7.3", "22.23.3", "23.9.0", "24.21.0", "25.9.0", "26.10.0"]
 PROGRAM = ["-e", "0"]
-# Node collects its garbage, then ends; another process of the same binary waits meanwhile.
+# Node collects its garbage, then ends.
 COLLECTED = ["--expose-gc", "-e", "gc()"]
-WAITING = ["--expose-gc", "-e", "gc(); setInterval(() => {}, 1e9)"]
-# Until the waiting process has started and waits.
-SETTLED_SECONDS = 0.5
 PHASES = [
     ("process", "process: exec, linker, constructors"),
     ("platform", "platform: options, OpenSSL, threads"),
@@ -34,20 +29,17 @@ def measure(lab, page):
     versions = lab.versions(VERSIONS)
     recording = lab.bench("startup", versions, PROGRAM, 30, 10)
     runs = laboratory.by_version(lab.table(recording, "runs"))
-    alone, shared = {}, {}
-    for version in versions:
-        alone[version] = memory(lab, version, "alone", contextlib.nullcontext())
-        shared[version] = memory(lab, version, "beside another", waiting(lab, version))
+    dirty = {version: memory(lab, version) for version in versions}
     reports = lab.report(recording)
     steps = [(base, head, lab.diff_of(f"{recording}@version={base}", f"{recording}@version={head}")) for base, head in zip(versions, versions[1:], strict=False)]
     cases = benchmark(lab, versions)
 
     some = next(iter(runs.values()))
-    page.block("facts", lab.facts(versions, f"{len(bare(some))} runs without probes (times) and {len(traced(some))} with (counts, phases) of each, in random order; {len(next(iter(shared.values())))} readings of memory."))
+    page.block("facts", lab.facts(versions, f"{len(bare(some))} runs without probes (times) and {len(traced(some))} with (counts, phases) of each, in random order; {len(next(iter(dirty.values())))} readings of memory."))
     page.block("time", *time_table(versions, runs))
     page.plot("time", box_plot("node -e 0: time of the process, without probes", "ms", [{"node": v, "ms": round(ms, 3)} for v in versions for ms in milliseconds(runs[v])], versions))
-    page.block("uss", *uss_table(versions, alone, shared))
-    page.plot("uss", box_plot("node -e 0: unique set size after a garbage collection, beside another process", "MiB", [{"node": v, "MiB": round(b / MIB, 3)} for v in versions for b in shared[v]], versions))
+    page.block("memory", *memory_table(versions, dirty))
+    page.plot("memory", box_plot("node -e 0: private dirty memory after a garbage collection", "MiB", [{"node": v, "MiB": round(b / MIB, 3)} for v in versions for b in dirty[v]], versions))
     page.block("phases", *phases_table(versions, runs, reports))
     page.plot("phases", phases_plot(versions, runs, reports))
     page.block("counts", *counts_table(versions, runs, reports))
@@ -56,23 +48,10 @@ def measure(lab, page):
     page.block("benchmark", *benchmark_table(versions, cases))
 
 
-@contextlib.contextmanager
-def waiting(lab, version):
-    """Another process of the same version, so that pages of the binary and of libraries are not one process's alone."""
-    process = subprocess.Popen([lab.node(version), *WAITING], env=lab.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        time.sleep(SETTLED_SECONDS)
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def memory(lab, version, how, beside):
-    """Unique set sizes in bytes, read by nodeprof at the end of warm-up runs."""
+def memory(lab, version):
+    """Private dirty memory in bytes, read by nodeprof at the end of warm-up runs."""
     readings = lab.runs(10)
-    with beside:
-        recording = lab.bench(f"startup-uss-{version}", [version], COLLECTED, readings, 0, warmup=readings, note=how)
+    recording = lab.bench(f"startup-memory-{version}", [version], COLLECTED, readings, 0, warmup=readings)
     return [run["time"]["private_dirty_bytes"] for run in lab.table(recording, "runs") if run["time"]["private_dirty_bytes"] is not None]
 
 
@@ -100,12 +79,12 @@ def box_plot(title, unit, values, versions):
     }
 
 
-def uss_table(versions, alone, shared):
+def memory_table(versions, dirty):
     rows = []
     for version in versions:
-        one, two = ([value / MIB for value in values[version]] for values in (alone, shared))
-        rows.append([version, spread(two), f"{min(two):.1f} … {max(two):.1f}", spread(one)])
-    return grid(["node", "beside another process, MiB", "range, MiB", "alone, MiB"], rows)
+        values = [value / MIB for value in dirty[version]]
+        rows.append([version, spread(values, 2), f"{min(values):.2f} … {max(values):.2f}"])
+    return grid(["node", "private dirty memory, MiB", "range, MiB"], rows)
 
 
 def phase_times(runs, reports, version, name):
