@@ -39,7 +39,7 @@ def measure(lab, page):
     page.block("time", *time_table(versions, runs))
     page.plot("time", box_plot("node -e 0: time of the process, without probes", "ms", [{"node": v, "ms": round(ms, 3)} for v in versions for ms in milliseconds(runs[v])], versions))
     page.block("memory", *memory_table(versions, dirty))
-    page.plot("memory", box_plot("node -e 0: private dirty memory after a garbage collection", "MiB", [{"node": v, "MiB": round(b / MIB, 3)} for v in versions for b in dirty[v]], versions))
+    page.plot("memory", memory_plot(versions, dirty))
     page.block("phases", *phases_table(versions, runs, reports))
     page.plot("phases", phases_plot(versions, runs, reports))
     page.block("counts", *counts_table(versions, runs, reports))
@@ -85,6 +85,22 @@ def memory_table(versions, dirty):
         values = [value / MIB for value in dirty[version]]
         rows.append([version, spread(values, 2), f"{min(values):.2f} … {max(values):.2f}"])
     return grid(["node", "private dirty memory, MiB", "range, MiB"], rows)
+
+
+def memory_plot(versions, dirty):
+    """Bars from zero: the ranges are too narrow for boxes."""
+    values = [{"node": version, "MiB": round(statistics.median(dirty[version]) / MIB, 3)} for version in versions]
+    return {
+        "title": "node -e 0: private dirty memory after a garbage collection (medians)",
+        "data": {"values": values},
+        "width": 640,
+        "height": 280,
+        "mark": {"type": "bar", "size": 30, "color": "#3b7dbd"},
+        "encoding": {
+            "x": {"field": "node", "type": "ordinal", "sort": versions, "title": None, "axis": {"labelAngle": 0}},
+            "y": {"field": "MiB", "type": "quantitative", "title": "MiB"},
+        },
+    }
 
 
 def phase_times(runs, reports, version, name):
