@@ -2,13 +2,22 @@
 //!
 //! Node begins threads of its own for collections and compilations, which its main thread waits for. Whoever has the processor when one is woken
 //! lengthens the start: making sense of the records beside it took 7 % of `npm --version` on two processors (docs/benchmarks.md).
+//!
+//! On a busy host a thread in the background may get no processor for seconds. If it holds a lock then (the allocator's is one) another thread that wants it
+//! waits as long. So it stays there for a while only, which somebody has to renew, and a third thread, which takes no lock, sees to that.
 
 use std::{
     fs,
-    sync::atomic::{AtomicI32, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use rustix::thread::{CapabilitySet, capabilities, gettid};
+
+use crate::recorder::now;
 
 /// A thread that runs only where nobody else wants to, until somebody is in a hurry for what it does.
 #[derive(Debug, Default)]
@@ -17,29 +26,64 @@ pub(crate) struct Background {
     thread: AtomicI32,
     /// What it had before.
     policy: AtomicI32,
+    /// Until when it may stay there, ns.
+    until: AtomicU64,
 }
 
 impl Background {
-    /// Makes the calling thread such a one. Only if that can be taken back, and nobody has given it a policy of real time or `SCHED_IDLE`.
-    pub(crate) fn begin(&self) {
+    /// Makes the calling thread such a one, for as long as this unless that is renewed. Only if that can be taken back, and nobody has given it a policy of
+    /// real time or `SCHED_IDLE`.
+    pub(crate) fn begin(&self, limit: Duration) {
+        static MAY_RETURN: OnceLock<bool> = OnceLock::new();
         let me = gettid().as_raw_nonzero().get();
-        if self.thread.load(Ordering::Acquire) == me || !may_return() {
+        if self.thread.load(Ordering::Acquire) == me || !*MAY_RETURN.get_or_init(may_return) {
             return;
         }
         let policy = policy_of(me);
-        if [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&policy)
-            && set_policy(me, libc::SCHED_IDLE)
-        {
-            self.policy.store(policy, Ordering::Release);
-            self.thread.store(me, Ordering::Release);
+        if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&policy) {
+            return;
+        }
+        self.renew(limit);
+        self.policy.store(policy, Ordering::Release);
+        // First: once it is there it may not come to say so.
+        self.thread.store(me, Ordering::Release);
+        if !set_policy(me, libc::SCHED_IDLE) {
+            self.thread.store(0, Ordering::Release);
         }
     }
 
-    /// Lets it run as before, from now on.
+    /// It may stay for as long as this from now on.
+    pub(crate) fn renew(&self, limit: Duration) {
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let until = now().saturating_add(limit);
+        self.until.store(until, Ordering::Release);
+    }
+
+    /// Lets it run as before, from now on. Said by another thread while it is about to begin, this has no effect: who wants it says it again.
     pub(crate) fn end(&self) {
-        let thread = self.thread.swap(0, Ordering::AcqRel);
-        if thread != 0 && policy_of(thread) == libc::SCHED_IDLE {
+        let thread = self.thread.load(Ordering::Acquire);
+        if thread == 0 {
+            return;
+        }
+        let is_there = policy_of(thread) == libc::SCHED_IDLE;
+        if is_there {
             set_policy(thread, self.policy.load(Ordering::Acquire));
+        }
+        if is_there || thread == gettid().as_raw_nonzero().get() {
+            // Unless it has begun again meanwhile, which it does by the same number: then its time is up once more.
+            let _ = self
+                .thread
+                .compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends it where its time is up, until it is `over` and this thread unparked: the work of a thread of its own.
+    pub(crate) fn watch(&self, over: &AtomicBool, every: Duration) {
+        while !over.load(Ordering::Acquire) {
+            std::thread::park_timeout(every);
+            if now() > self.until.load(Ordering::Acquire) {
+                self.end();
+            }
         }
     }
 }
@@ -88,8 +132,8 @@ mod tests {
         let me = gettid().as_raw_nonzero().get();
         for before in [libc::SCHED_OTHER, libc::SCHED_BATCH] {
             assert!(set_policy(me, before));
-            background.begin();
-            background.begin();
+            background.begin(Duration::MAX);
+            background.begin(Duration::MAX);
             let expected = if may_return() {
                 libc::SCHED_IDLE
             } else {
@@ -120,8 +164,35 @@ mod tests {
         let background = Background::default();
         let me = gettid().as_raw_nonzero().get();
         assert!(set_policy(me, libc::SCHED_IDLE));
-        background.begin();
+        background.begin(Duration::MAX);
         background.end();
         assert_eq!(policy_of(me), libc::SCHED_IDLE);
+    }
+
+    #[test]
+    fn its_time_is_up_unless_it_is_renewed() {
+        const LIMIT: Duration = Duration::from_millis(200);
+        let me = gettid().as_raw_nonzero().get();
+        let before = policy_of(me);
+        let (background, over) = (Background::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| background.watch(&over, LIMIT / 10));
+            background.begin(LIMIT);
+            let there = policy_of(me);
+            for _ in 0..4 {
+                std::thread::sleep(LIMIT / 2);
+                background.renew(Duration::from_secs(60));
+            }
+            let renewed = policy_of(me);
+            background.renew(LIMIT);
+            std::thread::sleep(LIMIT * 2);
+            let late = policy_of(me);
+            over.store(true, Ordering::Release);
+            watching.thread().unpark();
+            if may_return() {
+                assert_eq!([there, renewed], [libc::SCHED_IDLE; 2]);
+            }
+            assert_eq!(late, before);
+        });
     }
 }

@@ -15,6 +15,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
+    thread::Thread,
     time::Duration,
 };
 
@@ -28,6 +29,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Who works in the background looks for records 50 times a second. If it did not for this long, ns, others have all processors.
 const STARVED: u64 = 200_000_000;
+
+/// The copying thread shows that it runs as often as it looks for records. If it did not for this long, the other one may hold what it waits for.
+const BLOCKED: Duration = Duration::from_millis(200);
 
 /// No more than so many bytes of records wait for the background.
 const MOST_WAITING: usize = 4 << 20;
@@ -94,6 +98,7 @@ impl Pump {
                 let ready = readable(descriptors, Some(PATIENCE))?;
                 hurry = hurried.iter().any(|fd| ready.contains(fd));
             }
+            self.background.renew(BLOCKED);
             reader.consume()?;
             self.send();
             if hurry || self.is_starved() {
@@ -126,7 +131,12 @@ impl Pump {
     /// Lets the calling thread, which takes the records, do so in the background, until somebody is in a hurry.
     pub(super) fn work_in_background(&self) {
         self.looked.store(now(), Ordering::Release);
-        self.background.begin();
+        self.background.begin(BLOCKED);
+    }
+
+    /// Sees to it that neither waits for the other for long: a third thread's work.
+    pub(super) fn watch(&self) {
+        self.background.watch(&self.over, BLOCKED / 2);
     }
 
     /// Lets the copying thread end when the buffer is empty. What is still to be done is not in the background.
@@ -137,8 +147,8 @@ impl Pump {
     }
 
     /// Stops it when dropped: whoever waits for the copying thread would wait for ever, otherwise.
-    pub(super) fn stop_later(&self) -> StopLater<'_> {
-        StopLater(self)
+    pub(super) fn stop_later<'a>(&'a self, watching: &'a Thread) -> StopLater<'a> {
+        StopLater(self, watching)
     }
 
     /// Descriptor to poll: readable when something was copied.
@@ -158,11 +168,12 @@ impl Pump {
 }
 
 /// See [`Pump::stop_later`].
-pub(super) struct StopLater<'a>(&'a Pump);
+pub(super) struct StopLater<'a>(&'a Pump, &'a Thread);
 
 impl Drop for StopLater<'_> {
     fn drop(&mut self) {
         self.0.stop();
+        self.1.unpark();
     }
 }
 

@@ -206,7 +206,8 @@ impl Session {
             .map_err(system("mapping the ring buffer"))?;
         std::thread::scope(|scope| {
             let pump = &pump;
-            let _stop = pump.stop_later();
+            let watching = scope.spawn(|| pump.watch());
+            let _stop = pump.stop_later(watching.thread());
             let hurried = [child.descriptor.as_raw_fd(), child.signals.as_raw_fd()];
             let copying = scope.spawn(move || pump.run(&reader, &hurried));
             pump.work_in_background();

@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{
             Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
         },
@@ -190,6 +191,8 @@ pub struct Store {
     shared: Arc<Mutex<Shared>>,
     metrics: Arc<Metrics>,
     background: Arc<Background>,
+    over: Arc<AtomicBool>,
+    watching: Option<JoinHandle<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -229,6 +232,12 @@ impl Store {
         writer.note();
         let thread = std::thread::Builder::new().name("store".into());
         let thread = thread.spawn(move || writer.run(&to_do));
+        let (over, watched) = (Arc::new(AtomicBool::new(false)), background.clone());
+        let watching = std::thread::Builder::new().name("store-watch".into());
+        let watching = watching.spawn({
+            let over = over.clone();
+            move || watched.watch(&over, BEHIND)
+        });
         Ok(Store {
             jobs,
             outcomes,
@@ -236,6 +245,8 @@ impl Store {
             shared,
             metrics,
             background,
+            over,
+            watching: Some(watching.map_err(StoreError::Thread)?),
             thread: Some(thread.map_err(StoreError::Thread)?),
         })
     }
@@ -306,6 +317,11 @@ impl Store {
         let _ = self.jobs.send(Job::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+        self.over.store(true, Ordering::Release);
+        if let Some(watching) = self.watching.take() {
+            watching.thread().unpark();
+            let _ = watching.join();
         }
         self.outcomes.try_iter().collect()
     }
@@ -506,12 +522,6 @@ impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
         nodeprof_bpf::hold::act_behind();
         loop {
-            {
-                let shared = lock(&self.shared);
-                if shared.state.queued == 0 && !shared.is_ending {
-                    self.background.begin();
-                }
-            }
             let patience = match (self.is_full(), self.more || !self.to_import.is_empty()) {
                 (true, _) => LOOK_AGAIN,
                 (false, true) => Duration::ZERO,
@@ -604,7 +614,19 @@ impl Writer {
         work: impl FnOnce(&mut Database) -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
         match &mut self.database {
-            Some(database) => work(database),
+            Some(database) => {
+                let hurry = {
+                    let shared = lock(&self.shared);
+                    shared.is_ending || shared.is_behind()
+                };
+                // It takes no lock meanwhile that the service waits for.
+                if !hurry {
+                    self.background.begin(BEHIND);
+                }
+                let result = work(database);
+                self.background.end();
+                result
+            }
             None => Err(DatabaseError::NotFound { path: self.file() }),
         }
     }
