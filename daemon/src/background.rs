@@ -31,25 +31,28 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Makes the calling thread such a one, for as long as this unless that is renewed. Only if that can be taken back, and nobody has given it a policy of
-    /// real time or `SCHED_IDLE`.
-    pub(crate) fn begin(&self, limit: Duration) {
+    /// Makes the calling thread such a one until what this returns is dropped, and for as long as this unless that is renewed. Only if that can be taken back,
+    /// and nobody has given it a policy of real time or `SCHED_IDLE`: else it stays as it is.
+    pub(crate) fn begin(&self, limit: Duration) -> Option<Stay<'_>> {
         static MAY_RETURN: OnceLock<bool> = OnceLock::new();
-        let me = gettid().as_raw_nonzero().get();
-        if self.thread.load(Ordering::Acquire) == me || !*MAY_RETURN.get_or_init(may_return) {
-            return;
+        if !*MAY_RETURN.get_or_init(may_return) {
+            return None;
         }
-        let policy = policy_of(me);
+        let thread = gettid().as_raw_nonzero().get();
+        let policy = policy_of(thread);
         if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&policy) {
-            return;
+            return None;
         }
         self.renew(limit);
         self.policy.store(policy, Ordering::Release);
         // First: once it is there it may not come to say so.
-        self.thread.store(me, Ordering::Release);
-        if !set_policy(me, libc::SCHED_IDLE) {
-            self.thread.store(0, Ordering::Release);
-        }
+        self.thread.store(thread, Ordering::Release);
+        set_policy(thread, libc::SCHED_IDLE);
+        Some(Stay {
+            background: self,
+            thread,
+            policy,
+        })
     }
 
     /// It may stay for as long as this from now on.
@@ -59,21 +62,12 @@ impl Background {
         self.until.store(until, Ordering::Release);
     }
 
-    /// Lets it run as before, from now on. Said by another thread while it is about to begin, this has no effect: who wants it says it again.
+    /// Lets it run as before, from now on. Said while it is about to begin, this has no effect: who wants it says it again.
     pub(crate) fn end(&self) {
         let thread = self.thread.load(Ordering::Acquire);
-        if thread == 0 {
-            return;
-        }
-        let is_there = policy_of(thread) == libc::SCHED_IDLE;
-        if is_there {
+        // It may have left, and begun again, meanwhile: then it is in a hurry the next time.
+        if thread != 0 && policy_of(thread) == libc::SCHED_IDLE {
             set_policy(thread, self.policy.load(Ordering::Acquire));
-        }
-        if is_there || thread == gettid().as_raw_nonzero().get() {
-            // Unless it has begun again meanwhile, which it does by the same number: then its time is up once more.
-            let _ = self
-                .thread
-                .compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -85,6 +79,22 @@ impl Background {
                 self.end();
             }
         }
+    }
+}
+
+/// See [`Background::begin`]. Of the thread that has begun.
+#[derive(Debug)]
+pub(crate) struct Stay<'b> {
+    background: &'b Background,
+    thread: i32,
+    policy: i32,
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        // Nobody else knows for sure whether it is there.
+        set_policy(self.thread, self.policy);
+        self.background.thread.store(0, Ordering::Release);
     }
 }
 
@@ -132,8 +142,7 @@ mod tests {
         let me = gettid().as_raw_nonzero().get();
         for before in [libc::SCHED_OTHER, libc::SCHED_BATCH] {
             assert!(set_policy(me, before));
-            background.begin(Duration::MAX);
-            background.begin(Duration::MAX);
+            let stay = background.begin(Duration::MAX);
             let expected = if may_return() {
                 libc::SCHED_IDLE
             } else {
@@ -144,7 +153,37 @@ mod tests {
                 scope.spawn(|| background.end());
             });
             assert_eq!(policy_of(me), before);
+            drop(stay);
+            let stay = background.begin(Duration::MAX);
+            assert_eq!(policy_of(me), expected);
+            drop(stay);
+            assert_eq!(policy_of(me), before);
+            background.end();
+            assert_eq!(policy_of(me), before);
         }
+    }
+
+    /// Whoever is slow to end a stay does not leave the thread in the next one.
+    #[test]
+    fn whenever_others_end_it_the_thread_is_as_before_when_it_leaves() {
+        let (background, over) = (Background::default(), AtomicBool::new(false));
+        let me = gettid().as_raw_nonzero().get();
+        let before = policy_of(me);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Acquire) {
+                        background.end();
+                    }
+                });
+            }
+            let left = (0..20_000).all(|_| {
+                drop(background.begin(Duration::ZERO));
+                policy_of(me) == before
+            });
+            over.store(true, Ordering::Release);
+            assert!(left);
+        });
     }
 
     #[test]
@@ -164,7 +203,7 @@ mod tests {
         let background = Background::default();
         let me = gettid().as_raw_nonzero().get();
         assert!(set_policy(me, libc::SCHED_IDLE));
-        background.begin(Duration::MAX);
+        assert!(background.begin(Duration::MAX).is_none());
         background.end();
         assert_eq!(policy_of(me), libc::SCHED_IDLE);
     }
@@ -177,7 +216,7 @@ mod tests {
         let (background, over) = (Background::default(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let watching = scope.spawn(|| background.watch(&over, LIMIT / 10));
-            background.begin(LIMIT);
+            let _stay = background.begin(LIMIT);
             let there = policy_of(me);
             for _ in 0..4 {
                 std::thread::sleep(LIMIT / 2);

@@ -22,7 +22,10 @@ use std::{
 use nodeprof_bpf::Reader;
 
 use super::{now, readable};
-use crate::{background::Background, event};
+use crate::{
+    background::{Background, Stay},
+    event,
+};
 
 /// How long a record waits at most: the programs wake nobody for less than a quarter of the buffer.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -129,9 +132,9 @@ impl Pump {
     }
 
     /// Lets the calling thread, which takes the records, do so in the background, until somebody is in a hurry.
-    pub(super) fn work_in_background(&self) {
+    pub(super) fn work_in_background(&self) -> Option<Stay<'_>> {
         self.looked.store(now(), Ordering::Release);
-        self.background.begin(BLOCKED);
+        self.background.begin(BLOCKED)
     }
 
     /// Sees to it that neither waits for the other for long: a third thread's work.
@@ -229,8 +232,7 @@ mod tests {
         assert!(!pump.is_starved());
         pump.looked.store(now() - 2 * STARVED, Ordering::Release);
         assert!(pump.is_starved(), "nobody looked");
-        pump.work_in_background();
+        let _stay = pump.work_in_background();
         assert!(!pump.is_starved());
-        pump.background.end();
     }
 }

@@ -210,7 +210,7 @@ impl Session {
             let _stop = pump.stop_later(watching.thread());
             let hurried = [child.descriptor.as_raw_fd(), child.signals.as_raw_fd()];
             let copying = scope.spawn(move || pump.run(&reader, &hurried));
-            pump.work_in_background();
+            let _stay = pump.work_in_background();
             self.assemble(options, pump, &records, copying, holder, child)
         })
     }

@@ -43,6 +43,8 @@ const MOST_QUEUED_BYTES: u64 = 64 << 20;
 /// The thread that writes leaves the processors to others. Not while more starts wait than so many, nor where one was not written for so long.
 const MOST_BEHIND: usize = 16;
 const BEHIND: Duration = Duration::from_millis(500);
+/// After that it takes its turn for so long.
+const CROWDED: Duration = Duration::from_secs(10);
 /// Bytes that must be free on the disk for recording to go on after it was full.
 const SPACE: u64 = 16 << 20;
 /// How often a full disk is looked at.
@@ -222,6 +224,7 @@ impl Store {
             shared: shared.clone(),
             metrics: metrics.clone(),
             background: background.clone(),
+            crowded: None,
             to_import: old_recordings(folder),
             imported: 0,
             tidied: Instant::now(),
@@ -412,6 +415,8 @@ struct Writer {
     shared: Arc<Mutex<Shared>>,
     metrics: Arc<Metrics>,
     background: Arc<Background>,
+    /// When something took long in the background.
+    crowded: Option<Instant>,
     to_import: Vec<PathBuf>,
     imported: usize,
     tidied: Instant,
@@ -619,12 +624,17 @@ impl Writer {
                     let shared = lock(&self.shared);
                     shared.is_ending || shared.is_behind()
                 };
+                let begun = Instant::now();
+                let is_crowded = self.crowded.is_some_and(|since| begun - since < CROWDED);
                 // It takes no lock meanwhile that the service waits for.
-                if !hurry {
-                    self.background.begin(BEHIND);
-                }
+                let stay = match hurry || is_crowded {
+                    true => None,
+                    false => self.background.begin(BEHIND),
+                };
                 let result = work(database);
-                self.background.end();
+                if stay.is_some() && begun.elapsed() >= BEHIND / 5 {
+                    self.crowded = Some(begun);
+                }
                 result
             }
             None => Err(DatabaseError::NotFound { path: self.file() }),
