@@ -632,7 +632,7 @@ impl Writer {
                     false => self.background.begin(BEHIND),
                 };
                 let result = work(database);
-                if stay.is_some() && begun.elapsed() >= BEHIND / 5 {
+                if stay.is_some() && begun.elapsed() >= BEHIND {
                     self.crowded = Some(begun);
                 }
                 result
