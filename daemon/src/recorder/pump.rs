@@ -31,13 +31,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Who works in the background looks for records 50 times a second. If it did not for this long, ns, others have all processors.
-const STARVED: u64 = 200_000_000;
+const STARVED: u64 = 40_000_000;
 
 /// The copying thread shows that it runs as often as it looks for records. If it did not for this long, the other one may hold what it waits for.
-const BLOCKED: Duration = Duration::from_millis(200);
+/// (The allocator's lock, or the kernel's of the address space.) The ring buffer lasts 100 ms of a program that calls C++ in a tight loop.
+const BLOCKED: Duration = Duration::from_millis(40);
 
 /// No more than so many bytes of records wait for the background.
-const MOST_WAITING: usize = 4 << 20;
+const MOST_WAITING: usize = 1 << 20;
 
 /// Where the copying thread and who works on the records meet.
 pub(super) struct Pump {
