@@ -66,15 +66,20 @@ def time_table(versions, runs):
 
 
 def box_plot(title, unit, values, versions):
+    box = {"type": "boxplot", "extent": 1.5, "size": 24, "color": "#3b7dbd", "median": {"color": "white"}, "outliers": {"color": "#888", "size": 12}}
+    return by_version(title, unit, values, versions, box, {"zero": False})
+
+
+def by_version(title, unit, values, versions, mark, scale):
     return {
         "title": title,
         "data": {"values": values},
         "width": 640,
         "height": 280,
-        "mark": {"type": "boxplot", "extent": 1.5, "size": 24, "color": "#3b7dbd", "median": {"color": "white"}, "outliers": {"color": "#888", "size": 12}},
+        "mark": mark,
         "encoding": {
             "x": {"field": "node", "type": "ordinal", "sort": versions, "title": None, "axis": {"labelAngle": 0}},
-            "y": {"field": unit, "type": "quantitative", "title": unit, "scale": {"zero": False}},
+            "y": {"field": unit, "type": "quantitative", "title": unit, "scale": scale},
         },
     }
 
@@ -90,17 +95,8 @@ def memory_table(versions, dirty):
 def memory_plot(versions, dirty):
     """Bars from zero: the ranges are too narrow for boxes."""
     values = [{"node": version, "MiB": round(statistics.median(dirty[version]) / MIB, 3)} for version in versions]
-    return {
-        "title": "node -e 0: private dirty memory after a garbage collection (medians)",
-        "data": {"values": values},
-        "width": 640,
-        "height": 280,
-        "mark": {"type": "bar", "size": 30, "color": "#3b7dbd"},
-        "encoding": {
-            "x": {"field": "node", "type": "ordinal", "sort": versions, "title": None, "axis": {"labelAngle": 0}},
-            "y": {"field": "MiB", "type": "quantitative", "title": "MiB"},
-        },
-    }
+    bar = {"type": "bar", "size": 30, "color": "#3b7dbd"}
+    return by_version("node -e 0: private dirty memory after a garbage collection (medians)", "MiB", values, versions, bar, {"zero": True})
 
 
 def phase_times(runs, reports, version, name):

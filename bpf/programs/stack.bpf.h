@@ -297,7 +297,7 @@ static __always_inline void note_search(struct walk_slot *slot, __u64 from)
 /* Frames that a search found lead past those that must come, so they are none. False if no other can be looked for. */
 static __always_inline bool search_again(struct walk *w)
 {
-	if (!w->first_search.search || !w->first_search.left)
+	if (w->match >= 0 || !w->first_search.search || !w->first_search.left)
 		return false;
 	w->mode = WALK_AGAIN;
 	return true;
@@ -939,8 +939,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	w->running |= w->inside;
 	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
 	if (w->match < 0 && w->first_search.search) {
-		w->count = w->first_search.count;
-		w->cut = false;
+		resume_search(slot);
 		w->fp = slot->last_end;
 		bpf_loop(slot->last_count, find_anchor, walker, 0);
 	}

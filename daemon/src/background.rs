@@ -71,6 +71,23 @@ impl Background {
         }
     }
 
+    /// CPU time that the thread which began has had so far, ns; 0 if none has.
+    pub(crate) fn cpu_time(&self) -> u64 {
+        let thread = self.thread.load(Ordering::Acquire);
+        // Of a thread: its number inverted, in bits 3 and up; 4 for a thread, 2 for the scheduler's time (MAKE_THREAD_CPUCLOCK of linux/posix-timers.h).
+        let clock = !thread << 3 | 4 | 2;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: a live struct; of a thread that is gone there is none.
+        let is_known = thread != 0 && unsafe { libc::clock_gettime(clock, &mut time) } == 0;
+        match is_known {
+            true => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+            false => 0,
+        }
+    }
+
     /// Ends it where its time is up, until it is `over` and this thread unparked: the work of a thread of its own.
     pub(crate) fn watch(&self, over: &AtomicBool, every: Duration) {
         while !over.load(Ordering::Acquire) {
@@ -184,6 +201,23 @@ mod tests {
             over.store(true, Ordering::Release);
             assert!(left);
         });
+    }
+
+    #[test]
+    fn its_cpu_time_grows_while_it_works_and_not_while_it_sleeps() {
+        let background = Background::default();
+        assert_eq!(background.cpu_time(), 0);
+        let Some(_stay) = background.begin(Duration::MAX) else {
+            return; // not permitted here
+        };
+        background.end();
+        let before = background.cpu_time();
+        std::thread::sleep(Duration::from_millis(50));
+        let slept = background.cpu_time();
+        assert!(slept - before < 25_000_000, "{before} {slept}");
+        while background.cpu_time() - slept < 10_000_000 {
+            std::hint::spin_loop();
+        }
     }
 
     #[test]

@@ -30,7 +30,8 @@ use crate::{
 /// How long a record waits at most: the programs wake nobody for less than a quarter of the buffer.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Who works in the background looks for records 50 times a second. If it did not for this long, ns, others have all processors.
+/// Who works in the background looks for records 50 times a second. If it did not for this long, ns, and has had less than half of that of a processor's
+/// time, others have them all.
 const STARVED: u64 = 40_000_000;
 
 /// The copying thread shows that it runs as often as it looks for records. If it did not for this long, the other one may hold what it waits for.
@@ -47,8 +48,9 @@ pub(super) struct Pump {
     records: Sender<Vec<u8>>,
     /// Bytes that were sent and not taken.
     waiting: AtomicUsize,
-    /// When somebody looked for records last, ns.
+    /// When somebody looked for records last, ns, and the CPU time that it had had then.
     looked: AtomicU64,
+    cpu_time: AtomicU64,
     /// Counts what was copied since somebody looked.
     ready: OwnedFd,
     over: AtomicBool,
@@ -65,6 +67,7 @@ impl Pump {
             records,
             waiting: AtomicUsize::new(0),
             looked: AtomicU64::new(now()),
+            cpu_time: AtomicU64::new(0),
             ready: event::new()?,
             over: AtomicBool::new(false),
             end: event::new()?,
@@ -128,14 +131,27 @@ impl Pump {
     }
 
     fn is_starved(&self) -> bool {
+        let silent = now().saturating_sub(self.looked.load(Ordering::Acquire));
+        let worked = || {
+            let before = self.cpu_time.load(Ordering::Acquire);
+            self.background.cpu_time().saturating_sub(before)
+        };
         self.waiting.load(Ordering::Acquire) > MOST_WAITING
-            || now().saturating_sub(self.looked.load(Ordering::Acquire)) > STARVED
+            || silent > STARVED && worked() < silent / 2
+    }
+
+    /// Somebody looks for records.
+    fn look(&self) {
+        self.cpu_time
+            .store(self.background.cpu_time(), Ordering::Release);
+        self.looked.store(now(), Ordering::Release);
     }
 
     /// Lets the calling thread, which takes the records, do so in the background, until somebody is in a hurry.
     pub(super) fn work_in_background(&self) -> Option<Stay<'_>> {
-        self.looked.store(now(), Ordering::Release);
-        self.background.begin(BLOCKED)
+        let stay = self.background.begin(BLOCKED);
+        self.look();
+        stay
     }
 
     /// Sees to it that neither waits for the other for long: a third thread's work.
@@ -166,7 +182,7 @@ impl Pump {
         let taken: Vec<Vec<u8>> = records.try_iter().collect();
         self.waiting
             .fetch_sub(taken.iter().map(Vec::len).sum(), Ordering::AcqRel);
-        self.looked.store(now(), Ordering::Release);
+        self.look();
         taken
     }
 }
@@ -233,7 +249,17 @@ mod tests {
         assert!(!pump.is_starved());
         pump.looked.store(now() - 2 * STARVED, Ordering::Release);
         assert!(pump.is_starved(), "nobody looked");
-        let _stay = pump.work_in_background();
+        let Some(_stay) = pump.work_in_background() else {
+            return; // not permitted here
+        };
         assert!(!pump.is_starved());
+        pump.background.end(); // so that it gets its time on a busy machine
+        let begun = pump.background.cpu_time();
+        while pump.background.cpu_time() - begun < STARVED {}
+        pump.looked
+            .store(now() - 3 * STARVED / 2, Ordering::Release);
+        assert!(!pump.is_starved(), "it has worked meanwhile");
+        pump.looked.store(now() - 4 * STARVED, Ordering::Release);
+        assert!(pump.is_starved(), "it has had a quarter");
     }
 }
