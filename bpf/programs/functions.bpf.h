@@ -18,6 +18,12 @@ struct function_key {
 #define LITERAL_IS_NATIVE_BUILTIN 0xfffffffc
 /* The key is that of baseline code: where it begins, and its function in place of the thread. */
 #define LITERAL_IS_BASELINE 0xfffffffb
+/* The function that a script's text is the body of. */
+#define LITERAL_WRAPPED 1
+/* Beside the number of a function that is the body of a CommonJS module. */
+#define IS_BODY 0x80000000
+/* Its parameters: exports, require, module, __filename, __dirname. */
+#define MODULE_PARAMETERS 5
 
 /* A function that is being learnt. */
 struct function_at {
@@ -33,7 +39,7 @@ struct seen_script {
 	__u64 script; /* tagged */
 	__u32 epoch;
 	__u32 id, number;
-	__u32 unused;
+	__u32 module; /* it is a CommonJS module */
 };
 
 struct seen {
@@ -218,6 +224,24 @@ static __always_inline bool lies_in_a_file(struct v8_string *name, bool wrapped)
 	       (((start & 0xff) == '/' && wrapped) || (start & 0xffffffffff) == ONE_BYTE_FILE);
 }
 
+/* Whether a script's text is the body of a function. */
+static __always_inline bool is_wrapped(struct image *image, __u64 script)
+{
+	return instance_type(read_word(script - 1 + image->script_wrapped)) ==
+	       image->fixed_array_type;
+}
+
+/* Whether it is that of a function with the parameters of a CommonJS module. */
+static __always_inline bool is_module(struct image *image, __u64 script)
+{
+	__u64 parameters = read_word(script - 1 + image->script_wrapped), length;
+
+	if (instance_type(parameters) != image->fixed_array_type)
+		return false;
+	length = read_word(parameters - 1 + 8);
+	return (length >> 32 ? length >> 32 : length) == MODULE_PARAMETERS;
+}
+
 /*
  * Writes a script's name, where its source lies if that is outside of the heap, what wraps it, and where its first line is
  * said to stand. The text of one that is in no file (an eval's) is written too: else nothing would tell its lines. Such texts leave
@@ -235,8 +259,7 @@ __noinline int write_script(struct thread *t, struct image *image, __u64 script,
 	tagged = read_word(script - 1 + image->script_name);
 	fill_header(&h.header, t, RECORD_SCRIPT, 0);
 	h.header.id = number;
-	wrapped = instance_type(read_word(script - 1 + image->script_wrapped)) ==
-		  image->fixed_array_type;
+	wrapped = is_wrapped(image, script);
 	h.header.kind = wrapped;
 	/* Both offsets follow the name. */
 	h.descriptor = read_word(script - 1 + image->script_name + 8) >> 32;
@@ -600,7 +623,7 @@ static __always_inline __u32 script_number(struct thread *t, struct image *image
 /* The script of a function: its number, and V8's id in *id; false if it is none. */
 static __always_inline bool script_of(struct thread *t, struct image *image, struct seen *seen,
 				      __u64 script, struct function_key key, __u32 *id,
-				      __u32 *number)
+				      __u32 *number, bool *module)
 {
 	struct seen_script *s =
 		&seen->scripts[bounded(script >> 3 ^ script >> 9, SEEN_SCRIPTS - 1)];
@@ -610,15 +633,17 @@ static __always_inline bool script_of(struct thread *t, struct image *image, str
 			return false;
 		key.script = s->id = read_word(script - 1 + image->script_id) >> 32;
 		s->number = script_number(t, image, script, key);
+		s->module = is_module(image, script);
 		s->script = script;
 		s->epoch = seen->epoch;
 	}
 	*id = s->id;
 	*number = s->number;
+	*module = s->module;
 	return true;
 }
 
-/* The number of a closure's function, 0 if it is none; `fp`: a frame of it. */
+/* The number of a closure's function, 0 if it is none, and IS_BODY; `fp`: a frame of it. */
 __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binary, __u64 function,
 				__u64 fp)
 {
@@ -628,7 +653,7 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	struct map_head map = {};
 	__u64 shared, script;
 	__u32 number, id = 0;
-	bool fresh;
+	bool fresh, module = false;
 	__u32 type;
 
 	if (!t || !seen || !image || !image->function_shared)
@@ -650,7 +675,7 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	t->first_nonstring = image->first_nonstring;
 	script = read_word(shared - 1 + image->shared_script);
 	key.thread = t->serial;
-	if (script_of(t, image, seen, script, key, &id, &f.script)) {
+	if (script_of(t, image, seen, script, key, &id, &f.script, &module)) {
 		key.script = id;
 		/* Behind the flags. */
 		key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
@@ -686,6 +711,8 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 		    !write_positions(t, image, bytecode, number))
 			forget_number(t, &key);
 	}
+	if (module && key.literal == LITERAL_WRAPPED)
+		number |= IS_BODY;
 	return number;
 }
 

@@ -40,6 +40,8 @@
 /* Words of the stack that are searched for a frame, where frame pointers lead no further; and how often in a walk. */
 #define SEARCHED_WORDS 128
 #define MOST_SEARCHES  4
+/* In a frame: no module's body calls here, as far as is known. */
+#define NO_MODULE 0xffffffff
 /* Addresses of a program lie between. */
 #define LOWEST_ADDRESS	0x10000
 #define HIGHEST_ADDRESS 0x7fffffffffff
@@ -55,13 +57,15 @@ struct raw_frame {
 	__u64 function; /* tagged */
 	__u64 position; /* the word at -40: in the interpreter the offset into the bytecode, a Smi */
 	__u32 kind;
-	__u32 stack; /* of this frame and those outside of it */
+	__u32 stack;  /* of this frame and those outside of it */
+	__u32 module; /* of the frame of a module's body: lower half of its `this`; else 0 */
+	__u32 until; /* words from here to the frame of the module's body, here or outside; NO_MODULE */
 };
 
 struct known_function {
 	__u64 function;
 	__u32 epoch;
-	__u32 number; /* 0: not a function */
+	__u32 number; /* 0: not a function; and IS_BODY */
 };
 
 /*
@@ -426,10 +430,19 @@ static __always_inline void find_return(struct walk *w, struct thread *t)
 }
 
 /*
+ * Whether a frame that is as the last walk found it is the same call's. The body of a CommonJS module is a closure of its own, which is called once, with the
+ * module's first `exports` as its `this`: then all that has called it is as it was.
+ */
+static __always_inline bool is_same_module(struct raw_frame *k, char *frame)
+{
+	return k->module && k->module == *(__u32 *)(frame + 56);
+}
+
+/*
  * Goes on along frames that are as the last walk found them, and lead to each other as they did then. Where one is not, or lies outside of what
  * has been read, or begins what is known to have stayed, it is walk_frame's turn.
  */
-static __always_inline void compare_frames(struct walk_slot *slot)
+static __always_inline bool compare_frames(struct walk_slot *slot)
 {
 	struct walk *w = &slot->walk;
 	struct raw_frame *k = &slot->last[bounded(w->next, WALK_FRAMES - 1)], *outer;
@@ -438,7 +451,7 @@ static __always_inline void compare_frames(struct walk_slot *slot)
 	char *frame;
 
 	if (next < 0 || k->fp != fp || k->pc != w->pc)
-		return;
+		return false;
 	for (int i = 0; i < COMPARED_FRAMES; i++) {
 		offset = fp - FRAME_BELOW - w->window;
 		if (next <= 0 || fp > w->kept || offset > WALK_WINDOW ||
@@ -456,6 +469,8 @@ static __always_inline void compare_frames(struct walk_slot *slot)
 			if (k->function != *(__u64 *)(frame + 24) ||
 			    (k->kind == RAW_INTERPRETED && k->position != *(__u64 *)frame))
 				break;
+			if (is_same_module(k, frame))
+				return true;
 		}
 		w->from = fp + 16;
 		fp = outer->fp;
@@ -466,6 +481,7 @@ static __always_inline void compare_frames(struct walk_slot *slot)
 	w->pc = k->pc;
 	w->next = next;
 	w->inside = false;
+	return false;
 }
 
 /* First pass: one frame, or several that are known. */
@@ -473,7 +489,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
-	__u64 offset, context, saved, position, function;
+	__u64 offset, context, saved, position, function, until;
 	struct raw_frame *k;
 	char *frame;
 
@@ -498,8 +514,10 @@ static long walk_frame(__u32 index, struct walker *walker)
 		w->mode = WALK_NEW;
 		return w->ended != 0;
 	}
-	if (w->mode == WALK_COMPARE && w->javascript)
-		compare_frames(slot);
+	if (w->mode == WALK_COMPARE && w->javascript && compare_frames(slot)) {
+		w->fp = slot->last_end;
+		return 1;
+	}
 	/* Frames of the last walk that lie below are gone. */
 	if (w->mode == WALK_NEW && w->next >= 0) {
 		for (int i = 0; i < COMPARED_FRAMES; i++) {
@@ -527,8 +545,12 @@ static long walk_frame(__u32 index, struct walker *walker)
 		__u32 bytes = WALK_WINDOW;
 
 		w->window = w->fp - FRAME_BELOW;
-		if (w->kept - w->window < WALK_WINDOW - FRAME_BYTES)
-			bytes = bounded(w->kept - w->window + FRAME_BYTES, WALK_WINDOW - 1);
+		/* What lies outside is hardly looked at. */
+		until = w->kept;
+		if (w->next >= 0 && k->until != NO_MODULE && k->fp + k->until * 8ULL < until)
+			until = k->fp + k->until * 8ULL;
+		if (until - w->window < WALK_WINDOW - FRAME_BYTES)
+			bytes = bounded(until - w->window + FRAME_BYTES, WALK_WINDOW - 1);
 		w->window_bytes = bytes;
 		offset = 0;
 		if (bpf_probe_read_user(slot->window, bytes, (void *)w->window)) {
@@ -567,6 +589,10 @@ static long walk_frame(__u32 index, struct walker *walker)
 		}
 		w->next--;
 		w->known = true;
+		if (is_same_module(k, frame)) {
+			w->fp = slot->last_end;
+			return 1;
+		}
 		if (w->next < 0 && saved == slot->last_end) {
 			w->fp = saved;
 			return 1;
@@ -582,7 +608,6 @@ static long walk_frame(__u32 index, struct walker *walker)
 	}
 	if (w->mode == WALK_COMPARE) {
 		leave_match(w);
-		w->next--;
 		return 0;
 	}
 	if (w->count >= WALK_FRAMES - 1) {
@@ -600,6 +625,13 @@ static long walk_frame(__u32 index, struct walker *walker)
 		w->javascript = w->known = true;
 		note(slot, w->fp, w->pc, function, position,
 		     interpreted ? RAW_INTERPRETED : RAW_CODE);
+		/* Elsewhere in it now; but what has called it is as it was. */
+		if (w->next > 0 && k->fp == w->fp && k->function == function &&
+		    is_same_module(k, frame)) {
+			w->match = w->next - 1;
+			w->fp = slot->last_end;
+			return 1;
+		}
 	} else if (context == w->builtin_exit) {
 		/* A builtin in C++, such as JSON.parse; its function is among the arguments. */
 		note(slot, w->fp, w->pc, *(__u64 *)(frame + 64), 0, RAW_BUILTIN);
@@ -624,7 +656,7 @@ static long find_anchor(__u32 index, struct walker *walker)
 	return 1;
 }
 
-/* The same, by what the thread remembers. */
+/* The number of a frame's function, by what the thread remembers; and IS_BODY. */
 static __always_inline __u32 function_number(struct walker *walker, struct raw_frame *f)
 {
 	struct walk_slot *slot = walker->slot;
@@ -670,7 +702,8 @@ static __always_inline __u32 code_at(struct walker *walker, struct raw_frame *f,
 	struct known_place *known = &slot->places[bounded(hash, WALK_PLACES - 1)];
 
 	if (known->pc != f->pc || known->function != f->function || known->epoch != slot->epoch) {
-		known->number = has_context(binary, f->fp) ? function_number(walker, f) : 0;
+		known->number =
+			has_context(binary, f->fp) ? function_number(walker, f) & ~IS_BODY : 0;
 		/* Or code that was optimised while a loop ran: its place tells. */
 		known->kind = FRAME_COMPILED;
 		if (known->number && is_bytecode(binary, read_word(f->fp - 32))) {
@@ -691,6 +724,25 @@ static __always_inline __u32 code_at(struct walker *walker, struct raw_frame *f,
 	return known->number;
 }
 
+/* Notes in a frame, of the interpreter's or another, which module's body calls there. */
+static __always_inline void note_module(struct walk_slot *slot, struct raw_frame *k, bool body)
+{
+	struct raw_frame *outer = &slot->last[bounded(slot->last_count - 1, WALK_FRAMES - 1)];
+	__u64 receiver;
+
+	k->module = 0;
+	k->until = NO_MODULE;
+	if (slot->last_count && outer->until != NO_MODULE)
+		k->until = outer->until + (outer->fp - k->fp) / 8;
+	if (!body)
+		return;
+	receiver = read_word(k->fp + 16);
+	if ((receiver & 3) != 1 || receiver != read_word(k->fp + 24))
+		return;
+	k->module = receiver;
+	k->until = 0;
+}
+
 /* Second pass: one new frame, from the outermost inwards. */
 static long look_up_frame(__u32 index, struct walker *walker)
 {
@@ -701,11 +753,18 @@ static long look_up_frame(__u32 index, struct walker *walker)
 	struct walk_frame *out = &slot->out.frames[bounded(w->written, WALK_FRAMES - 1)];
 	__u32 function = 0;
 	__u64 code, position = 0, kind = FRAME_MACHINE;
+	bool body = false;
 
 	if (slot->last_count >= WALK_FRAMES)
 		return 1;
 	*k = *f;
 	k->stack = w->written; /* until the numbers are known */
+	if (f->kind == RAW_INTERPRETED && !w->collecting) {
+		function = function_number(walker, f);
+		body = function & IS_BODY;
+		function &= ~IS_BODY;
+	}
+	note_module(slot, k, body && function);
 	slot->last_count++;
 	switch (f->kind) {
 	case RAW_GLUE:
@@ -716,10 +775,13 @@ static long look_up_frame(__u32 index, struct walker *walker)
 		if (!w->collecting)
 			function = code_at(walker, f, &kind);
 		break;
+	case RAW_INTERPRETED:
+		kind = FRAME_INTERPRETED;
+		break;
 	default:
 		if (!w->collecting)
-			function = function_number(walker, f);
-		kind = f->kind == RAW_INTERPRETED ? FRAME_INTERPRETED : FRAME_COMPILED;
+			function = function_number(walker, f) & ~IS_BODY;
+		kind = FRAME_COMPILED;
 	}
 	code = function ? function : f->pc;
 	if (!function) {

@@ -146,6 +146,38 @@ exports.call = (f) => { site(); return f(); };
   'node_modules/cycle/lazy.js': `require('witness')();
 module.exports = () => require('witness')();
 `,
+  // Bodies of modules where others were, called by the same functions from elsewhere.
+  'node_modules/bodies/index.js': `const { vm } = require('relay/node-modules');
+const names = ['exports', 'require', 'module', '__filename', '__dirname'];
+const body = vm.compileFunction('witness(); return [1].map(() => witness());', names, { filename: 'body.js' });
+function load() { delete require.cache[require.resolve('./body')]; return require('./body'); }
+function call() { const own = {}; return body.call(own, own, require, module, __filename, __dirname); }
+function callWithout() { return body(exports, require, module, __filename, __dirname); }
+exports.run = () => {
+  load(); load();
+  load();
+  call(); call();
+  call();
+  callWithout(); callWithout();
+  callWithout();
+};
+`,
+  'node_modules/bodies/body.js': `const site = require('witness');
+exports.first = site(1);
+(() => site(2))(); site(3);
+(() => site(4))();
+exports = module.exports = () => site(5);
+exports();
+if (!this.again) {
+  this.again = true;
+  arguments.callee.apply(this, arguments);
+}
+require('./inner');
+site(6); require('./inner');
+`,
+  'node_modules/bodies/inner.js': `require('witness')();
+this.run = () => require('witness')(); exports.run();
+`,
   // Texts that never were files of their own.
   'texts.json': JSON.stringify({ body: `${everything}\nreturn { sync, later };` }),
 };

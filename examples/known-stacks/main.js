@@ -32,6 +32,7 @@ async function main() {
   cycle.late();
   cycle.lazily();
   relay.nested(300, () => site());
+  require('bodies').run();
 
   const { body } = require('./texts.json');
   const wrapped = `(function text(site, relay, nodeModules) {\n${body}\n})`;
