@@ -310,15 +310,22 @@ __noinline int write_environment(struct thread *t, __u64 start, __u64 n)
 	return 0;
 }
 
-static long close_frame(__u32 index, struct thread **context)
-{
-	struct thread *t = *context;
-	int i = drop_frame(t);
+/* A thread whose calls will never return, and when that is. */
+struct leaving {
+	struct thread *thread;
+	__u64 now;
+};
 
-	if (i < 0)
-		return 1;
-	write_frame(t, i, bpf_ktime_get_ns() - frame_at(t, i)->start, RECORD_UNFINISHED);
-	return 0;
+static long close_frame(__u32 index, struct leaving *leaving)
+{
+	return abandon_frame(leaving->thread, leaving->now) < 0;
+}
+
+static __always_inline void close_frames(struct thread *t)
+{
+	struct leaving leaving = {.thread = t, .now = bpf_ktime_get_ns()};
+
+	bpf_loop(MAX_DEPTH, close_frame, &leaving, 0);
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -329,7 +336,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 
 	if (t) {
 		/* The calls that led to it never return. */
-		bpf_loop(MAX_DEPTH, close_frame, &t, 0);
+		close_frames(t);
 		flush_counters(t);
 		flush_tallies(t);
 	}
@@ -405,7 +412,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	if (!t)
 		return 0;
-	bpf_loop(MAX_DEPTH, close_frame, &t, 0);
+	close_frames(t);
 	flush_counters(t);
 	flush_tallies(t);
 	RESERVE(record_exit, r);

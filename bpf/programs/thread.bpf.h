@@ -694,6 +694,25 @@ static __always_inline int drop_frame(struct thread *t)
 	return t->depth;
 }
 
+/* A frame takes its time from the one around it. */
+static __always_inline void tell_outer(struct thread *t, struct frame *f, __u64 now)
+{
+	if (f->outer != NO_FRAME)
+		frame_at(t, f->outer)->inner += now - f->start;
+}
+
+/* Ends the innermost frame, whose exit the program does not pass. Returns its index; negative if there is none. */
+static __always_inline int abandon_frame(struct thread *t, __u64 now)
+{
+	int i = drop_frame(t);
+
+	if (i < 0)
+		return i;
+	tell_outer(t, frame_at(t, i), now);
+	write_frame(t, i, now - frame_at(t, i)->start, RECORD_UNFINISHED);
+	return i;
+}
+
 /*
  * Drops the frames that the program left without passing their exit: their stack pointers lie below the
  * one of a frame that is alive now (the stack grows downwards).
@@ -703,15 +722,11 @@ __noinline int drop_abandoned(struct thread *t, __u64 below, __u64 now)
 	if (!t)
 		return 0;
 	for (int n = 0; n < MAX_ABANDONED; n++) {
-		int i;
-
 		if (!t->depth || frame_at(t, t->depth - 1)->sp >= below)
 			break;
-		i = drop_frame(t);
-		if (i < 0)
+		if (abandon_frame(t, now) < 0)
 			break;
 		count(COUNTER_ABANDONED, 1);
-		write_frame(t, i, now - frame_at(t, i)->start, RECORD_UNFINISHED);
 	}
 	return 0;
 }
@@ -777,8 +792,7 @@ __noinline int pop_frame(struct thread *t, __u32 family, __u64 lowest, __u64 hig
 			count(COUNTER_UNMATCHED_EXIT, 1);
 		return -1;
 	}
-	if (f->outer != NO_FRAME)
-		frame_at(t, f->outer)->inner += now - f->start;
+	tell_outer(t, f, now);
 	return drop_frame(t);
 }
 

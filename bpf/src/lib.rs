@@ -31,7 +31,7 @@ mod warm;
 pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
 pub use expedite::restore_grace_periods;
-pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily};
+pub use loader::{Counters, LoadError, Options, Programs, Sum, SumFamily, Unended};
 pub use process::stat_field;
 pub use records::{
     BaselinePart, BaselineRecord, Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord,

@@ -21,7 +21,7 @@ use libbpf_rs::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Callee, Code, Origin, Reader, SampleError, code, kernel_types, samples,
+    Callee, Code, Origin, Reader, SampleError, WaitRecord, code, kernel_types, samples,
     skeleton::{self, maps, probes, samples as ticks, tree},
     stat_field, wire,
 };
@@ -634,6 +634,31 @@ impl Programs {
         [entries(sums), stackless.map(entries).unwrap_or_default()]
     }
 
+    /// Crossings that have not returned, and times off the CPU: what the buffer does not tell of a program that goes on. To be asked for when all in it has been read:
+    /// what ends meanwhile is in neither.
+    pub fn unended(&self, now: impl Fn() -> u64) -> Unended {
+        let threads = running("/proc").into_iter().flat_map(|pid| {
+            running(&format!("/proc/{pid}/task"))
+                .into_iter()
+                .map(move |tid| (pid, tid))
+        });
+        let states = threads.filter_map(|(pid, tid)| {
+            let fd = thread_descriptor(pid, tid).ok()?;
+            let key = fd.as_raw_fd().to_ne_bytes();
+            self.maps.maps.threads.lookup(&key, MapFlags::ANY).ok()?
+        });
+        let mut unended = Unended::default();
+        for state in states {
+            let Some(thread) = plain::<skeleton::types::thread>(&state) else {
+                continue;
+            };
+            let (frames, now) = (&state[offset_of!(skeleton::types::thread, frames)..], now());
+            unended.calls.extend(OpenCall::read(&thread, frames, now));
+            unended.waits.extend(OpenWait::read(&thread, now));
+        }
+        unended
+    }
+
     /// What the programs counted about themselves.
     pub fn counters(&self) -> Counters {
         let get = |which: u32| {
@@ -726,6 +751,133 @@ impl Tallies {
             sums: sums.collect(),
         })
     }
+}
+
+/// What was under way in the threads of programs that go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unended {
+    /// Crossings that have not returned.
+    pub calls: Vec<OpenCall>,
+    /// Times off the CPU.
+    pub waits: Vec<OpenWait>,
+}
+
+/// A thread that is off the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenWait {
+    /// Process (thread group).
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Milestones passed.
+    pub phase: u8,
+    /// Since when: CLOCK_MONOTONIC, ns.
+    pub start: u64,
+    /// Number of the stack; 0: none.
+    pub stack: u32,
+    /// Until it was looked at.
+    pub wait: WaitRecord,
+}
+
+impl OpenWait {
+    /// That of a thread, by its state at this instant.
+    fn read(t: &skeleton::types::thread, now: u64) -> Option<OpenWait> {
+        let has = |flag: u32| t.wait_flags & flag as u8 != 0;
+        let duration = now.checked_sub(t.left_cpu)?;
+        let preempted = has(wire::WAIT_PREEMPTED);
+        let runnable = match (preempted, t.woken) {
+            (true, _) => duration,
+            (false, 0) => 0,
+            (false, woken) => now.saturating_sub(woken),
+        };
+        (t.left_cpu != 0).then_some(OpenWait {
+            pid: t.pid,
+            tid: t.tid,
+            phase: t.phase,
+            start: t.left_cpu,
+            stack: t.wait_stack,
+            wait: WaitRecord {
+                duration,
+                runnable,
+                syscall: u16::try_from(t.wait_syscall).ok(),
+                preempted,
+                fault: has(wire::WAIT_FAULT),
+                disk: has(wire::WAIT_DISK),
+                ip: t.wait_ip,
+            },
+        })
+    }
+}
+
+/// A crossing that had not returned when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// Process (thread group).
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Milestones passed.
+    pub phase: u8,
+    /// When it began: CLOCK_MONOTONIC, ns.
+    pub start: u64,
+    /// Until it was looked at, ns.
+    pub duration: u64,
+    /// Of the duration: in nested crossings.
+    pub inner: u64,
+    /// As in [`Record`](crate::Record).
+    pub kind: u8,
+    /// What is called.
+    pub callee: Option<Callee>,
+    /// The crossing around it.
+    pub parent: Option<Callee>,
+    /// Index of the node binary that the thread runs.
+    pub binary: u8,
+    /// Number of the stack; 0: none.
+    pub stack: u32,
+}
+
+impl OpenCall {
+    /// Those of a thread, by its state at this instant; the innermost first, as they would return.
+    fn read(t: &skeleton::types::thread, frames: &[u8], now: u64) -> Vec<OpenCall> {
+        /// `FRAME_CROSSING` of thread.bpf.h.
+        const CROSSING: u8 = 0;
+        use skeleton::types::frame;
+        let open = frames.chunks_exact(size_of::<frame>());
+        let open = open.take(t.depth.into()).map_while(plain::<frame>);
+        let mut open: Vec<frame> = open.collect();
+        let mut calls = Vec::new();
+        while let Some(frame) = open.pop() {
+            let duration = now.saturating_sub(frame.start);
+            let outer = open.get_mut(usize::from(frame.outer));
+            let parent = outer.as_ref().and_then(|outer| callee(outer.callback));
+            if let Some(outer) = outer {
+                outer.inner += duration;
+            }
+            if frame.family == CROSSING {
+                calls.push(OpenCall {
+                    pid: t.pid,
+                    tid: t.tid,
+                    phase: t.phase,
+                    start: frame.start,
+                    duration,
+                    inner: frame.inner,
+                    kind: frame.kind,
+                    callee: callee(frame.callback),
+                    parent,
+                    binary: t.image.wrapping_sub(1) as u8,
+                    stack: frame.id,
+                });
+            }
+        }
+        calls
+    }
+}
+
+/// Numbers of what runs, by a folder of proc(5): processes, or threads of one.
+fn running(folder: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).collect()
 }
 
 /// A callback, as the programs note it.

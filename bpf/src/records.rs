@@ -236,7 +236,7 @@ pub struct ExitRecord {
 }
 
 /// A time off the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WaitRecord {
     /// Until it ran again, ns.
     pub duration: u64,

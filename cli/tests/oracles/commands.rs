@@ -13,9 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nodeprof_profile::Recording;
+
 use crate::support::{
-    NODEPROF, Node, Trace, copy_program, folder, has_packages, number, plain, project, report,
-    write,
+    NODEPROF, Node, Trace, Traced, copy_program, folder, has_packages, list, number, plain,
+    project, report, text, write,
 };
 
 fn node() -> Option<Node> {
@@ -313,6 +315,62 @@ fn a_server_goes_on_after_until() {
             "{until}: it was written once"
         );
     }
+}
+
+/// What a start hangs in: whoever ends the trace of one wants to know just that.
+#[test]
+#[ignore = "needs root"]
+fn what_is_under_way_when_a_trace_ends_is_in_it() {
+    let Some(node) = node() else { return };
+    let folder = folder();
+    let script = write(
+        folder.path(),
+        "hangs.mjs",
+        "import { execFileSync } from 'child_process'; execFileSync('sleep', ['3']);",
+    );
+    let of = |mode| {
+        let options = ["--mode", mode, "--until", "1s"];
+        Trace::new(options, node.command([&script])).run()
+    };
+    let (full, count) = (of("full"), of("count"));
+    assert_eq!(full.run["ended_by"], "duration");
+    let total = |traced: &Traced| number(&traced.run["crossings"]["total"]);
+    assert_eq!(total(&full), total(&count));
+    let crossings = &full.run["crossings"];
+    let callbacks = list(&crossings["callbacks"]);
+    let of = |function: &str| {
+        let found = callbacks.iter().find(|c| text(&c["function"]) == function);
+        found.unwrap_or_else(|| panic!("no call of {function}: {crossings}"))
+    };
+    let spawn = of("Spawn");
+    assert_eq!(
+        (number(&spawn["calls"]), number(&spawn["unfinished"])),
+        (1, 1)
+    );
+    // The start takes some 50 ms of the second.
+    let hung = number(&spawn["self_ns"]);
+    assert!((500_000_000..1_500_000_000).contains(&hung), "{hung}");
+    // It is the call around it that takes its time from it.
+    let around = of("ModuleWrap::Evaluate");
+    assert_eq!(number(&around["unfinished"]), 1);
+    assert!(number(&around["self_ns"]) < 50_000_000, "{around}");
+    let module = list(&full.run["modules"]).iter();
+    let module = module
+        .clone()
+        .find(|m| text(&m["path"]) == script)
+        .expect("the script");
+    assert!(number(&module["self_ns"]) >= hung, "{module}");
+    let recording = Recording::load(&full.recording).expect("a recording");
+    let main = number(&full.process("the main one", |p| p["main"] == true)["pid"]);
+    let waits = recording.waits.iter();
+    let waited = waits
+        .filter(|wait| u64::from(wait.thread.0) == main)
+        .map(|wait| wait.duration.0)
+        .max();
+    assert!(
+        waited.is_some_and(|longest| longest > 500_000_000),
+        "{waited:?}"
+    );
 }
 
 /// Prints how often it was interrupted, some time after the first.

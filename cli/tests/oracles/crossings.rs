@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::support::{
-    Node, Trace, Traced, has_packages, has_tool, list, npm_script, number, on_each_node, plain,
-    project, seen_and_traced, trace,
+    Node, Trace, Traced, folder, has_packages, has_tool, list, npm_script, number, on_each_node,
+    plain, project, seen_and_traced, trace, write,
 };
 
 on_each_node!(
@@ -18,6 +18,7 @@ on_each_node!(
     calls_are_counted_whoever_ends_first,
     calls_count_where_there_is_no_room_for_their_stacks,
     calls_count_however_deep_they_nest,
+    calls_that_never_return_take_their_time_from_those_around_them,
     bpftrace_counts_the_same,
 );
 
@@ -353,6 +354,31 @@ pub(crate) fn calls_are_counted_whoever_ends_first(node: &Node) {
         let counted = proxies(options, CALLS, end);
         assert_eq!(counted - base, CALLS, "{end:?} on {}", node.version);
     }
+}
+
+/// `process.exit()` below two calls into JavaScript and, in a module, one out of it: each moment is one call's own.
+fn calls_that_never_return_take_their_time_from_those_around_them(node: &Node) {
+    const BUSY: u64 = 300_000_000;
+    let folder = folder();
+    let busy = "const begun = Date.now(); while (Date.now() - begun < 301); process.exit(0);";
+    let script = write(folder.path(), "busy.mjs", busy);
+    let traced = Trace::new::<&str, _>([], node.command([script])).run();
+    traced.succeeded();
+    let crossings = &traced.run["crossings"];
+    assert_eq!(
+        number(&crossings["unfinished"]),
+        2,
+        "of C++: that evaluates, and that exits"
+    );
+    let own = |rows: &str| -> u64 {
+        let rows = list(&crossings[rows]).iter();
+        // Those without times are null.
+        rows.filter_map(|row| row["self_ns"].as_u64()).sum()
+    };
+    let (to_js, to_cpp) = (own("to_js"), own("callbacks"));
+    let life = number(&traced.run["time"]["wall_ns"]);
+    assert!(to_js >= BUSY, "{to_js} ns in JavaScript");
+    assert!(to_js + to_cpp <= life, "{to_js} + {to_cpp} of {life} ns");
 }
 
 /// Beyond the 200,000 calls that are written one by one there is a sum for each stack, and room for 131,072.

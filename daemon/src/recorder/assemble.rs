@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily};
+use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily, Unended};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
@@ -977,6 +977,47 @@ impl Assembler {
         }
         whole.extend_from_slice(rest);
         whole
+    }
+
+    /// Whether some process has not ended, as far as its records tell.
+    pub fn goes_on(&self) -> bool {
+        let mut processes = self.recording.processes.iter();
+        processes.any(|p| p.run == self.run && p.exited.is_none())
+    }
+
+    /// Takes what had not ended when the trace did.
+    pub fn add_unended(&mut self, unended: &Unended) {
+        let waits = unended.waits.iter().map(|w| Record::Wait {
+            header: Header {
+                pid: w.pid,
+                tid: w.tid,
+                phase: w.phase,
+                time: w.start,
+                stack: w.stack,
+            },
+            wait: w.wait,
+        });
+        let calls = unended.calls.iter().map(|call| Record::Call {
+            header: Header {
+                pid: call.pid,
+                tid: call.tid,
+                phase: call.phase,
+                time: call.start,
+                stack: call.stack,
+            },
+            kind: call.kind,
+            duration: Some(call.duration),
+            inner: call.inner,
+            callee: call.callee,
+            binary: call.binary,
+            parent: call.parent,
+            unfinished: true,
+        });
+        for record in waits.chain(calls) {
+            if let Some(record) = self.stacks.take(record) {
+                self.add(record);
+            }
+        }
     }
 
     /// Takes the sums of calls that were not written one by one.

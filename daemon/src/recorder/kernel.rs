@@ -13,13 +13,13 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Code, Counters, LoadError, Options, Programs, Reader, Sum, Warmth,
+    Code, Counters, LoadError, Options, Programs, Reader, Sum, Unended, Warmth,
     hold::{Execs, Holder, HolderOptions, Obeys},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
 use serde::{Deserialize, Serialize};
 
-use super::{HIGHEST_HZ, TraceError, calibrate, load_plan, system};
+use super::{HIGHEST_HZ, TraceError, calibrate, load_plan, now, system};
 use crate::control::{Answer, AskError, Client, Step};
 
 /// What the kernel side is to do.
@@ -79,6 +79,9 @@ impl Wanted {
 pub struct Counted {
     pub(crate) counters: Counters,
     pub(crate) sums: Vec<Sum>,
+    /// Of programs that go on.
+    #[serde(default)]
+    pub(crate) unended: Unended,
     /// Of one hit of a probe, if known.
     pub(crate) ns_per_hit: Option<f64>,
 }
@@ -87,6 +90,7 @@ impl Counted {
     /// Reads all out.
     pub(crate) fn of(programs: &Programs, cache: Option<&Path>) -> Counted {
         Counted {
+            unended: programs.unended(now),
             counters: programs.counters(),
             sums: programs.sums(),
             ns_per_hit: calibrate::ns_per_hit(cache, programs),
@@ -224,12 +228,14 @@ impl Kernel {
         }
     }
 
-    /// Ends what is not a probe, and tells what was counted; not the cost of a hit, which takes time to measure.
-    pub(super) fn end(&self) -> Result<Counted, String> {
+    /// Ends what is not a probe, and tells what was counted; not the cost of a hit, which takes time to measure. `goes_on`: some program of the trace.
+    pub(super) fn end(&self, goes_on: bool) -> Result<Counted, String> {
         match self {
             Kernel::Own(programs) => {
+                let unended = goes_on.then(|| programs.unended(now));
                 programs.detach_tree();
                 Ok(Counted {
+                    unended: unended.unwrap_or_default(),
                     counters: programs.counters(),
                     sums: programs.sums(),
                     ns_per_hit: None,

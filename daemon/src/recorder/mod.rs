@@ -297,13 +297,16 @@ pub(crate) fn trace_with(
     let Counted {
         counters,
         sums,
+        unended,
         ns_per_hit,
-    } = kernel.end().unwrap_or_else(|why| {
-        // Of the service, which has ended: what was written one by one is there.
-        session.lose_holder();
-        session.no_counts = Some(why);
-        Counted::default()
-    });
+    } = kernel
+        .end(session.assembler.goes_on())
+        .unwrap_or_else(|why| {
+            // Of the service, which has ended: what was written one by one is there.
+            session.lose_holder();
+            session.no_counts = Some(why);
+            Counted::default()
+        });
     // Before the holder detaches: the kernel interrupts all processors while it does.
     let ns_per_hit = ns_per_hit
         .or_else(|| kernel.ns_per_hit(session.cache.as_deref()))
@@ -311,6 +314,7 @@ pub(crate) fn trace_with(
     let leaving = holder.pid();
     drop(holder); // its socket closes: it detaches and leaves
     session.assembler.add_sums(&sums);
+    session.assembler.add_unended(&unended);
     session.assembler.finish();
     session.assembler.symbols.know(kernel.code());
     let mapped = session.assembler.finish_stacks();
