@@ -196,6 +196,30 @@ fn folders_by_phase_are_the_same_where_programs_lie_side_by_side() {
     }
 }
 
+#[test]
+fn frames_are_the_same_where_one_program_is_started_in_two_folders() {
+    let base = inside(Recording::synthetic(3000), "/builds/app");
+    let mut head = base.clone();
+    head.runs[0].directory = b"/builds/app".to_vec();
+    for metric in METRICS {
+        for by in [By::Stack, By::Phase, By::Module, By::Package] {
+            let request = Request {
+                by: Some(by),
+                ..Request::new(metric)
+            };
+            for (base, head) in [(&base, &head), (&head, &base)] {
+                let of = difference(base, head, &request);
+                let alone = of
+                    .nodes()
+                    .iter()
+                    .filter(|node| node.is_new() || node.is_elided());
+                let alone: Vec<&str> = alone.map(|node| of.frame(node).name.as_str()).collect();
+                assert!(alone.is_empty(), "{metric} {by:?}: {alone:?}");
+            }
+        }
+    }
+}
+
 fn runs(count: usize, change: impl Fn(&mut Recording, usize)) -> Recording {
     let mut all = Recording::default();
     for index in 0..count {

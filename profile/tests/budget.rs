@@ -161,6 +161,28 @@ fn an_increase_is_compared_with_base() {
 }
 
 #[test]
+fn a_budget_names_the_files_of_base_where_head_was_started_in_another_folder() {
+    let started = |directory: &'static str, script: &'static str| {
+        move |recording: &mut Recording| {
+            recording.runs[0].directory = directory.into();
+            let arguments = &mut recording.processes[0].execs[0].arguments;
+            *arguments = vec![b"node".to_vec(), script.into()];
+        }
+    };
+    let text =
+        "[[budget]]\nfigure = \"package_json.files[./node_modules/*].lookups\"\nmax-increase = 0";
+    let base = || runs("base", &NOISE, started("/home/user/project", "app.js"));
+    let kept = |checked: Checked| -> Vec<(String, Option<f64>, Option<f64>)> {
+        let rows = checked.rows.into_iter();
+        rows.map(|row| (row.figure, row.base, row.head)).collect()
+    };
+    let same = kept(checked(base(), base(), text).unwrap());
+    assert!(!same.is_empty());
+    let head = runs("head", &NOISE, started("/home/user", "project/app.js"));
+    assert_eq!(kept(checked(base(), head, text).unwrap()), same);
+}
+
+#[test]
 fn times_of_sides_that_were_not_run_in_turn_cannot_be_told() {
     let later = |recording: &mut Recording| recording.runs[0].started_unix_ns += 3_600_000_000_000;
     let text = format!(

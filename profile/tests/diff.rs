@@ -8,7 +8,9 @@ use nodeprof_profile::diff::verdict::Rule;
 use nodeprof_profile::diff::{Answer, Certainty, Diff, Side};
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::modules::package::PackageKind;
-use nodeprof_profile::recording::{Crossing, Nanoseconds, RunId};
+use nodeprof_profile::recording::{
+    Compilation, CompilationUnit, Crossing, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
+};
 use nodeprof_profile::{Profile, Recording, RunProfile};
 
 /// Runs of a synthetic program that end after these times, in µs beyond a second; `change` makes the side what it is.
@@ -117,6 +119,53 @@ fn a_repeated_lookup_is_listed() {
         "{:#?}",
         diff.causes
     );
+}
+
+/// The same program by a command line that was typed in a folder; the run may have begun in another.
+fn started(recording: &mut Recording, directory: &str, script: &str) {
+    let main = NameId(recording.names.len() as u32);
+    recording.names.push(b"/home/user/project/app.js".to_vec());
+    recording.compilations.push(Compilation {
+        process: ProcessId(0),
+        thread: ThreadId(recording.processes[0].pid),
+        start: recording.runs[0].started,
+        duration: None,
+        self_time: None,
+        path: main,
+        unit: CompilationUnit::Function,
+        cached: false,
+        stack: None,
+    });
+    let arguments = [b"node".to_vec(), script.into()];
+    recording.processes[0].execs[0].arguments = arguments.to_vec();
+    recording.runs[0].directory = directory.into();
+}
+
+#[test]
+fn a_program_is_the_same_from_whatever_folder_it_is_started() {
+    for (directory, script) in [
+        ("/home/user/project", "app.js"),
+        ("/home/user", "project/app.js"),
+        ("/tmp", "../home/user/project/app.js"),
+        // The shell that the run began with went there.
+        ("/home/user", "app.js"),
+        ("/home/user", "app"),
+    ] {
+        let diff = compare(
+            side("base", &NOISE, |one, _| {
+                started(one, "/home/user/project", "app.js");
+            }),
+            side("head", &NOISE, |one, _| started(one, directory, script)),
+        );
+        let added = (diff.causes.iter()).filter(|cause| cause.presence.is_some());
+        assert_eq!(added.count(), 0, "{directory} {script}");
+        assert_eq!(
+            diff.counts.len(),
+            0,
+            "{directory} {script}: {:?}",
+            diff.counts
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use nodeprof_profile::diff::names::{Matching, Origin, Roots};
 
-use crate::fold::{Folded, Frame, FrameKind};
+use crate::fold::{By, Folded, Frame, FrameKind};
 
 /// Frames that all runs share.
 pub(super) struct Unifier {
@@ -47,7 +47,8 @@ impl Unifier {
         for (index, (side, run)) in runs().enumerate() {
             let frames = run.as_ref().map_or(&[][..], Folded::frames);
             let rooted = frames.iter().map(|frame| {
-                let path = path_of(frame, &origins[index].directory)?;
+                let directory = &origins[index].directory;
+                let path = path_of(frame, Some(directory).filter(|_| !by_phase(run)))?;
                 Some(roots[index].rooted(&path))
             });
             let rooted: Vec<Option<String>> = rooted.collect();
@@ -134,8 +135,13 @@ impl Unifier {
     }
 }
 
-/// The path that a frame has, if it is of a file.
-fn path_of(frame: &Frame, directory: &str) -> Option<String> {
+/// Whether files stand in their folders, which are seen from the root already.
+fn by_phase(run: &Option<Folded>) -> bool {
+    run.as_ref().is_some_and(|run| run.about.by == By::Phase)
+}
+
+/// The path that a frame has, if it is of a file; if there is a directory, from there.
+fn path_of(frame: &Frame, directory: Option<&String>) -> Option<String> {
     if let Some(source) = &frame.source {
         // Wherever node lies: its functions are named in full.
         let of_node = matches!(
@@ -148,9 +154,9 @@ fn path_of(frame: &Frame, directory: &str) -> Option<String> {
         return source.file.clone().filter(|_| !of_node);
     }
     let is_path = matches!(frame.kind, FrameKind::File) && !frame.name.starts_with('(');
-    is_path.then(|| match frame.name.starts_with('/') {
-        true => frame.name.clone(),
-        false => format!("{directory}/{}", frame.name),
+    is_path.then(|| match directory {
+        Some(directory) if !frame.name.starts_with('/') => format!("{directory}/{}", frame.name),
+        _ => frame.name.clone(),
     })
 }
 

@@ -23,8 +23,9 @@ pub struct Origin {
 pub struct Roots {
     /// Folders without a slash at the end, and what stands for each; longest first.
     folders: Vec<(String, &'static str)>,
-    /// Whether paths in folders above the root are seen from it, too: only where roots differ.
-    above: bool,
+    /// Paths in folders above the root are seen from it, too, but for those in the so many folders that have one name for all runs;
+    /// `None`: none are, all runs have one root.
+    above: Option<usize>,
 }
 
 /// Stands for the program's root.
@@ -34,7 +35,9 @@ const DIRECTORY: &str = "(working directory)";
 
 impl Roots {
     /// The roots of several runs, so that the same file has the same name in all of them. The root is what is left of the
-    /// main scripts' paths without the end that all have in common; the working directory where these are alike.
+    /// main scripts' paths without the end that all have in common. Where these are alike it is the working directory: that of each
+    /// run, or, if the script lies in one of them, that one for all. A tool is the same in two projects, a program's own script is
+    /// the same program, wherever it is started.
     pub fn of(origins: &[Origin]) -> Vec<Roots> {
         let mains: Option<Vec<Vec<&str>>> = origins
             .iter()
@@ -44,34 +47,50 @@ impl Roots {
             let first = mains.first();
             mains.iter().any(|main| Some(main) != first)
         });
-        let same_directory =
-            (origins.windows(2)).all(|pair| pair[0].directory == pair[1].directory);
+        let directories: Vec<&str> = (origins.iter())
+            .map(|origin| origin.directory.trim_end_matches('/'))
+            .collect();
+        let same_directory = directories.windows(2).all(|pair| pair[0] == pair[1]);
+        if !mains_differ
+            && !same_directory
+            && let Some(root) = directory_of_main(origins, &directories)
+        {
+            let roots = Roots {
+                folders: vec![(root.to_owned(), ROOT)],
+                above: None,
+            };
+            return vec![roots; origins.len()];
+        }
         let common = mains.as_ref().map_or(0, |mains| common_end(mains));
-        let folder = |text: &str| text.trim_end_matches('/').to_owned();
-        origins
-            .iter()
-            .enumerate()
-            .map(|(index, origin)| {
-                let mut folders: Vec<(String, &'static str)> = Vec::new();
-                if let Some(mains) = mains.as_ref().filter(|_| mains_differ) {
-                    let main = &mains[index];
-                    // Of scripts with different names the folder.
-                    let end = main.len() - common.max(1).min(main.len());
-                    folders.push((main[..end].join("/"), ROOT));
-                }
-                let directory = folder(&origin.directory);
-                if folders.is_empty() {
-                    folders.push((directory, ROOT));
-                } else if !same_directory && folders.iter().all(|(known, _)| *known != directory) {
-                    folders.push((directory, DIRECTORY));
+        let above = match (mains_differ, same_directory) {
+            (true, _) => Some(0),
+            (false, true) => None,
+            (false, false) => Some(common_folders(&directories)),
+        };
+        // Of scripts with different names the folder.
+        let root_of =
+            |main: &Vec<&str>| main[..main.len() - common.max(1).min(main.len())].join("/");
+        let roots: Vec<String> = match mains.filter(|_| mains_differ) {
+            Some(mains) => mains.iter().map(root_of).collect(),
+            None => directories.iter().map(|&text| text.to_owned()).collect(),
+        };
+        // Where in the program each was started.
+        let started: Vec<Option<&str>> = (directories.iter().zip(&roots))
+            .map(|(directory, root)| inside(directory, root).filter(|_| !root.is_empty()))
+            .collect();
+        let started_alike = started.windows(2).all(|pair| pair[0] == pair[1]);
+        (roots.iter().zip(&directories).zip(&started))
+            .map(|((root, &directory), started)| {
+                let mut folders = vec![(root.clone(), ROOT)];
+                // A folder of the program that only one was started in is called as those call it that were not.
+                let own = started.is_none() || started_alike;
+                if !same_directory && directory != root && own {
+                    folders.push((directory.to_owned(), DIRECTORY));
                 }
                 // A root of "/" would make every path a part of the program.
                 folders.retain(|(folder, _)| !folder.is_empty());
                 folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
-                Roots {
-                    folders,
-                    above: mains_differ || !same_directory,
-                }
+                Roots { folders, above }
             })
             .collect()
     }
@@ -86,18 +105,49 @@ impl Roots {
             return path.to_owned();
         }
         for (folder, mark) in &self.folders {
-            if let Some(rest) = path.strip_prefix(folder.as_str())
-                && (rest.is_empty() || rest.starts_with('/'))
-            {
+            if let Some(rest) = inside(path, folder) {
                 return format!("{mark}{rest}");
             }
         }
         let root = self.folders.iter().find(|(_, mark)| *mark == ROOT);
-        match root.filter(|_| self.above) {
-            Some((root, _)) => from_below(path, root).unwrap_or_else(|| path.to_owned()),
-            None => path.to_owned(),
+        match (root, self.above) {
+            (Some((root, _)), Some(shared)) => {
+                from_below(path, root, shared).unwrap_or_else(|| path.to_owned())
+            }
+            _ => path.to_owned(),
         }
     }
+}
+
+/// The first working directory that the main script of all runs lies in.
+fn directory_of_main<'a>(origins: &[Origin], directories: &[&'a str]) -> Option<&'a str> {
+    let main = origins.first()?.main.as_deref()?;
+    let same = |origin: &Origin| origin.main.as_deref() == Some(main);
+    let holds = |directory: &&&str| !directory.is_empty() && inside(main, directory).is_some();
+    let found = directories.iter().find(holds).copied();
+    found.filter(|_| origins.iter().all(same))
+}
+
+/// What follows a folder in the path of something in it, from the slash on; empty for the folder itself.
+fn inside<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// How many parts at the beginning of their paths folders have in common; 0 if all lie as deep, so that each sees them as the others do.
+fn common_folders(folders: &[&str]) -> usize {
+    let folders: Vec<Vec<&str>> = (folders.iter())
+        .map(|folder| folder.split('/').collect())
+        .collect();
+    let Some((first, others)) = folders.split_first() else {
+        return 0;
+    };
+    if others.iter().all(|other| other.len() == first.len()) {
+        return 0;
+    }
+    (0..first.len())
+        .take_while(|&at| (others.iter()).all(|other| other.get(at) == Some(&first[at])))
+        .count()
 }
 
 /// How many parts at the end all have in common; the first of a path is not one of them.
@@ -112,14 +162,16 @@ fn common_end(paths: &[Vec<&str>]) -> usize {
         .count()
 }
 
-/// A path in a folder above the root, or in its `node_modules`: where Node looks for packages on its way up.
-fn from_below(path: &str, root: &str) -> Option<String> {
+/// A path in a folder above the root, or in its `node_modules`: where Node looks for packages on its way up. What lies in the folders that
+/// all roots share has one path in all runs, which is its name.
+fn from_below(path: &str, root: &str, shared: usize) -> Option<String> {
     let path: Vec<&str> = path.split('/').collect();
     let root: Vec<&str> = root.split('/').collect();
     let common = (path.iter().zip(&root)).take_while(|(a, b)| a == b).count();
     let rest = &path[common..];
     let on_the_way = rest.len() == 1 || rest.first() == Some(&"node_modules");
-    on_the_way.then(|| format!("{}{}", "../".repeat(root.len() - common), rest.join("/")))
+    (on_the_way && common > shared)
+        .then(|| format!("{}{}", "../".repeat(root.len() - common), rest.join("/")))
 }
 
 /// A name without what changes from version to version and from build to build: versions, content hashes, process ids, and the
@@ -397,6 +449,51 @@ mod tests {
         assert_eq!(base.rooted("/w/1/a.js"), head.rooted("/w/2/a.js"));
         let (base, _) = roots(("", "/"), ("", "/"));
         assert_eq!(base.rooted("/a.js"), "/a.js");
+    }
+
+    #[test]
+    fn a_script_started_from_several_folders_is_seen_from_one() {
+        let main = "/w/bin/app.js";
+        for (base_directory, head_directory, expected) in [
+            ("/w", "/w/bin", "./bin/app.js"),
+            ("/w/bin", "/w", "./app.js"),
+            // Started from elsewhere, it lies where it lies.
+            ("/tmp", "/w/", "./bin/app.js"),
+            ("/w", "/", "./bin/app.js"),
+        ] {
+            let (base, head) = roots((main, base_directory), (main, head_directory));
+            assert_eq!(base, head, "{base_directory} {head_directory}");
+            assert_eq!(base.rooted(main), expected);
+            assert_eq!(base.rooted("/node_modules/x/i.js"), "/node_modules/x/i.js");
+            assert_eq!(base.rooted("/tmp/x"), "/tmp/x");
+        }
+        // As each is called that was recorded from the first folder alone.
+        let (alone, _) = roots((main, "/w"), (main, "/w"));
+        let (first, _) = roots((main, "/w"), (main, "/w/bin"));
+        assert_eq!(alone, first);
+    }
+
+    #[test]
+    fn a_tool_started_in_several_projects_sees_each_as_the_program() {
+        let main = "/usr/bin/tool.js";
+        let (base, head) = roots((main, "/w/old"), (main, "/srv/app/new"));
+        assert_eq!(base.rooted("/w/old/lib/a.js"), "./lib/a.js");
+        assert_eq!(head.rooted("/srv/app/new/lib/a.js"), "./lib/a.js");
+        let above = "../node_modules/x/i.js";
+        assert_eq!(base.rooted("/w/node_modules/x/i.js"), above);
+        assert_eq!(head.rooted("/srv/app/node_modules/x/i.js"), above);
+        // What both have in common, however deep each lies.
+        for path in [main, "/package.json", "/node_modules/x/i.js"] {
+            assert_eq!(base.rooted(path), path);
+            assert_eq!(head.rooted(path), path);
+        }
+    }
+
+    #[test]
+    fn a_folder_of_the_program_is_one_wherever_it_is_started() {
+        let (base, head) = roots(("/a/src/app.js", "/a"), ("/b/src/app.js", "/b/src"));
+        assert_eq!(base.rooted("/a/src/x.js"), "./src/x.js");
+        assert_eq!(head.rooted("/b/src/x.js"), "./src/x.js");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::breakdown::Timeline;
 use crate::groups::Group;
 use crate::measured;
 use crate::modules::package::PackageKind;
-use crate::recording::{ProcessId, Run, RunId};
+use crate::modules::script::Script;
+use crate::recording::{NameId, Nanoseconds, ProcessId, Run, RunId};
 use crate::{Profile, Recording, RunProfile};
 
 /// A group of runs and the recording that they are in.
@@ -245,17 +246,60 @@ pub fn origin(recording: &Recording, timeline: &Timeline, run: RunId) -> Origin 
         let own = recording.processes.iter().position(|p| p.run == run)?;
         Some(ProcessId(own as u32))
     });
-    let process = main.and_then(|main| recording.processes.get(main.0 as usize));
-    let exec = process.and_then(|process| process.execs.iter().max_by_key(|exec| exec.at));
+    let process = main.and_then(|main| Some((main, recording.processes.get(main.0 as usize)?)));
+    let exec = process.and_then(|(_, process)| process.execs.iter().max_by_key(|exec| exec.at));
     let arguments = match (exec, of) {
         (Some(exec), _) => exec.arguments.as_slice(),
         (None, Some(run)) => run.command.as_slice(),
         (None, None) => &[],
     };
-    Origin {
-        main: main_script(arguments, &directory),
-        directory,
+    let main = script_argument(arguments).map(|script| {
+        let used = process.and_then(|(id, _)| used_script(recording, id, &script, &directory));
+        used.unwrap_or_else(|| absolute(&script, &directory))
+    });
+    Origin { main, directory }
+}
+
+/// The main script of a process: that of the run's folder if it was used, else the first whose path ends as the command line says, which was
+/// then typed in another folder (`sh -c 'cd app && node main.js'`).
+fn used_script(
+    recording: &Recording,
+    process: ProcessId,
+    script: &str,
+    directory: &str,
+) -> Option<String> {
+    let end = absolute(script, "");
+    if script.starts_with('/') || end == "/" {
+        return None;
     }
+    let here = absolute(script, directory);
+    let first = |mut list: Vec<(Nanoseconds, NameId)>| {
+        list.sort_unstable();
+        let mut found = None;
+        for (_, name) in list {
+            let path = Script::of(recording.name(name)).path;
+            let Ok(path) = std::str::from_utf8(&path) else {
+                continue;
+            };
+            // Node adds the ending of a file and the main file of a folder.
+            if let Some(rest) = path.strip_prefix(&here)
+                && (rest.is_empty() || rest.starts_with(['.', '/']))
+            {
+                return Some(here.clone());
+            }
+            let file = path.rfind('/').map_or(0, |at| at + 1);
+            let ending = path[file..].rfind('.').map_or(path.len(), |at| file + at);
+            let mut of = [path, &path[..ending]].into_iter();
+            found = found.or_else(|| of.find(|path| path.ends_with(&end)).map(str::to_owned));
+        }
+        found
+    };
+    let compiled = recording.compilations.iter();
+    let compiled = compiled.filter(|of| of.process == process);
+    let used = recording.files.iter();
+    let used = used.filter(|of| of.process == process && of.result >= 0);
+    first(compiled.map(|of| (of.start, of.path)).collect())
+        .or_else(|| first(used.map(|of| (of.start, of.path)).collect()))
 }
 
 /// Options of node with their value in the next argument.
@@ -274,25 +318,30 @@ const WITH_VALUE: [&str; 12] = [
     "--diagnostic-dir",
 ];
 
-/// The script that a node command line names, absolute; `None` for `-e`, standard input and the like.
-fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
+/// The script that a node command line names; `None` for `-e`, standard input and the like.
+fn script_argument(arguments: &[Vec<u8>]) -> Option<String> {
     let mut arguments = arguments.iter().skip(1);
     while let Some(argument) = arguments.next() {
         let argument = String::from_utf8_lossy(argument);
         match argument.as_ref() {
             "--" => {
                 let script = arguments.next()?;
-                return Some(absolute(&String::from_utf8_lossy(script), directory));
+                return Some(String::from_utf8_lossy(script).into_owned());
             }
             "-e" | "--eval" | "-p" | "--print" | "-pe" | "-" | "-i" | "--test" => return None,
             option if WITH_VALUE.contains(&option) => {
                 arguments.next();
             }
             option if option.starts_with('-') => {}
-            script => return Some(absolute(script, directory)),
+            script => return Some(script.to_owned()),
         }
     }
     None
+}
+
+/// The same, absolute.
+fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
+    script_argument(arguments).map(|script| absolute(&script, directory))
 }
 
 /// Which program a run is of: its script, by name without versions, and the words after it (`npm ci` is not `npm run build`); what else it
