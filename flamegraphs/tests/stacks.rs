@@ -374,6 +374,82 @@ fn what_the_kernel_does_for_probes_is_told_apart() {
 }
 
 #[test]
+fn code_without_a_file_is_of_the_module_or_package_that_called_it() {
+    let mut recording = of_frames(|_| Vec::new());
+    let mut s = Stacked::default();
+    std::mem::swap(&mut s.recording, &mut recording);
+    let eval = s.code(Recorded::JavaScript, "anonymous", None);
+    let unnamed = s.code(Recorded::JavaScript, "", Some(""));
+    let wasm = s.code(Recorded::JavaScript, "add", Some("wasm://wasm/5d01c3ae"));
+    let script = s.code(Recorded::JavaScript, "run", Some("evalmachine.<anonymous>"));
+    let page = s.code(Recorded::JavaScript, "page", Some("pages/a.html"));
+    let codes = [eval, unnamed, wasm, script, page].map(|frame| s.frame(frame));
+    let package = [
+        "top /srv/site/app.js@1",
+        "top /srv/site/node_modules/a/i.js@1",
+    ];
+    for callers in [&package[..], &package[..1], &[]] {
+        for code in codes {
+            let caller = s.stack(callers);
+            // By way of Node's own code, and with some on top of it.
+            let vm = s.parse("js runInThisContext node:vm:9@9");
+            let caller = caller.map(|caller| s.on(Some(caller), vm));
+            let stack = s.on(caller, code);
+            s.sample(MAIN, 20_000, Some(stack));
+            let fs = s.parse("js existsSync node:fs:9@9");
+            let stack = s.on(Some(stack), fs);
+            s.sample(MAIN, 20_000, Some(stack));
+        }
+    }
+    let found = |form| {
+        let found = lines(&fold(&s.recording, &by(Metric::Cpu, form)).unwrap());
+        let found = found.into_iter();
+        let found = found.map(|(stack, ns)| (stack.replace("node app.js;", ""), ns / 1_000_000));
+        found.collect::<BTreeMap<String, u64>>()
+    };
+    let expected = |of: &[(&str, u64)]| -> BTreeMap<String, u64> {
+        of.iter()
+            .map(|&(stack, count)| (stack.to_owned(), count))
+            .collect()
+    };
+    assert_eq!(
+        found(By::Package),
+        expected(&[
+            ("(program)", 10),
+            ("(program);a", 5),
+            ("(program);a;node", 5),
+            ("(program);node", 10),
+        ])
+    );
+    // Modules are what has a name.
+    assert_eq!(
+        found(By::Module),
+        expected(&[
+            ("(no file)", 2),
+            ("(no file);node:fs", 2),
+            ("app.js", 3),
+            ("app.js;a/i.js", 3),
+            ("app.js;a/i.js;evalmachine.<anonymous>", 1),
+            ("app.js;a/i.js;evalmachine.<anonymous>;node:fs", 1),
+            ("app.js;a/i.js;node:fs", 3),
+            ("app.js;a/i.js;pages/a.html", 1),
+            ("app.js;a/i.js;pages/a.html;node:fs", 1),
+            ("app.js;evalmachine.<anonymous>", 1),
+            ("app.js;evalmachine.<anonymous>;node:fs", 1),
+            ("app.js;node:fs", 3),
+            ("app.js;pages/a.html", 1),
+            ("app.js;pages/a.html;node:fs", 1),
+            ("evalmachine.<anonymous>", 1),
+            ("evalmachine.<anonymous>;node:fs", 1),
+            ("pages/a.html", 1),
+            ("pages/a.html;node:fs", 1),
+            ("wasm://wasm/5d01c3ae", 1),
+            ("wasm://wasm/5d01c3ae;node:fs", 1),
+        ])
+    );
+}
+
+#[test]
 fn functions_that_would_look_the_same_say_more() {
     let recording = of_frames(|s| {
         vec![

@@ -264,7 +264,7 @@ export interface RawEvents extends Record<FamilyName, FamilyColumns> {
   threads: { pid: number; tid: number; name: string; command: string; javascript: boolean }[];
   kinds: [string, string][];
   strings: string[];
-  frames: Record<"name" | "kind" | "file" | "line" | "column" | "package", Column>;
+  frames: Record<"name" | "kind" | "file" | "line" | "column" | "script" | "package", Column>;
   nodes: { parent: Column; frame: Column };
   crossing_sums: SumColumns;
   serialization_sums: SumColumns;

@@ -4,6 +4,7 @@ import type { FamilyName } from "./data";
 import { byName } from "./colours";
 import { bytes, count, inUnit, percent, time } from "./format";
 import type { Events } from "./model";
+import { isOfCaller } from "./regroup";
 import { link, OF_A_VIEW } from "./state";
 
 interface Sum {
@@ -34,11 +35,12 @@ function packagesOf(events: Events, [from, until]: [number, number]): [string, n
     for (let place = node[index]!; place >= 0; place = events.parent[place]!) {
       const frame = events.frame[place]!;
       const kind = events.frames.kinds[frame];
-      if (kind === "javascript") {
+      if (kind === "javascript" && isOfCaller(events.frames.scripts[frame] ?? null, "package")) name = "(program)";
+      else if (kind === "javascript") {
         name = events.frames.packages[frame] ?? "(program)";
         break;
       }
-      if (kind === "node") name = "node";
+      if (kind === "node" && name !== "(program)") name = "node";
     }
     sums.set(name, (sums.get(name) ?? 0) + own[index]!);
   }

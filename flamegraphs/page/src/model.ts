@@ -64,6 +64,8 @@ export interface Frames {
   files: (string | null)[];
   lines: Int32Array;
   columns: Int32Array;
+  /** What Node loaded, which is another file where there is a source map. */
+  scripts: (string | null)[];
   packages: (string | null)[];
 }
 
@@ -92,6 +94,7 @@ export class Events {
       files: Array.from(columns.small(raw.frames.file), text),
       lines: columns.small(raw.frames.line),
       columns: columns.small(raw.frames.column),
+      scripts: Array.from(columns.small(raw.frames.script), text),
       packages: Array.from(columns.small(raw.frames.package), text),
     };
     this.parent = columns.small(raw.nodes.parent);

@@ -21,6 +21,11 @@ const WORK: Record<string, string> = {
 /** What happened on top of a stack, such as a call or a file: kept as it is. */
 const HAPPENED = new Set(["callback", "fast", "getter", "construct", "serialization", "operation", "file", "wait"]);
 
+/** Whether the JavaScript of a script is of the module or package that called it: it has no file, or, by package, a name that is no path. */
+export function isOfCaller(script: string | null, by: "module" | "package"): boolean {
+  return script === null || script.startsWith("wasm://") || (by === "package" && !/^(file:\/\/(localhost)?)?\//.test(script));
+}
+
 export function* regroup(events: Events, by: "module" | "package"): Generator<void, Grouped> {
   const old = events.frames;
   const names: string[] = [];
@@ -57,14 +62,15 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
     return node;
   };
   // By frame of the events: the group, or -1.
-  const groups = old.names.map((name, index) => {
+  const groups = old.names.map((_, index) => {
     const kind = old.kinds[index]!;
     if (kind !== "javascript" && kind !== "node") return -1;
-    const file = old.files[index] ?? null;
-    if (by === "module") return make(file ?? name, kind, file, old.packages[index] ?? null);
+    const script = old.scripts[index] ?? null;
+    if (by === "module") return make(script ?? "(no file)", kind, script, old.packages[index] ?? null);
     const of = kind === "node" ? "node" : (old.packages[index] ?? "(program)");
     return make(of, kind === "node" ? "node" : "package", null, of);
   });
+  const ofCaller = old.kinds.map((kind, index) => kind === "javascript" && isOfCaller(old.scripts[index] ?? null, by));
   const native = make("(no JavaScript)", "native", null, null);
   const works = new Map(Object.entries(WORK).map(([kind, name]) => [kind, make(name, kind, null, null)]));
   const kept = old.names.map((name, index) => (HAPPENED.has(old.kinds[index]!) ? make(name, old.kinds[index]!, old.files[index] ?? null, null) : -1));
@@ -95,7 +101,7 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
       if (kind === "node") built[node] = group;
       else {
         built[node] = -1;
-        base[node] = child(base[node]!, group);
+        if (!ofCaller[of] || base[node]! < 0) base[node] = child(base[node]!, group);
       }
     } else if (WORK[kind] && (kind !== "compilation" || work[node] === undefined)) work[node] = kind;
     let top = base[node]!;
@@ -113,7 +119,7 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
       parent: parents,
       frame: Int32Array.from(frame),
       children: childrenOf(parents),
-      frames: { names, kinds, kindNames: old.kindNames, files, lines: none, columns: none, packages },
+      frames: { names, kinds, kindNames: old.kindNames, files, lines: none, columns: none, scripts: files, packages },
     },
   };
 }

@@ -97,7 +97,7 @@ test("by package, Node's own frames show only where they run, and nothing is los
   const own = Float64Array.of(0, 1, 2, 4, 8, 16, 32);
   const events = {
     parent, frame,
-    frames: { names: ["C++", "load", "f", "fs.stat"], kinds: ["native", "node", "javascript", "callback"], files: [null, "node:x", "/p.js", null], packages: [null, "node", "p", null], kindNames: new Map() },
+    frames: { names: ["C++", "load", "f", "fs.stat"], kinds: ["native", "node", "javascript", "callback"], files: [null, "node:x", "/p.js", null], scripts: [null, "node:x", "/p.js", null], packages: [null, "node", "p", null], kindNames: new Map() },
   } as unknown as Events;
   const grouped = whole(regroup(events, "package"));
   const values = whole(moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped));
@@ -106,6 +106,26 @@ test("by package, Node's own frames show only where they run, and nothing is los
   const found = Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
   assert.deepEqual(found, { "/node": 1, "/p": 6, "/p/node": 8, "/p/node/fs.stat": 16, "/(no JavaScript)": 32 });
   assert.equal(values.sum, 63);
+});
+
+test("code without a file is of the module or package that called it", () => {
+  // p → vm → without a file → vm script; without a file alone.
+  const parent = Int32Array.of(-1, 0, 1, 2, -1);
+  const frame = Int32Array.of(0, 1, 2, 3, 2);
+  const own = Float64Array.of(1, 2, 4, 8, 16);
+  const events = {
+    parent, frame,
+    frames: { names: ["f", "run", "(anonymous)", "g"], kinds: ["javascript", "node", "javascript", "javascript"], files: ["src/p.ts", "node:vm", null, "evalmachine.<anonymous>"], scripts: ["/p.js", "node:vm", null, "evalmachine.<anonymous>"], packages: ["p", "node", null, null], kindNames: new Map() },
+  } as unknown as Events;
+  const sums = (by: "module" | "package") => {
+    const grouped = whole(regroup(events, by));
+    const values = whole(moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped));
+    const { stacks } = grouped;
+    const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)} ${stacks.frames.names[stacks.frame[node]!]}`);
+    return Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
+  };
+  assert.deepEqual(sums("package"), { " p": 13, " p node": 2, " (program)": 16 });
+  assert.deepEqual(sums("module"), { " /p.js": 5, " /p.js node:vm": 2, " /p.js evalmachine.<anonymous>": 8, " (no file)": 16 });
 });
 
 test("a search finds words, expressions and packages, and counts a stack once", () => {

@@ -6,7 +6,7 @@ use nodeprof_profile::recording::{CrossingKind, Nanoseconds, ProcessId, RunId, S
 
 use super::events::{Collector, Leaf, parts_of_wait};
 use super::modules::{PackageOf, Packages};
-use super::nodes::{Nodes, script_of};
+use super::nodes::Nodes;
 use super::{StackNode, thread_name};
 use crate::fold::{By, Frame, Metric, ThreadClass};
 use crate::select::{Selected, Selection, Threads};
@@ -62,6 +62,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Everything {
     pub(crate) frames: Vec<Frame>,
+    /// By frame: the script that Node loaded, wherever its source map leads; empty if it has no file, `None` if it is no JavaScript.
+    pub(crate) scripts: Vec<Option<String>>,
     /// By frame: the package that its script is of.
     pub(crate) packages: Vec<Option<String>>,
     pub(crate) nodes: Vec<StackNode>,
@@ -117,10 +119,12 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
             javascript: thread.class != ThreadClass::Pool,
         })
         .collect();
+    found.scripts = collector.nodes.scripts();
     let (frames, nodes) = collector.nodes.finish();
-    let packages = Packages::new(recording, run, frames.iter().filter_map(script_of));
-    found.packages = (frames.iter())
-        .map(|frame| match packages.of(script_of(frame)?) {
+    let scripts = || found.scripts.iter().map(Option::as_deref);
+    let packages = Packages::new(recording, run, scripts().flatten());
+    found.packages = scripts()
+        .map(|script| match packages.of(script?) {
             PackageOf::Node => Some("node".to_owned()),
             PackageOf::Named(name) => Some(name),
             PackageOf::Program => None,

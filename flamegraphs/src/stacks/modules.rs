@@ -81,6 +81,11 @@ pub(super) fn is_built_in(script: &str) -> bool {
     Script::of(script.as_bytes()).is_builtin()
 }
 
+/// Whether a script's name says where its file lies.
+pub(super) fn is_path(script: &str) -> bool {
+    Script::of(script.as_bytes()).path.starts_with(b"/")
+}
+
 /// A script's path as short as it tells scripts apart: from the innermost node_modules on, or from the working directory.
 pub(super) fn short(script: &str, directory: &str) -> String {
     let script = Script::of(script.as_bytes());

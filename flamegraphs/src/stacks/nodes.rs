@@ -5,7 +5,7 @@ use nodeprof_profile::recording::{self, RunId, StackId};
 
 use super::StackNode;
 use super::labels::{self, Labels, Shown};
-use super::modules::{PackageOf, Packages, is_built_in, short};
+use super::modules::{PackageOf, Packages, is_built_in, is_path, short};
 use crate::fold::{By, Frame, FrameKind, frame_name};
 use crate::hash::IdMap;
 
@@ -52,6 +52,8 @@ enum Group {
     BuiltIn(u32),
     /// JavaScript of the program or a package.
     Program(u32),
+    /// JavaScript of what called it (see [`is_of_caller`]); of this if that is not known.
+    Caller(u32),
 }
 
 impl<'a> Nodes<'a> {
@@ -103,6 +105,23 @@ impl<'a> Nodes<'a> {
         &self.directory
     }
 
+    /// By frame: the script that Node loaded, wherever its source map leads; empty if it has no file, `None` if it is no JavaScript.
+    pub(super) fn scripts(&self) -> Vec<Option<String>> {
+        let mut scripts = vec![None; self.frames.len()];
+        for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
+            let script = scripts.get_mut(shown.frame as usize);
+            if let Some(script @ None) = script
+                && frame.kind == recording::FrameKind::JavaScript
+            {
+                let name = frame
+                    .file
+                    .map_or(&b""[..], |file| self.recording.name(file));
+                *script = Some(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        scripts
+    }
+
     pub(super) fn finish(self) -> (Vec<Frame>, Vec<StackNode>) {
         (self.frames, self.nodes)
     }
@@ -122,6 +141,7 @@ impl<'a> Nodes<'a> {
                     let made = self.make(Frame::named(kind, &name));
                     match kind {
                         FrameKind::NodeJavaScript => Group::BuiltIn(made),
+                        _ if is_of_caller(file, self.by) => Group::Caller(made),
                         _ => Group::Program(made),
                     }
                 }
@@ -129,6 +149,7 @@ impl<'a> Nodes<'a> {
                     let made = self.module(frame.kind, file);
                     match is_built_in(file) {
                         true => Group::BuiltIn(made),
+                        _ if is_of_caller(file, self.by) => Group::Caller(made),
                         false => Group::Program(made),
                     }
                 }
@@ -294,6 +315,12 @@ impl<'a> Nodes<'a> {
                         next.node = self.child(caller.node, plain(frame));
                     }
                 }
+                Group::Caller(frame) => {
+                    next.built_in = None;
+                    if caller.node == NONE {
+                        next.node = self.child(NONE, plain(frame));
+                    }
+                }
             },
             _ => {
                 // Ten frames of which nothing is known say no more than one.
@@ -364,13 +391,19 @@ impl<'a> Nodes<'a> {
 }
 
 /// The script of a JavaScript frame; empty if it has none.
-pub(super) fn script_of(frame: &Frame) -> Option<&str> {
+fn script_of(frame: &Frame) -> Option<&str> {
     let javascript = matches!(
         frame.kind,
         FrameKind::JavaScript | FrameKind::NodeJavaScript
     );
     let source = frame.source.as_deref().filter(|_| javascript)?;
     Some(source.file.as_deref().unwrap_or_default())
+}
+
+/// Whether the JavaScript of a script is of the module or package that called it: it has no file (`eval`, `new Function`, WebAssembly), or,
+/// as packages are folders, a name that is no path (`vm`).
+fn is_of_caller(script: &str, by: By) -> bool {
+    script.is_empty() || script.starts_with("wasm://") || by == By::Package && !is_path(script)
 }
 
 fn plain(frame: u32) -> Shown {

@@ -53,6 +53,8 @@ struct Frames {
     file: Column,
     line: Column,
     column: Column,
+    /// What Node loaded, where a source map says that the file is another.
+    script: Column,
     package: Column,
 }
 
@@ -250,6 +252,10 @@ fn frames(
                 .map(|at| number(source(at).and_then(|s| s.line))),
         ),
         column: columns.integers(count.map(|at| number(source(at).and_then(|s| s.column)))),
+        script: columns
+            .integers((all.scripts.iter()).map(|script| {
+                strings.maybe(script.as_deref().filter(|script| !script.is_empty()))
+            })),
         package: columns
             .integers((all.packages.iter()).map(|package| strings.maybe(package.as_deref()))),
     }
