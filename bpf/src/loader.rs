@@ -132,6 +132,11 @@ pub enum LoadError {
         "this kernel has no /sys/kernel/btf/vmlinux; needed: a kernel built with CONFIG_DEBUG_INFO_BTF (every current distribution's is); see: nodeprof doctor"
     )]
     NoBtf,
+    /// This process may not open as many files as there are programs and maps.
+    #[error(
+        "only {0} files may be open at once (ulimit -n), and nodeprof's BPF programs and maps are more; needed: some hundred; type: ulimit -n 1024"
+    )]
+    OpenFiles(u64),
     /// Anything else libbpf says.
     #[error(
         "the kernel refused nodeprof's BPF programs ({0}); needed: Linux 6.6 or later; see: nodeprof doctor"
@@ -146,12 +151,28 @@ impl LoadError {
             return LoadError::NoBtf;
         }
         let text = error.to_string();
+        let too_many = io::Error::from_raw_os_error(libc::EMFILE);
+        // With its causes.
+        if format!("{error:#}").contains(&too_many.to_string()) {
+            return LoadError::OpenFiles(open_files());
+        }
         match error.kind() {
             libbpf_rs::ErrorKind::PermissionDenied if !effective_root() => LoadError::NotPermitted,
             _ if errno == Some(libc::EPERM) && !effective_root() => LoadError::NotPermitted,
             _ => LoadError::Refused(text),
         }
     }
+}
+
+/// How many files this process may have open.
+fn open_files() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a live struct; an error leaves it zero.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit.rlim_cur
 }
 
 fn effective_root() -> bool {

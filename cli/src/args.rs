@@ -47,6 +47,23 @@ pub enum Color {
     Never,
 }
 
+/// The `--color` of a command line that cannot be parsed: the first before any `--`.
+pub fn color(words: impl Iterator<Item = std::ffi::OsString>) -> Color {
+    let mut words = words.take_while(|word| word != "--");
+    while let Some(word) = words.next() {
+        let value = match word.to_str().and_then(|word| word.strip_prefix("--color")) {
+            Some("") => words.next(),
+            Some(value) => value.strip_prefix('=').map(Into::into),
+            None => None,
+        };
+        if let Some(value) = value {
+            let value = Color::from_str(&value.to_string_lossy(), false);
+            return value.unwrap_or(Color::Auto);
+        }
+    }
+    Color::Auto
+}
+
 /// The commands.
 #[derive(Subcommand)]
 pub enum Command {

@@ -15,6 +15,7 @@ mod terminal;
 mod token;
 mod view;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            let _ = print_usage(&error, args::color(std::env::args_os()));
             // Help and version are no failure.
             return ExitCode::from(if error.use_stderr() { OWN_FAILURE } else { 0 });
         }
@@ -60,5 +61,18 @@ fn main() -> ExitCode {
             say!("nodeprof: {}", terminal::told_once(&error));
             ExitCode::from(commands::trace::exit_code(&error).unwrap_or(OWN_FAILURE))
         }
+    }
+}
+
+/// What clap says about the command line, in colour as that says.
+fn print_usage(error: &clap::Error, color: args::Color) -> std::io::Result<()> {
+    let text = match color {
+        args::Color::Auto => return error.print(),
+        args::Color::Always => error.render().ansi().to_string(),
+        args::Color::Never => error.render().to_string(),
+    };
+    match error.use_stderr() {
+        true => std::io::stderr().write_all(text.as_bytes()),
+        false => std::io::stdout().write_all(text.as_bytes()),
     }
 }

@@ -789,8 +789,42 @@ fn commands_that_cannot_be_run_have_the_numbers_of_the_shells() {
         126,
         &["permission denied", "type: node"],
     );
+    // The kernel says of the script what is true of its interpreter.
+    let script = folder.file("script", "#!/no/such/interpreter\n");
+    allow_all(&script, 0o755);
+    let o = run(nodeprof()
+        .args(["bench", "-n", "1", "--probed-runs", "0", "--"])
+        .arg(&script));
+    refused(&o, 126, &["/no/such/interpreter", "first line", "missing"]);
+    assert!(!o.stderr().contains("type: node"), "{}", o.stderr());
     let o = run(trace(&x).env("PATH", "").args(["--", "node", "-e", "0"]));
     refused(&o, 127, &["node: not found in PATH", "needed", "type"]);
+    assert!(!x.exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_script_without_its_interpreter_is_not_traced() {
+    let folder = Folder::new();
+    let x = folder.path("x.nodeprof");
+    let script = folder.file("script", "#!/no/such/interpreter\n");
+    allow_all(&script, 0o755);
+    let o = run(trace(&x).arg("--").arg(&script));
+    refused(&o, 126, &["/no/such/interpreter", "first line", "missing"]);
+    assert!(!x.exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn too_few_open_files_are_no_old_kernel() {
+    let folder = Folder::new();
+    let x = folder.path("x.nodeprof");
+    let script = r#"ulimit -n 32; exec "$0" trace --quiet -o "$1" -- node -e 0"#;
+    let o = run(command("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_nodeprof")])
+        .arg(&x));
+    refused(&o, 125, &["32 files", "needed", "type: ulimit -n"]);
+    assert!(!o.stderr().contains("Linux"), "{}", o.stderr());
     assert!(!x.exists());
 }
 

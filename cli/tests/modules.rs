@@ -342,6 +342,41 @@ fn a_file_is_replaced_whole_or_stays_as_it_was() {
 }
 
 #[test]
+fn colours_are_as_color_says_wherever_the_text_goes() {
+    let folder = folder();
+    let escape = |text: &str| text.contains('\u{1b}');
+    for words in [
+        &["report", "a.nodeprof"][..],
+        &["diff", "a.nodeprof", "a.nodeprof"],
+    ] {
+        for output in [&[][..], &["-o", "-"], &["-o", "/dev/stdout"]] {
+            let of = |color| nodeprof(&folder, &[words, output, &["--color", color]].concat());
+            assert!(escape(&stdout(&of("always"))), "{words:?} {output:?}");
+            assert!(!escape(&stdout(&of("never"))), "{words:?} {output:?}");
+        }
+        let file = [words, &["--color", "always", "-o", "a.txt", "-f"]].concat();
+        stdout(&nodeprof(&folder, &file));
+        let text = fs::read_to_string(folder.path().join("a.txt")).expect("a file");
+        assert!(!escape(&text), "{words:?}");
+    }
+    // A command line that is not understood, too.
+    for words in [
+        &["flame", "--color=always"][..],
+        &["--color", "always", "report"],
+    ] {
+        let output = nodeprof(&folder, words);
+        assert!(escape(&stderr(&output)), "{}", stderr(&output));
+        let program = nodeprof(
+            &folder,
+            &["trace", "--no-option", "--", "x", "--color", "always"],
+        );
+        assert!(!escape(&stderr(&program)), "{}", stderr(&program));
+    }
+    let help = nodeprof(&folder, &["report", "--help", "--color", "always"]);
+    assert!(escape(&stdout(&help)));
+}
+
+#[test]
 fn a_budget_that_compares_needs_a_base_and_is_named() {
     let folder = folder();
     let write = |text: &str| fs::write(folder.path().join("nodeprof.toml"), text).expect("a file");

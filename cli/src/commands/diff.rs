@@ -43,7 +43,8 @@ pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
             let out = io::stdout();
             let style = Style {
                 width: terminal::width(&out),
-                color: args.output.is_none() && terminal::colored(color, &out),
+                color: args.output.as_deref().is_none_or(super::is_standard_output)
+                    && terminal::colored(color, &out),
             };
             text::diff(&diff, &base, &head, &style)
         }

@@ -47,7 +47,8 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
             let out = io::stdout();
             let style = Style {
                 width: terminal::width(&out),
-                color: args.output.is_none() && terminal::colored(color, &out),
+                color: args.output.as_deref().is_none_or(super::is_standard_output)
+                    && terminal::colored(color, &out),
             };
             match (args.run, profile.runs.as_slice()) {
                 (Some(_), [run]) => render_run(run, &style),

@@ -28,7 +28,9 @@ pub fn exit_code(error: &anyhow::Error) -> Option<u8> {
     };
     match traced? {
         TraceError::Command(CommandError::NotFound { .. }) => Some(127),
-        TraceError::Command(CommandError::NotExecutable { .. }) => Some(126),
+        TraceError::Command(
+            CommandError::NotExecutable { .. } | CommandError::NoInterpreter { .. },
+        ) => Some(126),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ mod launcher;
 
 use std::{
     collections::VecDeque,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::File,
     io::{self, Read as _, Seek as _},
     os::{
@@ -283,7 +283,7 @@ impl Runner {
         let ended = self
             .launcher
             .run(2 * subject + 1, false, &self.signals)?
-            .map_err(|error| not_executable("/bin/sh".as_ref(), &error))?;
+            .map_err(|error| CommandError::of_exec("/bin/sh".as_ref(), &error))?;
         let status = ExitStatus::from_raw(ended.status);
         if !status.success() {
             let said = self.said();
@@ -314,8 +314,7 @@ impl Runner {
         let outcome = self
             .launcher
             .run(2 * subject, watch_memory, &self.signals)?;
-        Ok(outcome
-            .map_err(|error| not_executable(program.unwrap_or_default().as_os_str(), &error))?)
+        Ok(outcome.map_err(|error| CommandError::of_exec(&program.unwrap_or_default(), &error))?)
     }
 
     /// A recording of a run without probes: times and memory of its process.
@@ -362,13 +361,6 @@ impl Runner {
             }],
             ..Recording::default()
         }
-    }
-}
-
-fn not_executable(path: &OsStr, error: &io::Error) -> CommandError {
-    CommandError::NotExecutable {
-        path: path.to_string_lossy().into_owned(),
-        reason: error.to_string(),
     }
 }
 

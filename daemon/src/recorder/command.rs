@@ -15,6 +15,10 @@ use std::{
 };
 
 use nodeprof_probes::is_node_binary;
+use object::Endianness;
+use object::elf::FileHeader64;
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
 
 /// Why a command cannot be executed; the numbers are those of `timeout(1)` and the shells.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +43,107 @@ pub enum CommandError {
         /// The kernel's words.
         reason: String,
     },
+    /// What it names to run it cannot. Exit status 126.
+    #[error(
+        "{path}: cannot be executed ({interpreter}, {}, {fault}); needed: {}",
+        match of_script {
+            true => "the interpreter that its first line names",
+            false => "the loader that it was linked for",
+        },
+        match (of_script, interpreter.ends_with("/node")) {
+            (true, true) => format!("a first line with one that is installed; type: node {path}"),
+            (true, false) => "a first line with one that is installed".to_owned(),
+            (false, _) => "a program built for this system".to_owned(),
+        }
+    )]
+    NoInterpreter {
+        /// What was found.
+        path: String,
+        /// As it is named.
+        interpreter: String,
+        /// By the first line of a script; else by a binary.
+        of_script: bool,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
 }
+
+impl CommandError {
+    /// Why a program that was found could not be executed.
+    pub(crate) fn of_exec(program: &Path, error: &io::Error) -> CommandError {
+        let path = program.to_string_lossy().into_owned();
+        let of_interpreter = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES));
+        match wrong_interpreter(program).filter(|_| of_interpreter) {
+            Some((interpreter, of_script, fault)) => CommandError::NoInterpreter {
+                path,
+                // A line that ends as on Windows has a character more.
+                interpreter: interpreter.to_string_lossy().escape_debug().to_string(),
+                of_script,
+                fault,
+            },
+            None => CommandError::NotExecutable {
+                path,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// The interpreter of a script, or the loader of a binary, that is missing or cannot be executed; whether it is a script's; and what is
+/// wrong with it.
+fn wrong_interpreter(program: &Path) -> Option<(PathBuf, bool, &'static str)> {
+    let mut current = program.to_path_buf();
+    for _ in 0..INTERPRETERS {
+        let line = first_line(&current);
+        let of_script = line.is_some();
+        current = match &line {
+            Some(line) => {
+                // As the kernel splits it.
+                let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
+                PathBuf::from(OsStr::from_bytes(words.find(|word| !word.is_empty())?))
+            }
+            None => loader(&current)?,
+        };
+        match fs::metadata(&current) {
+            Err(_) => return Some((current, of_script, "is missing")),
+            Ok(meta) if !meta.is_file() || !may_execute(&current) => {
+                return Some((current, of_script, "is no executable file"));
+            }
+            Ok(_) => {}
+        }
+    }
+    None
+}
+
+/// The dynamic loader that a binary was linked for.
+fn loader(program: &Path) -> Option<PathBuf> {
+    let data = ReadCache::new(fs::File::open(program).ok()?);
+    let header = FileHeader64::<Endianness>::parse(&data).ok()?;
+    let endian = header.endian().ok()?;
+    let mut segments = header.program_headers(endian, &data).ok()?.iter();
+    let path = segments.find_map(|segment| segment.interpreter(endian, &data).ok()?)?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// What follows the `#!` of a script.
+fn first_line(program: &Path) -> Option<Vec<u8>> {
+    let mut head = [0u8; 256];
+    let mut file = fs::File::open(program).ok()?;
+    let count = file.read(&mut head).ok()?;
+    let line = head[..count].strip_prefix(b"#!")?;
+    let end = line.iter().position(|&byte| byte == b'\n');
+    Some(line[..end.unwrap_or(line.len())].to_vec())
+}
+
+fn may_execute(path: &Path) -> bool {
+    CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
+        // SAFETY: the path is NUL-terminated.
+        unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+    })
+}
+
+/// Linux itself follows at most so many interpreters (BINPRM_MAX_RECURSION).
+const INTERPRETERS: usize = 4;
 
 const A_DIRECTORY: &str = "it is a directory";
 
@@ -76,12 +180,7 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
         let Ok(meta) = fs::metadata(&candidate) else {
             continue;
         };
-        let Ok(c) = CString::new(candidate.as_os_str().as_bytes()) else {
-            continue;
-        };
-        // SAFETY: the path is NUL-terminated.
-        let executable = unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0;
-        if meta.is_file() && executable {
+        if meta.is_file() && may_execute(&candidate) {
             return Ok(candidate);
         }
         denied.get_or_insert((candidate, meta.is_dir()));
@@ -103,17 +202,10 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
 /// The node binary that executing `program` will lead to, through `#!` lines and `env`, if it can be told.
 pub fn guess_node(program: &Path) -> Option<PathBuf> {
     let mut current = program.to_path_buf();
-    // Linux itself follows at most four interpreters (BINPRM_MAX_RECURSION).
-    for _ in 0..4 {
-        let mut head = [0u8; 256];
-        let count = fs::File::open(&current)
-            .and_then(|mut f| f.read(&mut head))
-            .ok()?;
-        let head = &head[..count];
-        if !head.starts_with(b"#!") {
+    for _ in 0..INTERPRETERS {
+        let Some(line) = first_line(&current) else {
             return is_node_binary(&current).then_some(current);
-        }
-        let line = head[2..].split(|&b| b == b'\n').next()?;
+        };
         let mut words = line
             .split(|b| b.is_ascii_whitespace())
             .filter(|w| !w.is_empty());
@@ -473,5 +565,56 @@ mod tests {
         }
         let error = find_program("".as_ref()).unwrap_err().to_string();
         assert!(error.starts_with("an empty name: not found"), "{error}");
+    }
+
+    #[test]
+    fn an_interpreter_that_cannot_run_a_script_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        let told = |line: &str, errno| {
+            fs::write(&script, line).unwrap();
+            let error = io::Error::from_raw_os_error(errno);
+            CommandError::of_exec(&script, &error).to_string()
+        };
+        let missing = told("#! /no/such/interpreter -x\nscript", libc::ENOENT);
+        assert!(missing.contains("(/no/such/interpreter, "), "{missing}");
+        assert!(missing.contains("is missing"), "{missing}");
+        assert!(!missing.contains("type: node"), "{missing}");
+        // Where it is node that lies elsewhere, that is what to type.
+        let node = told("#!/no/such/node\n", libc::ENOENT);
+        assert!(node.contains("type: node /"), "{node}");
+        let windows = told("#!/bin/sh\r\n", libc::ENOENT);
+        assert!(windows.contains("(/bin/sh\\r, "), "{windows}");
+        let no_program = told("#!/dev/null\n", libc::EACCES);
+        assert!(no_program.contains("is no executable file"), "{no_program}");
+        // An interpreter that is a script has one, too.
+        let outer = folder.path().join("outer");
+        fs::write(&outer, format!("#!{}\n", script.display())).unwrap();
+        fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&script, permissions).unwrap();
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        let error = CommandError::of_exec(&outer, &error).to_string();
+        assert!(error.contains("/no/such/interpreter"), "{error}");
+        // A binary of another C library.
+        let binary = fs::read("/proc/self/exe").unwrap();
+        let loader = loader(Path::new("/proc/self/exe")).unwrap();
+        let loader = loader.to_string_lossy().into_owned();
+        let at = memchr::memmem::find(&binary, loader.as_bytes()).unwrap();
+        let mut foreign = binary.clone();
+        foreign[at + 1] = b'~';
+        fs::write(&script, foreign).unwrap();
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        let error = CommandError::of_exec(&script, &error).to_string();
+        assert!(
+            error.contains("the loader that it was linked for, is missing"),
+            "{error}"
+        );
+        // Whatever else it was.
+        for (line, errno) in [("#!/bin/sh\n", libc::ENOENT), ("#!/no\n", libc::E2BIG)] {
+            let other = told(line, errno);
+            assert!(other.contains("cannot be executed ("), "{other}");
+            assert!(!other.contains("interpreter"), "{other}");
+        }
     }
 }

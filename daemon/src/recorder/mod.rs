@@ -284,12 +284,7 @@ pub(crate) fn trace_with(
         .as_nanos() as u64;
     let setup_ns = begun.elapsed().as_nanos() as u64;
     if let Err(error) = held.go() {
-        let path = program.to_string_lossy().into_owned();
-        return Err(CommandError::NotExecutable {
-            path,
-            reason: error.to_string(),
-        }
-        .into());
+        return Err(CommandError::of_exec(&program, &error).into());
     }
 
     let ended_by = session.record(options, &kernel, &holder, &mut child)?;
