@@ -18,8 +18,10 @@ mod support;
 mod own_service;
 
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::{
+        ffi::OsStrExt as _,
         fs::{MetadataExt as _, PermissionsExt as _, chown},
         process::CommandExt as _,
     },
@@ -371,4 +373,48 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_tracer_names_no_paths_to_others_and_there_may_be_any_number_of_them() {
+    let Some(host) = Host::new("20.20.2") else {
+        return;
+    };
+    // Known binaries whose paths are longer together than an argument of a program may be (128 KB).
+    let cache = host.service.folder.path().join("cache");
+    let mut deep = host.home.clone();
+    deep.extend((0..14).map(|_| "d".repeat(250)));
+    fs::create_dir_all(&deep).unwrap();
+    let mut links: Vec<PathBuf> = (0..40).map(|n| deep.join(format!("node{n}"))).collect();
+    links.push(host.home.join(OsStr::from_bytes(b"no-text-\xff")));
+    let mut known = Vec::new();
+    for link in &links {
+        fs::hard_link(&host.node.path, link).unwrap();
+        known.extend(link.as_os_str().as_encoded_bytes());
+        known.push(0);
+    }
+    assert!(known.len() > 128 << 10);
+    fs::write(cache.join("known-nodes"), known).unwrap();
+    host.service.signal(libc::SIGHUP);
+    host.service.says("the configuration was read again");
+    // Command lines of what comes of the service, as anybody reads them while the trace runs.
+    const SCRIPT: &str = "
+        const fs = require('fs');
+        const read = (pid, name) => { try { return fs.readFileSync(`/proc/${pid}/${name}`, 'utf8') } catch { return '' } };
+        const parent = (pid) => Number(read(pid, 'stat').replace(/.*\\) . /s, '').split(' ')[0]);
+        const isOf = (pid) => pid === Number(process.argv[2]) || (pid > 1 && isOf(parent(pid)));
+        const all = fs.readdirSync('/proc').map(Number).filter((pid) => pid > 0 && isOf(pid));
+        const lines = all.map((pid) => read(pid, 'cmdline').split('\\0').slice(1, -1).join(' '));
+        console.log([...new Set(lines)].sort().join('|'));
+    ";
+    let program = write(&host.home, "program.js", SCRIPT);
+    let service = host.service.child.id().to_string();
+    let (output, run) = host.trace(&[], &[host.node(), &program, &service]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "--tracer|-c c.toml\n"
+    );
+    assert!(list(&run.unwrap()["processes"])[0]["incomplete"].is_null());
 }

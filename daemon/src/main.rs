@@ -35,9 +35,9 @@ struct Arguments {
     /// Check FILE, and do nothing else
     #[arg(long, requires = "config")]
     check: bool,
-    /// What a tracer of the service itself is to do
+    /// Be a tracer of the service itself, which says on standard input what it is to do
     #[arg(long, hide = true)]
-    tracer: Option<String>,
+    tracer: bool,
     /// What the process of full mode is to do
     #[arg(long, hide = true)]
     lane: Option<String>,
@@ -63,8 +63,8 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     };
-    if let Some(job) = &arguments.tracer {
-        return own(tracer::main(job));
+    if arguments.tracer {
+        return own(tracer::main());
     }
     if let Some(job) = &arguments.lane {
         let mut supervisor = Supervisor::none();

@@ -11,7 +11,9 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    ffi::OsString,
+    fs,
+    io::{self, Write as _},
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
         unix::{fs::MetadataExt as _, net::UnixStream, process::CommandExt as _},
@@ -33,7 +35,7 @@ use nodeprof_bpf::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    control::{Answer, LONGEST_STEP, Step, read_message, write_message, write_with_files},
+    control::{Answer, LONGEST_STEP, Step, encode, read_message, write_message, write_with_files},
     recorder::{Counted, Wanted, idle_address, load_plan},
 };
 
@@ -45,6 +47,12 @@ const MOST_OF_A_USER: usize = 2;
 const LEAVING: Duration = Duration::from_secs(2);
 /// For a client to read what is said.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Node binaries that it knows of from the beginning: those of the configuration, 256 that were met, and those that run, of which users start as many as they like.
+/// A child that executes another one is treated as any whose binary nobody knew of.
+const MOST_NODES: usize = 1024;
+/// Bytes of what it is told: so many paths of 4,096 bytes, each of which takes up to four as JSON.
+const LONGEST_JOB: usize = MOST_NODES * 4096 * 4 + (64 << 10);
 
 /// What a tracer gets of the service.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +152,7 @@ pub(super) fn check(process: &OwnedFd, uid: u32) -> Result<u32, String> {
     Ok(pid)
 }
 
-/// What the tracer is told by its command line.
+/// What the tracer is told on its standard input: command lines are everybody's to read, and these paths are not; nor does one hold as many as there may be.
 #[derive(Serialize, Deserialize)]
 struct Job {
     wanted: Wanted,
@@ -153,7 +161,8 @@ struct Job {
     cache: Option<PathBuf>,
     guard: Option<PathBuf>,
     hold: bool,
-    nodes: Vec<PathBuf>,
+    /// Paths that need be no text: users choose them.
+    nodes: Vec<OsString>,
     connection: RawFd,
     process: RawFd,
     binary: Option<RawFd>,
@@ -180,6 +189,7 @@ impl Tracer<'_> {
         let process = copy(self.process.as_raw_fd())?;
         let binary = self.binary.as_ref().map(|file| copy(file.as_raw_fd()));
         let binary = binary.transpose()?;
+        let nodes = means.nodes.iter().take(MOST_NODES);
         let job = Job {
             wanted: self.wanted.clone(),
             pid: self.pid,
@@ -187,23 +197,28 @@ impl Tracer<'_> {
             cache: means.cache.clone(),
             guard: means.guard.clone(),
             hold: means.hold,
-            nodes: means.nodes.clone(),
+            nodes: nodes.map(OsString::from).collect(),
             connection: connection.as_raw_fd(),
             process: process.as_raw_fd(),
             binary: binary.as_ref().map(|file| file.as_raw_fd()),
         };
-        let job_text = serde_json::to_string(&job).map_err(|error| error.to_string())?;
+        let job_text = encode(&job).map_err(|error| error.to_string())?;
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(["--tracer", &job_text])
-            .stdin(Stdio::null())
+            .arg("--tracer")
+            .stdin(Stdio::piped())
             .stdout(Stdio::null());
         let kept = [Some(job.connection), Some(job.process), job.binary];
         leave_open(&mut command, kept.into_iter().flatten().collect());
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("nodeprofd cannot start a tracer: {error}"))?;
+        let failed = |error| format!("nodeprofd cannot start a tracer: {error}");
+        let mut child = command.spawn().map_err(failed)?;
         drop((connection, process, binary));
+        let stdin = child.stdin.take();
+        if let Some(Err(error)) = stdin.map(|mut stdin| stdin.write_all(&job_text)) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(error));
+        }
         // The client sees the end of the connection when the tracer and its holder are gone: this is the last copy of it.
         let _ = child.wait();
         Ok(())
@@ -251,12 +266,13 @@ fn check_readable(binary: &OwnedFd) -> Result<(), String> {
     }
 }
 
-/// The tracer's process: `nodeprofd --tracer JOB`.
+/// The tracer's process: `nodeprofd --tracer`, with its job on standard input.
 ///
 /// # Errors
 /// What is wrong with the job. What goes wrong with the trace is told to the client.
-pub fn main(job: &str) -> Result<(), String> {
-    let job: Job = serde_json::from_str(job)
+pub fn main() -> Result<(), String> {
+    // By its length: who was forked meanwhile may have the other end of the pipe, too.
+    let job: Job = read_message(&mut io::stdin().lock(), LONGEST_JOB)
         .map_err(|error| format!("--tracer is for nodeprofd's own use: {error}"))?;
     // SAFETY: a constant with its NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nodeprof-tracer".as_ptr()) };
@@ -308,7 +324,7 @@ fn trace(
         HolderOptions {
             families: job.wanted.families.clone(),
             plans: Box::new(move |_, open| load_plan(open, cache.as_deref(), count)),
-            candidates: job.nodes.clone(),
+            candidates: job.nodes.iter().map(PathBuf::from).collect(),
             spare: warmth.stop(),
             admission: None,
             description: None,
