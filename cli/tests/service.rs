@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nodeprof_profile::{Profile, Recording, recording::CrossingKind};
+use nodeprof_profile::{Profile, Recording, recording::CrossingKind, store::database::Database};
 use nodeprofd::control::{Client, Find};
 use own_service::Service;
 use support::{NODEPROF, Node, copy_program, folder, plain, project, undisturbed, write};
@@ -847,6 +847,57 @@ fn labels_come_from_the_allowed_variables_and_secrets_are_not_kept() {
 }
 
 /// `node --version` takes 5 ms. A long environment is read of the process, which must run for that.
+#[test]
+#[ignore = "needs root"]
+fn a_large_store_is_read_and_swept_where_nothing_else_may_be_written_to() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let mut service = Service::knowing(&node, "");
+    service.end();
+    // More labels to sort, and more names that no run needs any more, than fit into the memory that SQLite has for them.
+    let file = service.folder.path().join("starts/starts.db");
+    let mut database = Database::open(&file).unwrap();
+    let of_run = |n: usize| {
+        let mut recording = Recording::synthetic(50);
+        let labels = (0..200).map(|key| (format!("k{key}"), format!("{n:02000}")));
+        recording.runs[0].labels = labels.collect();
+        recording
+    };
+    let mut first = of_run(0);
+    let names = (0..400_000).map(|n| format!("/unique/{n}").into_bytes());
+    first.names.extend(names);
+    database.keep(first, None).unwrap();
+    for n in 1..30 {
+        database.keep(of_run(n), None).unwrap();
+    }
+    // A sweep comes once in 256 runs.
+    for _ in 30..600 {
+        database.keep(Recording::synthetic(1), None).unwrap();
+    }
+    drop(database);
+    service.begin_in_sandbox();
+    let client = Client::new(&service.folder.path().join("control.sock"));
+    assert!(client.status().unwrap().store_bytes > 32 << 20);
+    let labels = client.labels().unwrap();
+    assert!(labels.left_out + labels.labels.len() as u64 >= 30 * 200);
+    service.end();
+
+    service.configure(&format!("nodes = [{:?}]", node.path));
+    let config = service.folder.path().join("c.toml");
+    let few = fs::read_to_string(&config).unwrap();
+    fs::write(&config, few.replace("[store]", "[store]\ncount = 10")).unwrap();
+    service.begin_in_sandbox();
+    let until = Instant::now() + Duration::from_secs(60);
+    let bytes = || client.status().unwrap().store_bytes;
+    while bytes() > 4 << 20 {
+        let told: Vec<String> = service.lines.try_iter().collect();
+        let failed = told.iter().any(|line| line.contains("old starts stay"));
+        assert!(!failed && Instant::now() < until, "{told:#?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn starts_have_their_labels_however_short_they_are_or_long_their_environment() {

@@ -77,15 +77,38 @@ impl Service {
 
     /// Starts it, and waits until it is ready.
     pub fn begin(&mut self) {
-        let program = Path::new(NODEPROF).with_file_name("nodeprofd");
-        assert!(
-            program.is_file(),
-            "no {}; type: cargo build -p nodeprofd",
-            program.display()
-        );
-        let mut child = Command::new(program)
+        let mut command = Command::new(program());
+        command
             .args(["-c", "c.toml"])
-            .current_dir(self.folder.path())
+            .current_dir(self.folder.path());
+        self.begin_by(command);
+    }
+
+    /// The same where it may write to nothing but its folder, as under systemd.
+    pub fn begin_in_sandbox(&mut self) {
+        // The last folder that SQLite would try is the one it is in.
+        const SCRIPT: &str = r#"
+            set -e
+            mount --make-rprivate /
+            for folder in / /tmp /var/tmp "${TMPDIR:-/tmp}"; do
+                mount --bind "$folder" "$folder"
+                mount -o remount,bind,ro "$folder"
+            done
+            mount --bind "$1" "$1"
+            mount -o remount,bind,rw "$1"
+            cd /
+            exec "$0" -c "$1/c.toml"
+        "#;
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", SCRIPT])
+            .arg(program())
+            .arg(self.folder.path());
+        self.begin_by(command);
+    }
+
+    fn begin_by(&mut self, mut command: Command) {
+        let mut child = command
             .env("NO_COLOR", "1")
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .stderr(Stdio::piped())
@@ -201,4 +224,15 @@ impl Drop for Service {
         self.signal(libc::SIGKILL);
         let _ = self.child.wait();
     }
+}
+
+/// nodeprofd's file.
+fn program() -> PathBuf {
+    let program = Path::new(NODEPROF).with_file_name("nodeprofd");
+    assert!(
+        program.is_file(),
+        "no {}; type: cargo build -p nodeprofd",
+        program.display()
+    );
+    program
 }

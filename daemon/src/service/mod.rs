@@ -184,6 +184,7 @@ pub fn serve(
     guard: Option<PathBuf>,
     tell: &mut dyn FnMut(Happening<'_>),
 ) -> Result<(), ServiceError> {
+    keep_temporary_files_in(&config.store.directory);
     // Before there is a thread that could take them.
     let signals = Signals::block().map_err(system("blocking signals"))?;
     // Before there is much that a fork would copy.
@@ -271,6 +272,16 @@ pub fn serve(
         }
     }
     Ok(())
+}
+
+/// Has SQLite put its temporary files beside the store, unless the environment names a folder: in a sandbox no other one may be written to, and without one what
+/// is sorted or removed must fit into 4 MB (`PRAGMA cache_size`). They have no names, so nothing is left of them. To be called while the process has one thread.
+fn keep_temporary_files_in(folder: &Path) {
+    const VARIABLE: &str = "SQLITE_TMPDIR";
+    if std::env::var_os(VARIABLE).is_none() {
+        // SAFETY: nobody else reads the environment meanwhile.
+        unsafe { std::env::set_var(VARIABLE, folder) };
+    }
 }
 
 /// Where recordings of starts go.
