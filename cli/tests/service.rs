@@ -566,6 +566,50 @@ fn what_finds_no_room_is_counted_in_the_recording_it_is_missing_from() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_start_that_asks_for_files_without_end_costs_neither_the_service_nor_other_starts() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let service = Service::knowing(&node, "");
+    let script = "const fs = require('fs');\n\
+         for (let i = 0; i < 600000; i++) fs.statSync('/missing/' + i, { throwIfNoEntry: false });\n";
+    write(&service.work(), "endless.js", script);
+    service.succeeds(&node, &["-e", "0"]);
+    service.says("recorded pid=");
+    let mut endless = service.node(&node, &["endless.js"]).spawn().unwrap();
+    let mut others = 0;
+    while endless.try_wait().unwrap().is_none() {
+        service.succeeds(&node, &["-e", "0"]);
+        others += 1;
+    }
+    for _ in 0..others + 1 {
+        let line = service.says("recorded pid=");
+        assert!(!line.contains("not recorded"), "{line}");
+    }
+    let recordings = service.recordings();
+    assert_eq!(recordings.len(), others + 2);
+    let heavy = recordings.iter().max_by_key(|start| start.files.len());
+    let heavy = heavy.unwrap();
+    let lost = |kind: &str| -> u64 {
+        let losses = heavy.losses.iter().filter(|loss| loss.kind == kind);
+        losses.map(|loss| loss.count).sum()
+    };
+    let kept = heavy.files.len() as u64;
+    assert!((50_000..300_000).contains(&kept), "{kept}");
+    let all = kept + lost("events_beyond_limit") + lost("records");
+    assert!((600_000..630_000).contains(&all), "{all}");
+    let report = Profile::from_recording(heavy);
+    assert!(report.runs[0].losses["events_beyond_limit"] > 0);
+    // What it took at most.
+    let status = fs::read_to_string(format!("/proc/{}/status", service.child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.trim().parse().ok());
+    let peak: u64 = peak.unwrap();
+    assert!(peak < 320 << 10, "{peak} KiB");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn an_exec_waits_for_nobody_who_hangs() {
     undisturbed(|| {
         let Some(node) = Node::find("20.20.2") else {

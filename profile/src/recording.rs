@@ -9,6 +9,8 @@ pub const UNREADABLE: &[u8] = b"(unreadable)";
 
 /// Loss: names, callbacks, binaries, frames and stacks in a store of many runs that cannot be read. In their place is [`UNREADABLE`].
 pub const ROWS_UNREADABLE: &str = "rows_unreadable";
+/// Kind of [`Loss`]: events that came when a start had as many as are kept of one.
+pub const EVENTS_BEYOND_LIMIT: &str = "events_beyond_limit";
 
 /// An instant on CLOCK_MONOTONIC or a duration, in nanoseconds.
 #[derive(

@@ -13,14 +13,20 @@ use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily, Unended};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::recording::{
     Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
-    CrossingSum, Exec, FileAccess, FileOperation, Import, Lookup, Loss, Milestone, NameId,
-    Nanoseconds, Process, ProcessId, Recording, RunId, Sample, Serialization, SerializationSum,
-    Span, StackId, ThreadId, UNREADABLE, Wait,
+    CrossingSum, EVENTS_BEYOND_LIMIT, Exec, FileAccess, FileOperation, Import, Lookup, Loss,
+    Milestone, NameId, Nanoseconds, Process, ProcessId, Recording, RunId, Sample, Serialization,
+    SerializationSum, Span, StackId, ThreadId, UNREADABLE, Wait,
 };
 
 use super::{
-    continuations::Continuations, late::Late, leaves::Leaves, sources::Sources, stacks::Stacks,
-    symbols::Symbols, waits,
+    continuations::Continuations,
+    late::Late,
+    leaves::Leaves,
+    room::{EVENT, Room},
+    sources::Sources,
+    stacks::Stacks,
+    symbols::Symbols,
+    waits,
 };
 
 /// A node binary whose probes are attached.
@@ -85,6 +91,8 @@ pub struct Assembler {
     notices: Vec<Notice>,
     losses: HashMap<&'static str, u64>,
     last: u64,
+    /// How much may be kept, where that has a limit.
+    room: Option<Room>,
 }
 
 /// A working directory.
@@ -170,6 +178,7 @@ impl Assembler {
             notices: Vec::new(),
             losses: HashMap::default(),
             last: 0,
+            room: None,
         };
         let process = this.process(root, 0);
         let path = directory.as_os_str().as_bytes().to_vec();
@@ -177,6 +186,12 @@ impl Assembler {
         this.directories
             .insert(process, Directory { path, is_real });
         this
+    }
+
+    /// Keeps no more than there is room for: of what comes then, how many events it was, and what tells how the process goes on. To be called for a run of
+    /// one process: others that it starts are recorded by themselves.
+    pub fn keep_within(&mut self, room: Room) {
+        self.room = Some(room);
     }
 
     /// Registers the binary behind an index of the records.
@@ -337,6 +352,9 @@ impl Assembler {
         let id = NameId(self.recording.names.len() as u32);
         self.recording.names.push(bytes.to_vec());
         self.names.insert(bytes.to_vec(), id);
+        if let Some(room) = &mut self.room {
+            room.take_name(bytes);
+        }
         id
     }
 
@@ -409,14 +427,66 @@ impl Assembler {
     /// Takes the bytes of one record.
     pub fn take(&mut self, bytes: &[u8]) {
         match Record::decode(bytes) {
-            Ok(record) => {
-                self.symbols.learn(&record);
-                if let Some(record) = self.stacks.take(record) {
-                    self.add(record);
-                }
-            }
+            Ok(record) => self.take_record(record, bytes.len()),
             Err(_) => self.lose("undecodable_records", 1),
         }
+    }
+
+    fn take_record(&mut self, record: Record, bytes: usize) {
+        if !self.has_room(&record, bytes) {
+            return;
+        }
+        self.symbols.learn(&record);
+        if let Some(record) = self.stacks.take(record) {
+            self.add(record);
+        }
+    }
+
+    /// Whether a record of so many bytes is to be taken. Takes room for it, and counts it if there is none.
+    fn has_room(&mut self, record: &Record, bytes: usize) -> bool {
+        let Some(room) = &mut self.room else {
+            return true;
+        };
+        let (is_event, bytes) = match record {
+            // The end of a compilation is in the place of its beginning.
+            Record::Compile { header, .. } => {
+                return !room.is_full() || self.compiling.contains_key(&(header.tid, header.time));
+            }
+            Record::Environment { .. } | Record::Exit { .. } => return true,
+            // What runs now, and how far it has come.
+            Record::Exec { .. } => {
+                room.take_if_there(EVENT + bytes as u64);
+                return true;
+            }
+            Record::Milestone { header, .. } if header.pid == header.tid => {
+                room.take_if_there(EVENT);
+                return true;
+            }
+            // They have a limit of their own.
+            Record::Source { .. } => return !room.is_full(),
+            // What is told of stacks and code.
+            Record::Walk { .. }
+            | Record::Function { .. }
+            | Record::FunctionName { .. }
+            | Record::Script { .. }
+            | Record::Positions { .. }
+            | Record::Code { .. }
+            | Record::Inlined { .. }
+            | Record::CodePositions { .. }
+            | Record::CodeTranslations { .. }
+            | Record::Baseline { .. }
+            | Record::BaselineOffsets { .. }
+            | Record::CodeMoved { .. }
+            | Record::Mapping { .. }
+            | Record::Unmap { .. } => (false, 2 * bytes as u64),
+            Record::Fork { .. } => (true, 3 * EVENT),
+            _ => (true, EVENT),
+        };
+        let is_taken = room.take_if_there(bytes);
+        if is_event && !is_taken {
+            self.lose(EVENTS_BEYOND_LIMIT, 1);
+        }
+        is_taken
     }
 
     fn add(&mut self, record: Record) {
@@ -491,6 +561,9 @@ impl Assembler {
                         name: name.clone(),
                         at: timestamp,
                     });
+                }
+                if self.room.as_ref().is_some_and(Room::is_full) {
+                    return self.lose(EVENTS_BEYOND_LIMIT, 1);
                 }
                 self.recording.milestones.push(Milestone {
                     process,
@@ -590,6 +663,9 @@ impl Assembler {
                 let entry = &mut self.recording.processes[child.0 as usize];
                 entry.parent = Some(parent);
                 entry.forked = at;
+                if self.room.is_some() {
+                    return; // its records are not for us
+                }
                 let inherited: Vec<_> = self
                     .descriptors
                     .iter()
@@ -622,10 +698,16 @@ impl Assembler {
                     pid: header.pid,
                     is_whole: !truncated,
                 });
+                let is_full = self.room.as_ref().is_some_and(Room::is_full);
                 let entry = &mut self.recording.processes[process.0 as usize];
                 if entry.forked.0 == 0 {
                     entry.forked = at;
                 }
+                if is_full && entry.execs.len() > 1 {
+                    entry.execs.pop();
+                    self.lose(EVENTS_BEYOND_LIMIT, 1);
+                }
+                let entry = &mut self.recording.processes[process.0 as usize];
                 entry.execs.push(Exec {
                     at,
                     path: absolute,
@@ -1199,6 +1281,7 @@ fn snake_case(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorder::Rooms;
 
     #[test]
     fn user_and_system_time_add_up_to_the_exact_run_time() {
@@ -1253,6 +1336,102 @@ mod tests {
         assert!(a.recording.crossings.len() > 100 && a.recording.processes.len() > 4);
         let profile = nodeprof_profile::Profile::from_recording(&a.recording);
         assert_eq!(profile.runs.len(), 1);
+    }
+
+    #[test]
+    fn a_start_that_does_something_without_end_is_kept_up_to_a_limit_and_the_rest_is_counted() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        let rooms = Rooms::new(4 << 20, 1 << 40);
+        a.keep_within(rooms.enter());
+        let header = |time| Header {
+            pid: 1,
+            tid: 1,
+            phase: 0,
+            time,
+            stack: 0,
+        };
+        let exec = |time| Record::Exec {
+            header: header(time),
+            path: b"/bin/node".to_vec(),
+            arguments: vec![time.to_string().into_bytes()],
+            truncated: false,
+        };
+        let stat = |time: u64| Record::File {
+            header: header(time),
+            syscall: 4,
+            duration: 1,
+            result: -2,
+            descriptor: CURRENT_DIRECTORY,
+            file: 0,
+            path: Some(format!("missing/{time}").into_bytes()),
+        };
+        a.take_record(exec(1), 100);
+        for time in 2..100_002 {
+            a.take_record(stat(time), 100);
+        }
+        let kept = a.recording.files.len();
+        assert!((5_000..20_000).contains(&kept), "{kept}");
+        assert!(a.recording.names.len() <= kept + 1);
+        assert_eq!(a.losses[EVENTS_BEYOND_LIMIT], 100_000 - kept as u64);
+        // Children, other programs in its place, folders that it goes to.
+        for time in 0..1_000 {
+            a.take_record(exec(200_000 + time), 100);
+            let fork = Record::Fork {
+                header: header(300_000 + time),
+                child_pid: 1_000 + time as u32,
+                child_tid: 1_000 + time as u32,
+            };
+            a.take_record(fork, 100);
+            let Record::File { header, .. } = stat(time) else {
+                continue;
+            };
+            let chdir = Record::File {
+                header,
+                syscall: 80,
+                duration: 1,
+                result: 0,
+                descriptor: CURRENT_DIRECTORY,
+                file: 0,
+                path: Some(b"a/..".to_vec()),
+            };
+            a.take_record(chdir, 100);
+        }
+        assert_eq!(a.recording.processes.len(), 1);
+        let execs = &a.recording.processes[0].execs;
+        let arguments: Vec<_> = execs.iter().map(|exec| exec.arguments[0].clone()).collect();
+        assert_eq!(arguments, [b"1".to_vec(), b"200999".to_vec()]);
+        // Who looks after it hears of each, and of the end.
+        assert_eq!(a.take_notices().len(), 1_001);
+        assert_eq!(a.recording.names.len(), kept);
+        // A compilation that was under way ends.
+        let Assembler { compiling, .. } = &mut a;
+        let begun = Compiling {
+            path: NameId(0),
+            origin: Origin {
+                binary: 0,
+                probe: 0,
+            },
+            pid: 1,
+            stack: 0,
+        };
+        compiling.insert((1, 7), begun);
+        for time in [7, 8] {
+            let end = Record::Compile {
+                header: header(time),
+                origin: Origin {
+                    binary: 0,
+                    probe: 0,
+                },
+                duration: Some(1),
+                inner: 0,
+                cached: false,
+            };
+            a.take_record(end, 100);
+        }
+        assert_eq!(a.recording.compilations.len(), 1);
+        assert!(!a.losses.contains_key("compilations_unmatched"));
+        a.finish();
+        assert!(a.recording.check_references().is_ok() || a.recording.runs.is_empty());
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod options;
 mod packages;
 mod positions;
 mod pump;
+mod room;
 mod session;
 mod source_maps;
 mod sources;
@@ -62,6 +63,7 @@ pub use kernel::{Counted, Wanted};
 pub(crate) use memory::private_dirty;
 pub use options::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, IDLE, Mode, TraceOptions, Until};
 pub(crate) use packages::add_packages;
+pub use room::{Room, Rooms};
 pub use symbols::{Symbol, Symbols};
 
 /// Why a trace could not begin. The traced program has not run.

@@ -134,27 +134,46 @@ fn startup(recording: &Recording, process: &Process) -> Option<f64> {
     Some(over.0.checked_sub(begun.0)? as f64 / 1e9)
 }
 
+/// What counts of a start.
+pub(super) struct Observed {
+    node: String,
+    complete: bool,
+    crossings: u64,
+    lookups: usize,
+    losses: u64,
+    startup: Option<f64>,
+}
+
+impl Observed {
+    /// Of a recording with a process.
+    pub(super) fn of(recording: &Recording) -> Option<Observed> {
+        let process = recording.processes.first()?;
+        let (crossings, lookups) = counts(recording);
+        Some(Observed {
+            node: major(recording, process),
+            complete: process.incomplete.is_none(),
+            crossings,
+            lookups,
+            losses: recording.losses.iter().map(|loss| loss.count).sum(),
+            startup: startup(recording, process),
+        })
+    }
+}
+
 impl Metrics {
     /// A start was recorded.
-    pub(super) fn observe(&self, recording: &Recording) {
-        let Some(process) = recording.processes.first() else {
-            return;
-        };
-        let node = major(recording, process);
-        let complete = process.incomplete.is_none();
+    pub(super) fn observe(&self, start: Observed) {
         self.starts
             .get_or_create(&OfStart {
-                node: node.clone(),
-                complete: complete.to_string(),
+                node: start.node.clone(),
+                complete: start.complete.to_string(),
             })
             .inc();
-        let (crossings, lookups) = counts(recording);
-        let of = OfNode { node };
-        self.crossings.get_or_create(&of).inc_by(crossings);
-        self.lookups.get_or_create(&of).inc_by(lookups as u64);
-        self.losses
-            .inc_by(recording.losses.iter().map(|loss| loss.count).sum());
-        if let (true, Some(seconds)) = (complete, startup(recording, process)) {
+        let of = OfNode { node: start.node };
+        self.crossings.get_or_create(&of).inc_by(start.crossings);
+        self.lookups.get_or_create(&of).inc_by(start.lookups as u64);
+        self.losses.inc_by(start.losses);
+        if let (true, Some(seconds)) = (start.complete, start.startup) {
             self.startup.get_or_create(&of).observe(seconds);
         }
     }
@@ -275,10 +294,10 @@ mod tests {
         let metrics = Metrics::default();
         let recording = Recording::synthetic(2_000);
         let (crossings, lookups) = counts(&recording);
-        metrics.observe(&recording);
+        metrics.observe(Observed::of(&recording).unwrap());
         let mut late = recording.clone();
         late.processes[0].incomplete = Some("late".into());
-        metrics.observe(&late);
+        metrics.observe(Observed::of(&late).unwrap());
         let text = metrics
             .text(&Status {
                 state: "recording".into(),

@@ -31,7 +31,7 @@ use crate::{background::Background, event};
 
 use super::{
     config::StoreLimits,
-    metrics::{Metrics, counts},
+    metrics::{Metrics, Observed, counts},
 };
 
 /// Name of the database in its folder.
@@ -40,6 +40,8 @@ pub const FILE: &str = "starts.db";
 const MOST_QUEUED: usize = 512;
 /// And bytes of them, about.
 const MOST_QUEUED_BYTES: u64 = 64 << 20;
+/// A recording of so many bytes, about, is there twice while it is written, for the case that the database turns out damaged just then.
+const MOST_COPIED_BYTES: u64 = 4 << 20;
 /// The thread that writes leaves the processors to others. Not while more starts wait than so many, nor where one was not written for so long.
 const MOST_BEHIND: usize = 16;
 const BEHIND: Duration = Duration::from_millis(500);
@@ -262,9 +264,17 @@ impl Store {
         let weight = weight(&recording);
         {
             let mut shared = lock(&self.shared);
-            if shared.queued_bytes + weight > MOST_QUEUED_BYTES && shared.state.queued > 0 {
+            if shared.queued_bytes + weight > MOST_QUEUED_BYTES {
                 shared.state.lost += 1;
-                return Err(behind());
+                // It would keep all others out while it is written.
+                return Err(match weight > MOST_QUEUED_BYTES {
+                    true => format!(
+                        "its recording has {} MB in memory; needed: at most {}",
+                        weight >> 20,
+                        MOST_QUEUED_BYTES >> 20
+                    ),
+                    false => behind(),
+                });
             }
             shared.queued_bytes += weight;
             shared.state.queued += 1;
@@ -577,9 +587,12 @@ impl Writer {
 
     fn keep(&mut self, pid: u32, owner: Option<u32>, recording: Recording) {
         let (crossings, lookups) = counts(&recording);
-        match self.write(owner, &recording) {
+        let observed = Observed::of(&recording);
+        match self.write(owner, recording) {
             Ok(run) => {
-                self.metrics.observe(&recording);
+                if let Some(observed) = observed {
+                    self.metrics.observe(observed);
+                }
                 lock(&self.shared).state.kept += 1;
                 self.tell(Outcome::Kept {
                     pid,
@@ -597,13 +610,15 @@ impl Writer {
         }
     }
 
-    /// Writes a run; where the database turns out damaged, into a new one.
-    fn write(&mut self, owner: Option<u32>, recording: &Recording) -> Result<RunNumber, String> {
+    /// Writes a run; where the database turns out damaged, into a new one, unless the run is a large one.
+    fn write(&mut self, owner: Option<u32>, recording: Recording) -> Result<RunNumber, String> {
         self.begin_where_removed()?;
-        match self.on_database(|database| database.keep(recording.clone(), owner)) {
+        let copy = (weight(&recording) <= MOST_COPIED_BYTES).then(|| recording.clone());
+        match self.on_database(|database| database.keep(recording, owner)) {
             Err(error) if error.is_damage() => {
                 self.renew(&error)?;
-                let kept = self.on_database(|database| database.keep(recording.clone(), owner));
+                let copy = copy.ok_or_else(|| error.to_string())?;
+                let kept = self.on_database(|database| database.keep(copy, owner));
                 kept.map_err(|error| error.to_string())
             }
             Err(error) => {
@@ -699,7 +714,7 @@ impl Writer {
         let kept = loaded.and_then(|recording| {
             let user = recording.runs.first().and_then(|run| run.label("user"));
             let owner = user.and_then(|user| user.parse().ok());
-            self.write(owner, &recording)
+            self.write(owner, recording)
         });
         match kept {
             Ok(_) => {
@@ -839,6 +854,19 @@ mod tests {
         let lost = told.iter().filter(|told| told.is_err()).count() as u64;
         assert!(lost > 0 && told[0].is_ok());
         assert_eq!(store.state().lost, lost);
+    }
+
+    #[test]
+    fn a_recording_that_no_other_one_would_find_room_beside_is_lost_also_if_none_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&limits(folder.path())).unwrap();
+        let mut huge = start(1);
+        huge.names = vec![vec![b'x'; 1 << 20]; 65];
+        let why = store.keep(1, None, huge).unwrap_err();
+        assert!(why.contains("65 MB in memory; needed: at most 64"), "{why}");
+        store.keep(2, None, start(2)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { pid: 2, .. }));
+        assert_eq!(store.state().lost, 1);
     }
 
     #[test]

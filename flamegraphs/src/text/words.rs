@@ -125,6 +125,9 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "threads_not_followed" => {
             "# time[|s] a thread could not be followed: what it did is missing in all sections"
         }
+        "events_beyond_limit" => {
+            "# event[|s] (file operations, lookups, compilations and so on) came when nodeprofd had as much of the start as it keeps of one: counts and times of all sections are too low by [it|these]"
+        }
         "processes_of_others" => {
             "# process[|es] took over others' rights (a set-user-ID program, say): what [it|they] did from then on is missing in all sections"
         }

@@ -9,6 +9,7 @@ use super::sides::{Member, Sides, ending_of};
 use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
+use crate::recording::EVENTS_BEYOND_LIMIT;
 use crate::wording;
 
 /// A sentence about the data.
@@ -341,7 +342,9 @@ impl Statements {
     fn losses(&mut self, sides: &Sides<'_>) {
         for member in [&sides.base, &sides.head] {
             let lost: u64 = (member.probed.iter())
-                .filter_map(|run| sides.runs[*run].losses.get("records"))
+                .map(|run| &sides.runs[*run].losses)
+                .flat_map(|losses| ["records", EVENTS_BEYOND_LIMIT].map(|kind| losses.get(kind)))
+                .flatten()
                 .sum();
             if lost > 0 {
                 self.say(
