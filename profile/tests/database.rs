@@ -869,3 +869,42 @@ fn a_run_that_was_kept_while_the_clock_was_ahead_keeps_no_later_one() {
     assert_eq!(database.retain(&limits).unwrap().removed, 2);
     assert_eq!(database.runs(), 2);
 }
+
+#[test]
+fn runs_that_take_more_than_they_may_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    let mut recording = Recording::synthetic(2_000);
+    let run = database.keep(recording.clone(), None).unwrap();
+    let texts = |recording: &Recording| recording.names.iter().map(Vec::len).sum::<usize>() as u64;
+    recording.names[0] = vec![b'x'; 1 << 20];
+    let long = database.keep(recording.clone(), None).unwrap();
+    drop(database);
+    let reader = Reader::open(&path).unwrap();
+    let least = |runs: &[u32]| -> u64 {
+        let fits = |most: &u64| match reader.load_within(runs, *most) {
+            Ok(loaded) => {
+                assert_eq!(loaded, reader.load(runs).unwrap());
+                true
+            }
+            Err(DatabaseError::TooMuch { most: told, .. }) if told == *most => false,
+            Err(other) => panic!("{other}"),
+        };
+        let (mut below, mut above) = (0, 1 << 30);
+        while below + 1 < above {
+            let middle = (below + above) / 2;
+            match fits(&middle) {
+                true => above = middle,
+                false => below = middle,
+            }
+        }
+        above
+    };
+    let (one, twice, other) = (least(&[run]), least(&[run, run]), least(&[long]));
+    // By rows, which count as often as they are read, and texts.
+    assert!(one > 2_000 * 100 && one > texts(&recording) - (1 << 20));
+    assert!(twice > one + 2_000 * 100 && twice < 2 * one);
+    assert!(other > 1 << 22 && other < one + (5 << 20), "{other}");
+    assert!(matches!(reader.load_within(&[999], 0), Ok(none) if none.runs.is_empty()));
+}

@@ -172,6 +172,11 @@ pub enum Answer {
     },
     /// To [`Step::End`].
     Counted(Box<Counted>),
+    /// To [`Ask::Fetch`]: these runs take too much memory; fewer at a time may be had.
+    TooMuch {
+        /// What was found, what is needed.
+        why: String,
+    },
     /// It is done.
     Done,
     /// It is not.
@@ -257,6 +262,9 @@ pub enum AskError {
     /// It said no.
     #[error("{0}")]
     Refused(String),
+    /// It said no, for that much at a time.
+    #[error("{0}")]
+    TooMuch(String),
     /// It said something else than what was asked for.
     #[error(
         "nodeprofd answered something else than what was asked; needed: nodeprof and nodeprofd of one version; type: nodeprof --version"
@@ -321,6 +329,7 @@ impl Client {
         let files = incoming.files;
         match answer {
             Answer::Refused { why } => Err(AskError::Refused(why)),
+            Answer::TooMuch { why } => Err(AskError::TooMuch(why)),
             answer => Ok((answer, stream, files)),
         }
     }
@@ -400,11 +409,21 @@ impl Client {
     /// [`AskError`].
     pub fn fetch(&self, runs: &[RunNumber]) -> Result<Recording, AskError> {
         let mut all = Recording::default();
-        for some in runs.chunks(MOST_FETCHED) {
+        // What is to be fetched yet, the next last; in halves where it is too much.
+        let mut left: Vec<&[RunNumber]> = runs.chunks(MOST_FETCHED).rev().collect();
+        while let Some(some) = left.pop() {
             let ask = Ask::Fetch {
                 runs: some.to_vec(),
             };
-            let (Answer::Recording { bytes }, Some(file)) = self.ask(ask)? else {
+            let answer = match self.ask(ask) {
+                Err(AskError::TooMuch(_)) if some.len() > 1 => {
+                    let (first, second) = some.split_at(some.len() / 2);
+                    left.extend([second, first]);
+                    continue;
+                }
+                answer => answer?,
+            };
+            let (Answer::Recording { bytes }, Some(file)) = answer else {
                 return Err(AskError::Unexpected);
             };
             let mut file = std::fs::File::from(file);

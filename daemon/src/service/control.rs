@@ -54,6 +54,8 @@ const STORE_PATIENCE: Duration = Duration::from_secs(10);
 const STACK: usize = 512 << 10;
 /// Bytes of a recording that is handed over: it is built in memory.
 const LARGEST: usize = 128 << 20;
+/// Bytes that this takes at most, about, with the runs in it: a quarter of what the unit allows (`MemoryMax`), and more than any start is recorded with.
+const MOST_LOADED: u64 = 128 << 20;
 
 /// Bytes of runs in an answer: what is around them takes a few. (A byte of a label may take six.)
 const LONGEST_LIST: usize = LONGEST_GIVEN - 1024;
@@ -588,14 +590,22 @@ fn fetch(
             "there is no run {missing} that you may read; needed: one of those that this lists: nodeprof service runs"
         ));
     }
-    // In the order that was asked for; one on both sides of a comparison twice.
-    let recording = reader.load(&runs).map_err(in_words)?;
+    // In the order that was asked for; one on both sides of a comparison twice, and it counts twice.
+    let recording = match reader.load_within(&runs, MOST_LOADED) {
+        Err(error @ DatabaseError::TooMuch { .. }) => {
+            let why = in_words(error);
+            return Ok((Answer::TooMuch { why }, None));
+        }
+        loaded => loaded.map_err(in_words)?,
+    };
     let bytes = recording.to_bytes().map_err(|error| error.to_string())?;
+    drop(recording);
     if bytes.len() > LARGEST {
-        return Err(format!(
+        let why = format!(
             "found {} bytes of runs; needed: at most {LARGEST} at a time; ask for fewer",
             bytes.len()
-        ));
+        );
+        return Ok((Answer::TooMuch { why }, None));
     }
     let file = sealed(&bytes).map_err(|error| format!("a file in memory: {error}"))?;
     let bytes = bytes.len() as u64;
@@ -638,7 +648,12 @@ fn order(order: Order, shared: &Shared) -> Result<Box<Status>, String> {
 mod tests {
     use super::*;
     use crate::control::{AskError, Client};
-    use nodeprof_profile::{Recording, random::Random, store::database::Database};
+    use nodeprof_profile::{
+        Recording,
+        random::Random,
+        recording::{FileAccess, NameId, RunId},
+        store::database::Database,
+    };
     use std::io::{Read as _, Write as _};
 
     fn access(folder: &Path) -> Access {
@@ -746,6 +761,55 @@ mod tests {
                 .iter()
                 .any(|(key, _, _)| key == "n")
         );
+    }
+
+    #[test]
+    fn runs_that_take_much_memory_are_not_read_at_a_time_and_the_client_asks_for_fewer() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(folder.path());
+        let mut database = Database::open(&folder.path().join(FILE)).unwrap();
+        // SAFETY: asks who we are.
+        let own = unsafe { libc::getuid() };
+        let heavy = |rows: usize, names: usize| {
+            let mut recording = Recording::synthetic(50);
+            let first = recording.files[0];
+            recording.files.extend(vec![first; rows]);
+            for name in 0..names {
+                let path = NameId(recording.names.len() as u32);
+                recording.names.push(format!("{name:04000}").into_bytes());
+                recording.files.push(FileAccess { path, ..first });
+            }
+            recording
+        };
+        // Many rows, which count as often as they are asked for; long texts of several runs, and of one.
+        for recording in [heavy(30_000, 0), heavy(0, 3_000), heavy(0, 9_000)] {
+            database.keep(recording, Some(own)).unwrap();
+        }
+        for n in 1..3u32 {
+            let mut recording = heavy(0, 3_000);
+            (recording.names.iter_mut()).for_each(|name| name.extend(n.to_string().bytes()));
+            database.keep(recording, Some(own)).unwrap();
+        }
+        drop(database);
+        let (means, metrics) = (Means::default(), Arc::default());
+        let _control = Control::start(None, &access, folder.path(), metrics, means).unwrap();
+        let client = Client::new(&access.socket);
+        let ask = |runs: &[u32]| {
+            let runs = runs.to_vec();
+            client.ask(Ask::Fetch { runs }).map(|(answer, _)| answer)
+        };
+        for runs in [&[1; 50][..], &[2, 4, 5], &[3]] {
+            let error = ask(runs).unwrap_err();
+            assert!(matches!(error, AskError::TooMuch(_)), "{error}");
+            let why = error.to_string();
+            assert!(why.contains("take more than 128 MB of memory"), "{why}");
+        }
+        assert!(matches!(ask(&[1, 2, 1]), Ok(Answer::Recording { .. })));
+        let recording = client.fetch(&[2, 1, 4, 5, 1]).unwrap();
+        let order = (0..5).map(|run| recording.number(RunId(run)));
+        assert_eq!(order.collect::<Vec<_>>(), [2, 1, 4, 5, 1].map(Some));
+        let alone = client.fetch(&[1, 3]).unwrap_err();
+        assert!(matches!(alone, AskError::TooMuch(_)), "{alone}");
     }
 
     #[test]

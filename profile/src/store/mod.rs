@@ -171,6 +171,9 @@ pub enum Malformed {
     /// SQLite gave up, and says why.
     #[error("the recording is damaged ({0}); copy it again or record again")]
     Sqlite(#[source] rusqlite::Error),
+    /// More was asked for than may be taken into memory at a time.
+    #[error("more runs than may be read at a time")]
+    TooMuch,
     /// A value is none that we write.
     #[error("the recording is damaged ({what}); copy it again or record again")]
     Corrupt {

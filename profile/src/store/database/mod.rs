@@ -123,6 +123,14 @@ pub enum DatabaseError {
         /// The file.
         path: PathBuf,
     },
+    /// More than [`Reader::load_within`] may take.
+    #[error("found runs of {} that take more than {} MB of memory; needed: fewer or smaller ones at a time", path.display(), most >> 20)]
+    TooMuch {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that they may take.
+        most: u64,
+    },
     /// The file system is full.
     #[error("no space left for {}; needed: some space on its disk, or a lower store.megabytes", path.display())]
     Full {

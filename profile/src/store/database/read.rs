@@ -307,8 +307,22 @@ impl Reader {
     /// # Errors
     /// [`DatabaseError`]. A run that is not there (any more) is left out.
     pub fn load(&self, runs: &[RunNumber]) -> Result<Recording, DatabaseError> {
-        let loaded = load(&self.connection, runs);
+        let loaded = load(&self.connection, runs, u64::MAX);
         loaded.map_err(|malformed| self.failed(malformed))
+    }
+
+    /// The same of runs that take no more than so many bytes of memory, about, until they are handed over as a file: that is known before they are read.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]; [`DatabaseError::TooMuch`] if they take more.
+    pub fn load_within(&self, runs: &[RunNumber], most: u64) -> Result<Recording, DatabaseError> {
+        load(&self.connection, runs, most).map_err(|malformed| match malformed {
+            Malformed::TooMuch => DatabaseError::TooMuch {
+                path: self.path.clone(),
+                most,
+            },
+            other => self.failed(other),
+        })
     }
 
     fn failed(&self, malformed: Malformed) -> DatabaseError {
@@ -506,11 +520,55 @@ pub(super) enum Gaps {
     Told,
 }
 
+/// Bytes of a row, about, from its reading to its being handed over in a file, which is built in memory: 10 million took 1.07 GB.
+const ROW: u64 = 100;
+/// Bytes of a name besides its text, which is there up to four times: as it was read, in the file's database, in the file, and in what is handed over.
+const NAME: u64 = 100;
+const TEXTS: u64 = 4;
+
+/// What is left of so many bytes when the rows of a run are read.
+fn left_after(connection: &Connection, run: RunNumber, left: u64) -> Result<u64, Malformed> {
+    if left == u64::MAX {
+        return Ok(left);
+    }
+    let mut rows = left / ROW;
+    let range: (Option<u32>, Option<u32>) = connection
+        .prepare_cached("SELECT min(id), max(id) FROM process WHERE run = ?")?
+        .query_row([run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (table, column) in tables::tables_of_runs() {
+        let (first, last) = match (column, range) {
+            ("run", _) => (run, run),
+            (_, (Some(first), Some(last))) => (first, last),
+            _ => continue,
+        };
+        // No more are counted than are of interest.
+        let sql = format!(
+            "SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {column} BETWEEN ?1 AND ?2 LIMIT ?3)"
+        );
+        let limit = i64::try_from(rows).unwrap_or(i64::MAX).saturating_add(1);
+        let found: i64 = connection
+            .prepare_cached(&sql)?
+            .query_row((first, last, limit), |row| row.get(0))?;
+        rows = rows.checked_sub(found as u64).ok_or(Malformed::TooMuch)?;
+    }
+    Ok(rows * ROW)
+}
+
 /// One run with ids of its own, and where it lies in the database.
 pub(super) fn load_one(
     connection: &Connection,
     run: RunNumber,
     gaps: Gaps,
+) -> Result<Option<(Recording, First)>, Malformed> {
+    load_one_within(connection, run, gaps, &mut { u64::MAX })
+}
+
+/// The same, if its texts take no more than is left, which they are taken off.
+fn load_one_within(
+    connection: &Connection,
+    run: RunNumber,
+    gaps: Gaps,
+    left: &mut u64,
 ) -> Result<Option<(Recording, First)>, Malformed> {
     let Some((mut recording, first)) = tables::read_run(connection, run)? else {
         return Ok(None);
@@ -521,7 +579,7 @@ pub(super) fn load_one(
         ..Loading::default()
     };
     recording.relocate(&mut loading);
-    let count = loading.take_shared(connection, &mut recording)?;
+    let count = loading.take_shared(connection, &mut recording, left)?;
     if count > 0 {
         recording.losses.push(Loss {
             run: RunId(0),
@@ -532,21 +590,30 @@ pub(super) fn load_one(
     Ok(Some((recording, first)))
 }
 
-fn load(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
+fn load(connection: &Connection, runs: &[RunNumber], most: u64) -> Result<Recording, Malformed> {
     // What is read is of one moment, also while another writes.
     let transaction = connection.unchecked_transaction()?;
-    match load_whole(&transaction, runs) {
-        Err(Malformed::Sqlite(error)) => Err(error.into()),
-        Err(_) => load_with_gaps(&transaction, runs),
+    let mut left = most;
+    for run in runs {
+        left = left_after(&transaction, *run, left)?;
+    }
+    match load_whole(&transaction, runs, left) {
+        Err(failed @ (Malformed::Sqlite(_) | Malformed::TooMuch)) => Err(failed),
+        Err(_) => load_with_gaps(&transaction, runs, left),
         whole => whole,
     }
 }
 
 /// One by one, so that it is known which of them miss something.
-fn load_with_gaps(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
+fn load_with_gaps(
+    connection: &Connection,
+    runs: &[RunNumber],
+    mut left: u64,
+) -> Result<Recording, Malformed> {
     let mut all = Recording::default();
     for run in runs {
-        if let Some((mut recording, _)) = load_one(connection, *run, Gaps::Told)? {
+        let loaded = load_one_within(connection, *run, Gaps::Told, &mut left)?;
+        if let Some((mut recording, _)) = loaded {
             recording.runs[0].labels.push((RUN.into(), run.to_string()));
             all.append(recording);
         }
@@ -555,7 +622,11 @@ fn load_with_gaps(connection: &Connection, runs: &[RunNumber]) -> Result<Recordi
     Ok(all)
 }
 
-fn load_whole(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, Malformed> {
+fn load_whole(
+    connection: &Connection,
+    runs: &[RunNumber],
+    mut left: u64,
+) -> Result<Recording, Malformed> {
     let mut all = Recording::default();
     let mut loading = Loading::default();
     for run in runs {
@@ -570,7 +641,7 @@ fn load_whole(connection: &Connection, runs: &[RunNumber]) -> Result<Recording, 
         recording.relocate(&mut loading);
         all.join(recording);
     }
-    loading.take_shared(connection, &mut all)?;
+    loading.take_shared(connection, &mut all, &mut left)?;
     all.check_references()?;
     Ok(all)
 }
@@ -622,11 +693,12 @@ impl Places for Stacks<'_> {
 }
 
 impl Loading {
-    /// Reads the shared rows that events refer to; returns how many cannot be read.
+    /// Reads the shared rows that events refer to; returns how many cannot be read. `left`: bytes that they may take.
     fn take_shared(
         mut self,
         connection: &Connection,
         recording: &mut Recording,
+        left: &mut u64,
     ) -> Result<u64, Malformed> {
         let wanted = self.shared.remove(&Table::Stack).unwrap_or_default();
         let mut open: Vec<u32> = wanted.into_keys().collect();
@@ -646,6 +718,7 @@ impl Loading {
                 stack => Ok(stack),
             });
             let stack = self.needed(id, found)?;
+            take_off(left, ROW)?;
             if let Some(caller) = stack.caller
                 && asked.insert(caller.0)
             {
@@ -663,13 +736,13 @@ impl Loading {
             recording.stacks.push(stack);
         }
         // Frames refer to names: those come last.
-        recording.frames = self.rows::<Frame>(connection, Table::Frame)?;
+        recording.frames = self.rows::<Frame>(connection, Table::Frame, left)?;
         for frame in &mut recording.frames {
             frame.relocate(&mut self);
         }
-        recording.binaries = self.rows::<Binary>(connection, Table::Binary)?;
-        recording.callbacks = self.rows::<Callback>(connection, Table::Callback)?;
-        recording.names = self.rows::<Vec<u8>>(connection, Table::Name)?;
+        recording.binaries = self.rows::<Binary>(connection, Table::Binary, left)?;
+        recording.callbacks = self.rows::<Callback>(connection, Table::Callback, left)?;
+        recording.names = self.rows::<Vec<u8>>(connection, Table::Name, left)?;
         Ok(self.unreadable)
     }
 
@@ -677,13 +750,18 @@ impl Loading {
         &mut self,
         connection: &Connection,
         table: Table,
+        left: &mut u64,
     ) -> Result<Vec<T>, Malformed> {
         let ids = self.shared.entry(table).or_default();
         let mut order: Vec<(u32, u32)> = ids.iter().map(|(old, new)| (*new, *old)).collect();
         order.sort_unstable();
         let rows = order.into_iter();
-        rows.map(|(_, old)| self.needed(old, T::find(connection, old)))
-            .collect()
+        let find = |(_, old)| {
+            let row = self.needed(old, T::find(connection, old))?;
+            take_off(left, row.bytes())?;
+            Ok(row)
+        };
+        rows.map(find).collect()
     }
 
     /// A row, or what takes its place.
@@ -706,12 +784,29 @@ impl Loading {
     }
 }
 
+/// Takes bytes off what is left.
+fn take_off(left: &mut u64, bytes: u64) -> Result<(), Malformed> {
+    if *left != u64::MAX {
+        *left = left.checked_sub(bytes).ok_or(Malformed::TooMuch)?;
+    }
+    Ok(())
+}
+
 /// What takes the place of a shared row that cannot be read.
 trait Gap {
     fn gap() -> Self;
+
+    /// Bytes that it takes, about.
+    fn bytes(&self) -> u64 {
+        ROW
+    }
 }
 
 impl Gap for Vec<u8> {
+    fn bytes(&self) -> u64 {
+        NAME + TEXTS * self.len() as u64
+    }
+
     fn gap() -> Vec<u8> {
         UNREADABLE.to_vec()
     }
