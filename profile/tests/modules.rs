@@ -457,6 +457,26 @@ fn a_hook_between_is_not_the_requirer() {
 }
 
 #[test]
+fn a_hook_between_an_import_and_its_module_is_not_the_requirer() {
+    let hook = "/app/node_modules/hook/index.js";
+    let mut p = Program::new("/app/main.mjs", false);
+    p.require(hook, &[], 10_000, |p| work(p, 1));
+    p.find_esm("/app/main.mjs", Some(hook));
+    p.load_esm("file:///app/main.mjs", None, 20_000);
+    p.evaluate("file:///app/main.mjs", |p| {
+        work(p, 1);
+        p.find_esm("/app/late.mjs", Some(hook));
+    });
+    p.load_esm("file:///app/late.mjs", None, 20_000);
+    p.evaluate("file:///app/late.mjs", |p| work(p, 1));
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    assert_eq!(found.requirer("/app/main.mjs"), None);
+    assert_eq!(found.requirer("/app/late.mjs"), Some("/app/main.mjs"));
+    assert_eq!(found.module(hook).total_ns, found.module(hook).self_ns());
+}
+
+#[test]
 fn code_compiled_without_a_loader_is_a_script_of_its_requirers_package() {
     let owner = "/app/node_modules/template/index.js";
     let mut p = Program::new(MAIN, false);

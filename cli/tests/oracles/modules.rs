@@ -22,6 +22,57 @@ on_each_node!(
     workers_have_modules_of_their_own,
 );
 on_each_node!(a_module_that_cannot_be_compiled_is_what_its_name_says);
+on_each_node!(hooks_require_nothing_of_what_they_pass_on);
+
+/// Traces a program of the files in a folder; gives the folder, too.
+fn trace_files(node: &Node, files: &[(&str, &str)], arguments: &[&str]) -> (Traced, String) {
+    let folder = folder();
+    let top = fs::canonicalize(folder.path()).expect("a folder");
+    for (name, text) in files {
+        write(&top, name, text);
+    }
+    let trace = Trace::new::<&str, _>([], node.command(arguments)).in_folder(&top);
+    let traced = trace.run();
+    traced.succeeded();
+    traced.lost_nothing();
+    (traced, top.to_str().expect("UTF-8").to_owned())
+}
+
+fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {
+    let files = [
+        (
+            // Versions without these hooks load it, too.
+            "hook.cjs",
+            "require('module').registerHooks?.({\n\
+               resolve: (specifier, context, next) => next(specifier, context),\n\
+               load: (url, context, next) => next(url, context),\n\
+             });",
+        ),
+        (
+            "main.mjs",
+            "import './a.mjs';\nimport './b.cjs';\nawait import('./late.mjs');",
+        ),
+        ("a.mjs", ""),
+        ("b.cjs", "require('./c.cjs');"),
+        ("c.cjs", ""),
+        ("late.mjs", ""),
+    ];
+    let arguments = ["--require", "./hook.cjs", "main.mjs"];
+    let (traced, top) = trace_files(node, &files, &arguments);
+    let found = modules(&traced);
+    for (name, requirer) in [
+        ("hook.cjs", None),
+        ("main.mjs", None),
+        ("a.mjs", Some("main.mjs")),
+        ("b.cjs", Some("main.mjs")),
+        ("c.cjs", Some("b.cjs")),
+        ("late.mjs", Some("main.mjs")),
+    ] {
+        let expected = requirer.map(|requirer| format!("{top}/{requirer}"));
+        let found = &found[&format!("{top}/{name}")];
+        assert_eq!(*found, expected, "requirer of {name}");
+    }
+}
 
 fn a_module_that_cannot_be_compiled_is_what_its_name_says(node: &Node) {
     let folder = folder();

@@ -156,7 +156,7 @@ impl<'a> Finder<'a> {
 
     /// For whose functions files were found: `import()` looks for the file before it waits for anything, so that its
     /// caller is on the stack.
-    fn askers(&self, thread: &Thread) -> Askers<'a> {
+    fn askers(&mut self, thread: &Thread) -> Askers<'a> {
         let mut askers: Askers<'a> = HashMap::new();
         for point in thread.points.iter().filter(|p| p.what == What::File) {
             let access = &self.recording.files[point.index as usize];
@@ -165,10 +165,12 @@ impl<'a> Finder<'a> {
                 && context.inside == Inside::Loading
                 && access.operation == FileOperation::Stat
                 && access.result >= 0
-                && let Some(owner) = context.owner
+                && context.owner.is_some()
+                && let Some(stack) = access.stack
+                && let Some(asker) = self.requirer(stack).script
             {
                 let asked = askers.entry(self.recording.name(access.path));
-                asked.or_default().push((access.start, owner));
+                asked.or_default().push((access.start, asker));
             }
         }
         askers

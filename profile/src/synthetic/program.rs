@@ -782,6 +782,22 @@ impl Program {
         self.payers.pop();
     }
 
+    /// The loader of ES modules looks for a file, as `import()` of the function that runs does at once; through a
+    /// function of `hook`, if there is one.
+    pub fn find_esm(&mut self, path: &str, hook: Option<&str>) {
+        let find = |program: &mut Self| {
+            program.inside("defaultResolve", ESM_RESOLVE, 300, false, |program| {
+                program.file(FileOperation::Stat, path, 0, 4_000);
+            });
+        };
+        self.inside("resolve", ESM_LOADER, 600, false, |program| match hook {
+            Some(hook) => program.inside("resolve", hook, 3, false, |program| {
+                program.inside("nextStep", ESM_LOADER, 80, false, find);
+            }),
+            None => find(program),
+        });
+    }
+
     /// The body of an ES module runs.
     pub fn evaluate(&mut self, url: &str, body: impl FnOnce(&mut Self)) {
         let stack = self.stack.take();
