@@ -477,6 +477,41 @@ fn a_hook_between_an_import_and_its_module_is_not_the_requirer() {
 }
 
 #[test]
+fn of_several_imports_of_a_module_the_first_one_is_its_requirer() {
+    let url = |name: &str| format!("file:///app/{name}");
+    let names = ["main.mjs", "resolve.mjs", "first.mjs", "second.mjs"];
+    let [main, resolve, first, second] = names.map(url);
+    let mut p = Program::new("/app/main.mjs", false);
+    p.load_esm(&main, None, 20_000);
+    for importer in [&resolve, &first, &second] {
+        p.load_esm(importer, Some(&main), 20_000);
+    }
+    p.evaluate(&resolve, |p| {
+        // Asks where they are, and loads nothing.
+        p.require_again("/app/x.mjs");
+        let meta = "node:internal/modules/esm/initialize_import_meta";
+        p.inside("resolve", meta, 30, false, |p| {
+            p.find_esm("/app/x.mjs", None);
+        });
+    });
+    for importer in [&first, &second] {
+        p.evaluate(importer, |p| p.find_esm("/app/x.mjs", None));
+    }
+    p.load_esm(&url("x.mjs"), None, 20_000);
+    p.evaluate(&url("x.mjs"), |p| work(p, 1));
+    // Two modules of one file, one after the other.
+    for (importer, query) in [(&first, "?1"), (&second, "?2")] {
+        p.evaluate(importer, |p| p.find_esm("/app/y.mjs", None));
+        p.load_esm(&url(&format!("y.mjs{query}")), None, 20_000);
+    }
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    assert_eq!(found.requirer("/app/x.mjs"), Some("/app/first.mjs"));
+    assert_eq!(found.requirer("/app/y.mjs?1"), Some("/app/first.mjs"));
+    assert_eq!(found.requirer("/app/y.mjs?2"), Some("/app/second.mjs"));
+}
+
+#[test]
 fn code_compiled_without_a_loader_is_a_script_of_its_requirers_package() {
     let owner = "/app/node_modules/template/index.js";
     let mut p = Program::new(MAIN, false);

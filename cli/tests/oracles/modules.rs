@@ -22,7 +22,10 @@ on_each_node!(
     workers_have_modules_of_their_own,
 );
 on_each_node!(a_module_that_cannot_be_compiled_is_what_its_name_says);
-on_each_node!(hooks_require_nothing_of_what_they_pass_on);
+on_each_node!(
+    hooks_require_nothing_of_what_they_pass_on,
+    of_two_imports_at_once_the_first_one_is_the_requirer,
+);
 
 /// Traces a program of the files in a folder; gives the folder, too.
 fn trace_files(node: &Node, files: &[(&str, &str)], arguments: &[&str]) -> (Traced, String) {
@@ -36,6 +39,42 @@ fn trace_files(node: &Node, files: &[(&str, &str)], arguments: &[&str]) -> (Trac
     traced.succeeded();
     traced.lost_nothing();
     (traced, top.to_str().expect("UTF-8").to_owned())
+}
+
+/// That modules of a folder have these requirers.
+fn check_requirers(traced: &Traced, top: &str, expected: &[(&str, Option<&str>)]) {
+    let found = modules(traced);
+    for (name, requirer) in expected {
+        let expected = requirer.map(|requirer| format!("{top}/{requirer}"));
+        let found = found.get(&format!("{top}/{name}"));
+        assert_eq!(found, Some(&expected), "requirer of {name}");
+    }
+}
+
+fn of_two_imports_at_once_the_first_one_is_the_requirer(node: &Node) {
+    let files = [
+        (
+            "main.mjs",
+            "import './asks.mjs';\nimport './first.mjs';\nimport './second.mjs';",
+        ),
+        (
+            // Loads nothing. The second is not there in all versions.
+            "asks.mjs",
+            "import { createRequire } from 'node:module';\n\
+             createRequire(import.meta.url).resolve('./x.mjs');\n\
+             import.meta.resolve?.('./x.mjs');",
+        ),
+        ("first.mjs", "import('./x.mjs');"),
+        ("second.mjs", "import('./x.mjs');"),
+        ("x.mjs", ""),
+    ];
+    let (traced, top) = trace_files(node, &files, &["main.mjs"]);
+    let expected = [
+        ("first.mjs", Some("main.mjs")),
+        ("second.mjs", Some("main.mjs")),
+        ("x.mjs", Some("first.mjs")),
+    ];
+    check_requirers(&traced, &top, &expected);
 }
 
 fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {
@@ -59,19 +98,15 @@ fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {
     ];
     let arguments = ["--require", "./hook.cjs", "main.mjs"];
     let (traced, top) = trace_files(node, &files, &arguments);
-    let found = modules(&traced);
-    for (name, requirer) in [
+    let expected = [
         ("hook.cjs", None),
         ("main.mjs", None),
         ("a.mjs", Some("main.mjs")),
         ("b.cjs", Some("main.mjs")),
         ("c.cjs", Some("b.cjs")),
         ("late.mjs", Some("main.mjs")),
-    ] {
-        let expected = requirer.map(|requirer| format!("{top}/{requirer}"));
-        let found = &found[&format!("{top}/{name}")];
-        assert_eq!(*found, expected, "requirer of {name}");
-    }
+    ];
+    check_requirers(&traced, &top, &expected);
 }
 
 fn a_module_that_cannot_be_compiled_is_what_its_name_says(node: &Node) {

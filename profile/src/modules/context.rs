@@ -171,10 +171,12 @@ impl Context {
         self.finding |= class == BuiltinClass::EsModuleFinder;
         self.inside = match class {
             // What imports ask for is fetched by promises: the program's functions are not on the stack.
-            BuiltinClass::EsModuleLoader if self.owner.is_none() => match self.inside {
-                Inside::Loading => Inside::Loading,
-                _ => Inside::Fetching,
-            },
+            BuiltinClass::EsModuleLoader | BuiltinClass::EsModuleMeta if self.owner.is_none() => {
+                match self.inside {
+                    Inside::Loading => Inside::Loading,
+                    _ => Inside::Fetching,
+                }
+            }
             BuiltinClass::BuiltinLoader if self.inside == Inside::Own => Inside::Loading,
             _ if class.is_loader() => Inside::Loading,
             _ => self.inside,

@@ -100,8 +100,13 @@ impl<'a> Finder<'a> {
                 false => wanted.requirer.or(imported),
             };
             let requirer = requirer.or_else(|| {
-                let asked = askers.get(self.scripts.get(load.script).path.as_slice())?;
-                let (_, asker) = asked.iter().rev().find(|(at, _)| *at <= load.at)?;
+                let path = self.scripts.get(load.script).path.as_slice();
+                let mut asked = askers.get(path)?.iter().filter(|(at, _)| *at <= load.at);
+                // Of a file that is there several times (with queries), it is not known who asked for which.
+                let (_, asker) = match self.scripts.of_file(path).len() {
+                    1 => asked.next()?,
+                    _ => asked.next_back()?,
+                };
                 (*asker != load.script).then(|| found.module(unit, *asker, modules))
             });
             let id = found.module(unit, load.script, modules);
@@ -154,8 +159,8 @@ impl<'a> Finder<'a> {
         imports
     }
 
-    /// For whose functions files were found: `import()` looks for the file before it waits for anything, so that its
-    /// caller is on the stack.
+    /// For whose functions the loader of ES modules found files: `import()` looks for the file before it waits for
+    /// anything, so that its caller is on the stack.
     fn askers(&mut self, thread: &Thread) -> Askers<'a> {
         let mut askers: Askers<'a> = HashMap::new();
         for point in thread.points.iter().filter(|p| p.what == What::File) {
@@ -163,11 +168,18 @@ impl<'a> Finder<'a> {
             let context = access.stack.and_then(|stack| self.contexts.get(stack));
             if let Some(context) = context
                 && context.inside == Inside::Loading
+                && context.finding
                 && access.operation == FileOperation::Stat
                 && access.result >= 0
                 && context.owner.is_some()
                 && let Some(stack) = access.stack
-                && let Some(asker) = self.requirer(stack).script
+                && let Requirer {
+                    script: Some(asker),
+                    called,
+                    ..
+                } = self.requirer(stack)
+                // `import.meta.resolve` loads nothing.
+                && called != Some(BuiltinClass::EsModuleMeta)
             {
                 let asked = askers.entry(self.recording.name(access.path));
                 asked.or_default().push((access.start, asker));
@@ -348,6 +360,7 @@ impl<'a> Finder<'a> {
                     script,
                     by_loader,
                     by_import,
+                    ..
                 } = self.requirer(stack);
                 let requirer = script.filter(|&script| script != load.script);
                 Wanted {
@@ -397,23 +410,27 @@ impl<'a> Finder<'a> {
     fn requirer(&mut self, stack: StackId) -> Requirer {
         let (mut by_loader, mut by_import) = (false, false);
         let mut callee = None;
-        // Innermost script of the functions of the program that call each other, and whether it used its `require`.
-        let mut run: Option<(ScriptId, bool)> = None;
+        // Innermost script of the functions of the program that call each other, and what it called.
+        let mut run: Option<(ScriptId, Option<BuiltinClass>)> = None;
         for (name, top_level) in javascript(self.recording, stack) {
             let Some(script) = self.scripts.named(self.recording, name) else {
                 continue;
             };
             match self.scripts.get(script).class {
                 ScriptClass::User => {
-                    let used_require = callee == Some(BuiltinClass::RequireFunction);
-                    run.get_or_insert((script, used_require));
+                    run.get_or_insert((script, callee));
                     if top_level {
                         break;
                     }
                 }
                 ScriptClass::Builtin(class) => {
                     match run {
-                        Some((_, false)) if class.is_loader() => run = None,
+                        Some((_, called))
+                            if class.is_loader()
+                                && called != Some(BuiltinClass::RequireFunction) =>
+                        {
+                            run = None;
+                        }
                         Some(_) => break,
                         None => {}
                     }
@@ -425,6 +442,7 @@ impl<'a> Finder<'a> {
         }
         Requirer {
             script: run.map(|(script, _)| script),
+            called: run.and_then(|(_, called)| called),
             by_loader,
             by_import,
         }
@@ -434,6 +452,8 @@ impl<'a> Finder<'a> {
 /// Whose function wanted a module, by the stack.
 struct Requirer {
     script: Option<ScriptId>,
+    /// Node's own module that its function called for that.
+    called: Option<BuiltinClass>,
     /// Through a loader.
     by_loader: bool,
     /// Through the loader of ES modules: what links them is not on the stack, which may be another's.

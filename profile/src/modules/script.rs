@@ -35,6 +35,8 @@ pub enum BuiltinClass {
     EsModuleFinder,
     /// Its step that reads it.
     EsModuleReader,
+    /// `import.meta`: its `resolve` finds a file without loading it.
+    EsModuleMeta,
     /// Everything else that takes part in loading, such as the reader of package.json.
     OtherLoader,
     /// Loads Node's own modules.
@@ -110,6 +112,7 @@ impl BuiltinClass {
             BuiltinClass::EsModuleLoader
                 | BuiltinClass::EsModuleFinder
                 | BuiltinClass::EsModuleReader
+                | BuiltinClass::EsModuleMeta
         )
     }
 
@@ -133,6 +136,7 @@ impl BuiltinClass {
             b"internal/modules/esm/load"
             | b"internal/modules/esm/get_format"
             | b"internal/modules/esm/get_source" => BuiltinClass::EsModuleReader,
+            b"internal/modules/esm/initialize_import_meta" => BuiltinClass::EsModuleMeta,
             _ if name.starts_with(b"internal/modules/esm/") => BuiltinClass::EsModuleLoader,
             _ if name.starts_with(b"internal/modules/") => BuiltinClass::OtherLoader,
             _ if name.starts_with(b"internal/fs/") => BuiltinClass::FileSystem,
