@@ -533,6 +533,34 @@ fn code_compiled_without_a_loader_is_a_script_of_its_requirers_package() {
 }
 
 #[test]
+fn code_under_a_name_that_several_gave_is_of_who_calls_it() {
+    let name = "evalmachine.<anonymous>";
+    let [a, b] = ["a", "b"].map(|name| format!("/app/node_modules/{name}/index.js"));
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        for (owner, times) in [(&a, 20), (&b, 30)] {
+            p.require(owner, &[], 10_000, |p| {
+                work(p, 1);
+                p.run_script(name, 20_000, |p| work(p, times));
+                work(p, 1);
+            });
+        }
+    });
+    let (recording, ledger) = p.end();
+    let found = Found::new(&recording);
+    assert!(!found.by_path.contains_key(name), "nobody's own");
+    for (owner, times) in [(&a, 20), (&b, 30)] {
+        let module = found.module(owner);
+        // Two in each step of the work.
+        assert_eq!(module.caused.crossings, 2 * (times + 2), "{owner}");
+        let told = times * (ledger[name].execute_ns / 50);
+        assert!(module.execute_ns >= told, "{owner}: {told} ns of the code");
+        assert!(module.execute_ns < told + told / 2, "{owner}: {told} ns");
+        assert_eq!(found.requirer(owner), Some(MAIN));
+    }
+}
+
+#[test]
 fn packages_outside_of_node_modules_are_told_by_the_recording() {
     let mut p = Program::new("/srv/app/main.js", false);
     p.require("/srv/app/main.js", &[], 50_000, |p| {

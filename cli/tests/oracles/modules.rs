@@ -25,6 +25,7 @@ on_each_node!(a_module_that_cannot_be_compiled_is_what_its_name_says);
 on_each_node!(
     hooks_require_nothing_of_what_they_pass_on,
     of_two_imports_at_once_the_first_one_is_the_requirer,
+    code_of_one_name_is_of_the_package_that_runs_it,
 );
 
 /// Traces a program of the files in a folder; gives the folder, too.
@@ -75,6 +76,33 @@ fn of_two_imports_at_once_the_first_one_is_the_requirer(node: &Node) {
         ("x.mjs", Some("first.mjs")),
     ];
     check_requirers(&traced, &top, &expected);
+}
+
+fn code_of_one_name_is_of_the_package_that_runs_it(node: &Node) {
+    let package = |times: u32| {
+        format!(
+            "const run = require('vm').runInThisContext(\n\
+               '(fs) => {{ for (let i = 0; i < {times}; i++) fs.existsSync(\"/nowhere\"); }}');\n\
+             run(require('fs'));"
+        )
+    };
+    let [one, two] = [3000, 2000].map(package);
+    let files = [
+        ("main.cjs", "require('vm');\nrequire('one');\nrequire('two');"),
+        ("node_modules/one/index.js", one.as_str()),
+        ("node_modules/two/index.js", two.as_str()),
+    ];
+    let (traced, _) = trace_files(node, &files, &["main.cjs"]);
+    for (name, times) in [("one", 3000), ("two", 2000)] {
+        let packages = list(&traced.run["packages"]).iter();
+        let package = packages.filter(|package| package["name"] == name);
+        let crossings: Vec<u64> = package.map(|p| number(&p["crossings"])).collect();
+        // Besides the calls of the code: what compiles it, and looks for modules.
+        assert!(
+            matches!(crossings[..], [found] if (times..times + 500).contains(&found)),
+            "{crossings:?} crossings of {name}"
+        );
+    }
 }
 
 fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {

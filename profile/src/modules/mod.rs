@@ -220,6 +220,7 @@ impl Modules {
         let mut modules = Modules {
             outside: vec![Unattributed::default(); recording.runs.len()],
             all: vec![Costs::default(); recording.runs.len()],
+            scripts: Scripts::new(recording),
             ..Modules::default()
         };
         let stacked = runs_with_stacks(recording);

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::fast::Map;
-use crate::recording::{NameId, Recording};
+use crate::recording::{CompilationUnit, FrameKind, NameId, Recording};
 
 /// Index into [`Scripts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -199,6 +199,16 @@ pub struct Scripts {
 }
 
 impl Scripts {
+    /// Of a recording, whose names without a file may be those of several scripts at once.
+    pub fn new(recording: &Recording) -> Scripts {
+        let mut scripts = Scripts::default();
+        let shared = shared_names(recording);
+        scripts
+            .by_name
+            .extend(shared.into_iter().map(|name| (name, None)));
+        scripts
+    }
+
     /// The script that V8 gives this name; `None` for code without a name of its own, such as `eval` and WebAssembly:
     /// that belongs to the script that called it.
     pub fn named(&mut self, recording: &Recording, name: NameId) -> Option<ScriptId> {
@@ -249,6 +259,47 @@ impl Scripts {
     pub fn get(&self, id: ScriptId) -> &Script {
         &self.list[id.0 as usize]
     }
+}
+
+/// Names without a file under which functions of several scripts compiled code in one thread: `vm` has such a name for
+/// all that is given none. On a stack they do not tell whose code it is.
+fn shared_names(recording: &Recording) -> Vec<NameId> {
+    let mut compiled_by: Map<_, NameId> = Map::default();
+    let mut shared = Vec::new();
+    for compilation in &recording.compilations {
+        let name = compilation.path;
+        let is_loose = matches!(
+            compilation.unit,
+            CompilationUnit::Script | CompilationUnit::Function
+        );
+        if !is_loose || has_file(recording.name(name)) {
+            continue;
+        }
+        let mut frames = compilation
+            .stack
+            .into_iter()
+            .flat_map(|stack| recording.frames_of(stack));
+        // What it compiles itself is of who compiled it.
+        let owner = frames.find_map(|frame| {
+            let file = frame.file.filter(|_| frame.kind == FrameKind::JavaScript)?;
+            let text = recording.name(file);
+            let is_own = file != name && !text.is_empty() && builtin_name(text).is_none();
+            is_own.then_some(file)
+        });
+        let Some(owner) = owner else {
+            continue;
+        };
+        let of_thread = (compilation.process, compilation.thread, name);
+        if *compiled_by.entry(of_thread).or_insert(owner) != owner {
+            shared.push(name);
+        }
+    }
+    shared
+}
+
+/// Whether a script's name is a path or a URL of one.
+fn has_file(name: &[u8]) -> bool {
+    name.starts_with(b"/") || file_url(name).is_some()
 }
 
 #[cfg(test)]
