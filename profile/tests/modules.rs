@@ -714,6 +714,41 @@ fn each_thread_has_modules_of_its_own() {
 /// A program that calls `process.exit()` has no end of its event loop: the kernel takes down its memory on its last stack, which libc has
 /// cut by then.
 #[test]
+fn what_the_pool_reads_is_a_modules_only_until_it_is_compiled() {
+    let required = "/app/node_modules/victim/index.js";
+    let read = |p: &mut Program, path: &str| {
+        p.on_thread(900, |p| p.file(FileOperation::Open, path, 17, 5_000));
+    };
+    let mut p = Program::new("/app/main.mjs", false);
+    p.load_esm("file:///app/main.mjs", None, 20_000);
+    for query in ["?1", "?2"] {
+        read(&mut p, "/app/a.mjs");
+        let url = format!("file:///app/a.mjs{query}");
+        p.load_esm(&url, Some("file:///app/main.mjs"), 20_000);
+    }
+    p.evaluate("file:///app/main.mjs", |p| {
+        // Who requires waits for what its own thread reads.
+        read(p, required);
+        p.require(required, &[], 10_000, |p| work(p, 1));
+        work(p, 1);
+    });
+    for path in [required, "/app/a.mjs", "/app/main.mjs"] {
+        read(&mut p, path);
+    }
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    for query in ["?1", "?2"] {
+        let opens = found.module(&format!("/app/a.mjs{query}")).loading.opens;
+        assert_eq!(opens, 2, "the pool's and its own thread's of {query}");
+    }
+    assert_eq!(found.module(required).loading.opens, 1);
+    assert_eq!(found.module("/app/main.mjs").loading.opens, 1);
+    assert_eq!(found.module("/app/main.mjs").caused.opens, 2 * 2 + 1);
+    let helpers = &found.modules.outside[0].costs[&Bucket::HelperThreads];
+    assert_eq!(helpers.opens, 4);
+}
+
+#[test]
 fn what_the_kernel_does_after_the_exit_is_teardown() {
     let mut p = Program::new(MAIN, true);
     p.require(MAIN, &[], 50_000, |p| work(p, 3));

@@ -26,6 +26,7 @@ on_each_node!(
     hooks_require_nothing_of_what_they_pass_on,
     of_two_imports_at_once_the_first_one_is_the_requirer,
     code_of_one_name_is_of_the_package_that_runs_it,
+    who_reads_a_modules_file_later_does_not_load_it,
 );
 
 /// Traces a program of the files in a folder; gives the folder, too.
@@ -103,6 +104,36 @@ fn code_of_one_name_is_of_the_package_that_runs_it(node: &Node) {
             "{crossings:?} crossings of {name}"
         );
     }
+}
+
+fn who_reads_a_modules_file_later_does_not_load_it(node: &Node) {
+    let files = [
+        (
+            "main.mjs",
+            "import './read.mjs';\nimport './read.cjs';\nimport fs from 'node:fs';\n\
+             let left = 60;\n\
+             (function next() {\n\
+               if (left-- > 0) fs.readFile(left % 2 ? './read.mjs' : './read.cjs', next);\n\
+             })();",
+        ),
+        ("read.mjs", ""),
+        ("read.cjs", ""),
+    ];
+    let (traced, top) = trace_files(node, &files, &["main.mjs"]);
+    for name in ["read.mjs", "read.cjs"] {
+        let path = format!("{top}/{name}");
+        let module = list(&traced.run["modules"])
+            .iter()
+            .find(|module| module["path"] == path.as_str());
+        let module = module.unwrap_or_else(|| panic!("no {path}"));
+        let opens = number(&module["loading"]["opens"]);
+        // Some versions read a CommonJS module that is imported twice.
+        assert!((1..=2).contains(&opens), "{opens} opens of {name}");
+    }
+    let outside = list(&traced.run["outside"]).iter();
+    let helpers = outside.filter(|o| o["bucket"] == "helper_threads");
+    let opens: u64 = helpers.map(|o| number(&o["opens"])).sum();
+    assert!(opens >= 60, "{opens} opens by helper threads");
 }
 
 fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {

@@ -38,9 +38,17 @@ pub(super) struct Discovered {
     pub(super) add_ons: Map<u32, ModuleId>,
     /// The module that one call of `require` loaded, by [`super::context::Context::call`]; `None` if it loaded several.
     pub(super) by_call: Map<StackId, Option<ModuleId>>,
+    /// Modules that were loaded by promises: when it was first seen that their files had been read.
+    fetched: Map<ModuleId, Nanoseconds>,
 }
 
 impl Discovered {
+    /// The module of a script, if other threads may have read its file to load it, and until when.
+    pub(super) fn fetched(&self, script: ScriptId) -> Option<(Nanoseconds, ModuleId)> {
+        let module = *self.modules.get(&script)?;
+        Some((*self.fetched.get(&module)?, module))
+    }
+
     /// The module of a script; a new one, of which no loading was seen, if there is none.
     pub(super) fn module(
         &mut self,
@@ -110,6 +118,13 @@ impl<'a> Finder<'a> {
                 (*asker != load.script).then(|| found.module(unit, *asker, modules))
             });
             let id = found.module(unit, load.script, modules);
+            let context = load.stack.and_then(|stack| self.contexts.get(stack));
+            // With a function of the program on the stack, it was read at once.
+            if (wanted.by_import || kind == ModuleKind::EsModule || load.seen == Seen::Imported)
+                && context.is_none_or(|context| context.owner.is_none())
+            {
+                found.fetched.insert(id, load.at);
+            }
             let module = &mut modules[id.0 as usize];
             module.kind = kind;
             module.loads = times;

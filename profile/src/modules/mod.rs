@@ -274,7 +274,7 @@ impl Modules {
         modules
     }
 
-    /// Events of threads without JavaScript. Files that they read for a module are its.
+    /// Events of threads without JavaScript. Files that they read to load a module are its.
     fn helpers(
         &mut self,
         recording: &Recording,
@@ -288,11 +288,9 @@ impl Modules {
                 continue;
             };
             let run = process.run.0 as usize;
-            // Its main thread first.
-            let mut of_process: Vec<usize> = (0..threads.list.len())
+            let of_process: Vec<usize> = (0..threads.list.len())
                 .filter(|&unit| threads.list[unit].process == thread.process)
                 .collect();
-            of_process.sort_by_key(|&unit| threads.list[unit].thread.0 != process.pid);
             let bucket = match process.node {
                 Some(_) => Bucket::HelperThreads,
                 None => Bucket::OtherPrograms,
@@ -317,11 +315,13 @@ impl Modules {
                             .of_file(recording.name(recording.files[index].path))
                     })
                     .and_then(|scripts| {
-                        let mut units = of_process.iter();
-                        units.find_map(|&unit| {
-                            let mut scripts = scripts.iter();
-                            scripts.find_map(|script| found[unit].modules.get(script).copied())
-                        })
+                        let fetched = of_process.iter().flat_map(|&unit| {
+                            let scripts = scripts.iter();
+                            scripts.filter_map(move |&script| found[unit].fetched(script))
+                        });
+                        // Of several the next one. Once it is compiled, somebody else reads its file.
+                        let waiting = fetched.filter(|(until, _)| point.at < until.0);
+                        waiting.min().map(|(_, module)| module)
                     });
                 let Some(outside) = self.outside.get_mut(run) else {
                     continue;
