@@ -428,6 +428,36 @@ fn es_modules_belong_to_who_imports_them() {
 }
 
 #[test]
+fn loads_are_not_compilations() {
+    let mut p = Program::new("/app/main.mjs", false);
+    p.load_esm("file:///app/main.mjs", None, 20_000);
+    p.check_syntax("/app/checked.js", 10_000);
+    p.load_esm("file:///app/add.wasm", Some("file:///app/main.mjs"), 5_000);
+    p.evaluate("file:///app/main.mjs", |p| {
+        work(p, 1);
+        p.require("/app/checked.js", &[], 10_000, |p| work(p, 1));
+        // Taken out of the cache, one without anything to do is loaded anew.
+        for _ in 0..2 {
+            p.require("/app/constant.js", &[], 10_000, |_| {});
+        }
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    for (path, kind, loads) in [
+        ("/app/checked.js", ModuleKind::CommonJs, 1),
+        ("/app/constant.js", ModuleKind::CommonJs, 2),
+        ("/app/add.wasm", ModuleKind::Wasm, 1),
+    ] {
+        let module = found.module(path);
+        assert_eq!((module.kind, module.loads), (kind, loads), "{path}");
+    }
+    assert_eq!(found.requirer("/app/add.wasm"), Some("/app/main.mjs"));
+    // It began to run only when it was required.
+    let [main, checked] = ["/app/main.mjs", "/app/checked.js"].map(|path| found.module(path));
+    assert!(checked.execute_start > main.execute_start);
+}
+
+#[test]
 fn a_hook_between_is_not_the_requirer() {
     let hook = "/app/node_modules/hook/index.js";
     let mut p = Program::new(MAIN, false);

@@ -27,6 +27,7 @@ on_each_node!(
     of_two_imports_at_once_the_first_one_is_the_requirer,
     code_of_one_name_is_of_the_package_that_runs_it,
     who_reads_a_modules_file_later_does_not_load_it,
+    loads_are_how_often_a_module_was_loaded,
 );
 
 /// Traces a program of the files in a folder; gives the folder, too.
@@ -134,6 +135,48 @@ fn who_reads_a_modules_file_later_does_not_load_it(node: &Node) {
     let helpers = outside.filter(|o| o["bucket"] == "helper_threads");
     let opens: u64 = helpers.map(|o| number(&o["opens"])).sum();
     assert!(opens >= 60, "{opens} opens by helper threads");
+}
+
+fn loads_are_how_often_a_module_was_loaded(node: &Node) {
+    let loaded = |traced: &Traced, name: &str| {
+        let mut modules = program_modules(traced);
+        let module = modules.find(|module| text(&module["path"]).ends_with(name));
+        let module = module.unwrap_or_else(|| panic!("no {name}"));
+        let kind = text(&module["kind"]).to_owned();
+        (kind, number(&module["loads"]))
+    };
+    let files = [
+        // What it is its syntax tells.
+        ("main.mjs", "import './plain.js';\nimport './twice.cjs';"),
+        ("plain.js", "exports.answer = 42;"),
+        (
+            "twice.cjs",
+            "require('./again.cjs');\n\
+             delete require.cache[require.resolve('./again.cjs')];\n\
+             require('./again.cjs');",
+        ),
+        ("again.cjs", ""),
+    ];
+    let (traced, _) = trace_files(node, &files, &["main.mjs"]);
+    assert_eq!(loaded(&traced, "/plain.js"), ("cjs".to_owned(), 1));
+    assert_eq!(loaded(&traced, "/again.cjs"), ("cjs".to_owned(), 2));
+    let (traced, _) = trace_files(node, &[], &["-e", "1 + 1"]);
+    assert_eq!(loaded(&traced, "[eval]"), ("script".to_owned(), 1));
+    if node.major() < 18 {
+        return;
+    }
+    let folder = folder();
+    // The empty module: its magic number and version.
+    fs::write(folder.path().join("empty.wasm"), b"\0asm\x01\0\0\0").expect("a file");
+    write(folder.path(), "main.mjs", "import './empty.wasm';");
+    let arguments: &[&str] = match node.major() {
+        ..24 => &["--experimental-wasm-modules", "main.mjs"],
+        _ => &["main.mjs"],
+    };
+    let trace = Trace::new::<&str, _>([], node.command(arguments)).in_folder(folder.path());
+    let traced = trace.run();
+    traced.succeeded();
+    assert_eq!(loaded(&traced, "/empty.wasm"), ("wasm".to_owned(), 1));
 }
 
 fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {

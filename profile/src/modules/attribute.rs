@@ -12,7 +12,7 @@
 use super::context::{BodyId, Context, Contexts, Inside, Key};
 use super::continuations::{Behind, Continuations};
 use super::costs::Costs;
-use super::discover::Discovered;
+use super::discover::{Discovered, is_tried};
 use super::events::{Point, SHORT_NS, Thread, What};
 use super::script::{ScriptId, Scripts};
 use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed};
@@ -400,7 +400,9 @@ impl<'a> Pass<'a> {
         self.busy.pop();
         self.end_call(state, module);
         let runs_now = match self.modules[module.0 as usize].kind {
-            ModuleKind::CommonJs => compilation.unit != CompilationUnit::Module,
+            ModuleKind::CommonJs => {
+                compilation.unit != CompilationUnit::Module && !is_tried(compilation, self.contexts)
+            }
             ModuleKind::Builtin => true,
             _ => false,
         };

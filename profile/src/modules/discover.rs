@@ -8,7 +8,7 @@ use super::script::{BuiltinClass, Script, ScriptClass, ScriptId, Scripts};
 use super::{Module, ModuleId, ModuleKind};
 use crate::fast::Map;
 use crate::recording::{
-    CompilationUnit, FileOperation, FrameKind, NameId, Nanoseconds, Recording, StackId,
+    Compilation, CompilationUnit, FileOperation, FrameKind, NameId, Nanoseconds, Recording, StackId,
 };
 
 /// The function of `process` that loads a native add-on, as its callback is called.
@@ -20,6 +20,8 @@ struct Load {
     at: Nanoseconds,
     seen: Seen,
     stack: Option<StackId>,
+    /// It was compiled, but not to run it.
+    tried: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +105,8 @@ impl<'a> Finder<'a> {
             let wanted = self.wanted_by(unit, load, &mut found, modules);
             let (kind, times) = self.kind(&all, wanted.by_loader);
             let imported = importer(&imports, load, &found, modules);
-            let requirer = match wanted.by_import || kind == ModuleKind::EsModule {
+            let is_es = matches!(kind, ModuleKind::EsModule | ModuleKind::Wasm);
+            let requirer = match wanted.by_import || is_es {
                 true => imported.or(wanted.requirer),
                 false => wanted.requirer.or(imported),
             };
@@ -120,7 +123,7 @@ impl<'a> Finder<'a> {
             let id = found.module(unit, load.script, modules);
             let context = load.stack.and_then(|stack| self.contexts.get(stack));
             // With a function of the program on the stack, it was read at once.
-            if (wanted.by_import || kind == ModuleKind::EsModule || load.seen == Seen::Imported)
+            if (wanted.by_import || is_es || load.seen == Seen::Imported)
                 && context.is_none_or(|context| context.owner.is_none())
             {
                 found.fetched.insert(id, load.at);
@@ -220,6 +223,7 @@ impl<'a> Finder<'a> {
                     at: compilation.start,
                     seen: Seen::Compiled(compilation.unit),
                     stack: compilation.stack,
+                    tried: is_tried(compilation, self.contexts),
                 });
             }
         }
@@ -279,6 +283,7 @@ impl<'a> Finder<'a> {
                         at: access.start,
                         seen: Seen::Opened(kind),
                         stack: access.stack,
+                        tried: false,
                     });
                 }
                 _ => {}
@@ -305,6 +310,7 @@ impl<'a> Finder<'a> {
                     at,
                     seen: Seen::Imported,
                     stack: None,
+                    tried: false,
                 });
             }
         }
@@ -327,14 +333,20 @@ impl<'a> Finder<'a> {
         );
         // A file that could be either is compiled as a function first: then it is one of the modules.
         if modules > 0 && !is_common {
-            return (ModuleKind::EsModule, modules);
+            // WebAssembly gets a module of Node's making around it, of the same name.
+            let kind = match script.path.ends_with(b".wasm") {
+                true => ModuleKind::Wasm,
+                false => ModuleKind::EsModule,
+            };
+            return (kind, modules);
         }
         if functions + scripts > 0 {
             let kind = match by_loader {
                 true => ModuleKind::CommonJs,
                 false => ModuleKind::Script,
             };
-            return (kind, functions + scripts);
+            let tried = all.iter().filter(|load| load.tried).count() as u32;
+            return (kind, (functions + scripts - tried).max(1));
         }
         for kind in [ModuleKind::AddOn, ModuleKind::Json] {
             let opened = count(Seen::Opened(kind));
@@ -462,6 +474,21 @@ impl<'a> Finder<'a> {
             by_import,
         }
     }
+}
+
+/// Whether a function was compiled only to tell by its syntax whether a file or `node -e` is CommonJS: of all functions,
+/// the loaders and `vm` compile what is to run.
+pub(super) fn is_tried(compilation: &Compilation, contexts: &Contexts) -> bool {
+    let context = compilation.stack.and_then(|stack| contexts.get(stack));
+    compilation.unit == CompilationUnit::Function
+        && context
+            .and_then(|context| context.innermost)
+            .is_some_and(|class| {
+                !matches!(
+                    class,
+                    BuiltinClass::CommonJsLoader | BuiltinClass::EsModuleLoader | BuiltinClass::Vm
+                )
+            })
 }
 
 /// Whose function wanted a module, by the stack.

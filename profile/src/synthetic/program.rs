@@ -646,6 +646,14 @@ impl Program {
         self.in_loader(Some(1), steps);
     }
 
+    /// Node compiles a file to see whether it is CommonJS, and does not run it.
+    pub fn check_syntax(&mut self, path: &str, compile_ns: u64) {
+        let reader = "node:internal/modules/esm/get_format";
+        self.inside("detectModuleFormat", reader, 60, false, |program| {
+            program.compile(path, CompilationUnit::Function, compile_ns);
+        });
+    }
+
     /// Compiles and runs code without a loader, as `vm` does.
     pub fn run_script(&mut self, name: &str, compile_ns: u64, body: impl FnOnce(&mut Self)) {
         let requirer = self.requirer();
