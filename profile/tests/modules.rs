@@ -458,6 +458,40 @@ fn loads_are_not_compilations() {
 }
 
 #[test]
+fn what_is_imported_along_with_what_is_required_is_its_importers() {
+    let [inner, a, b] = ["i", "a", "b"].map(|name| format!("file:///app/{name}.mjs"));
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        // Who asks only where it is does so for itself.
+        let meta = "node:internal/modules/esm/initialize_import_meta";
+        p.inside("resolve", meta, 30, false, |p| {
+            p.find_esm("/app/a.mjs", None);
+        });
+        p.load_esm_at_once(&inner, None, 20_000);
+        p.load_esm_at_once(&a, Some(&inner), 20_000);
+        p.load_esm_at_once(&b, Some(&a), 20_000);
+        work(p, 1);
+        // One that is there already, and one that is not.
+        p.find_esm("/app/b.mjs", None);
+        p.require_in_vain(&["/app/none.mjs"]);
+        work(p, 1);
+    });
+    let (recording, ledger) = p.end();
+    let found = Found::new(&recording);
+    for (path, requirer) in [
+        (MAIN, None),
+        ("/app/i.mjs", Some(MAIN)),
+        ("/app/a.mjs", Some("/app/i.mjs")),
+        ("/app/b.mjs", Some("/app/a.mjs")),
+    ] {
+        assert_eq!(found.requirer(path), requirer, "requirer of {path}");
+        let told = ledger[path];
+        assert_eq!(found.module(path).caused, told.caused, "{path} as requirer");
+    }
+}
+
+#[test]
 fn a_hook_between_is_not_the_requirer() {
     let hook = "/app/node_modules/hook/index.js";
     let mut p = Program::new(MAIN, false);

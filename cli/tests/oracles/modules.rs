@@ -28,6 +28,7 @@ on_each_node!(
     code_of_one_name_is_of_the_package_that_runs_it,
     who_reads_a_modules_file_later_does_not_load_it,
     loads_are_how_often_a_module_was_loaded,
+    what_an_es_module_imports_is_its_however_it_is_loaded,
 );
 
 /// Traces a program of the files in a folder; gives the folder, too.
@@ -90,7 +91,10 @@ fn code_of_one_name_is_of_the_package_that_runs_it(node: &Node) {
     };
     let [one, two] = [3000, 2000].map(package);
     let files = [
-        ("main.cjs", "require('vm');\nrequire('one');\nrequire('two');"),
+        (
+            "main.cjs",
+            "require('vm');\nrequire('one');\nrequire('two');",
+        ),
         ("node_modules/one/index.js", one.as_str()),
         ("node_modules/two/index.js", two.as_str()),
     ];
@@ -177,6 +181,41 @@ fn loads_are_how_often_a_module_was_loaded(node: &Node) {
     let traced = trace.run();
     traced.succeeded();
     assert_eq!(loaded(&traced, "/empty.wasm"), ("wasm".to_owned(), 1));
+}
+
+fn what_an_es_module_imports_is_its_however_it_is_loaded(node: &Node) {
+    let imported = 10;
+    let names: Vec<String> = (0..imported)
+        .map(|index| format!("node_modules/package/f{index}.mjs"))
+        .collect();
+    let imports = (0..imported).map(|index| format!("import './f{index}.mjs';\n"));
+    let index: String = imports.collect();
+    let manifest = r#"{"name":"package","exports":"./index.mjs"}"#;
+    let mut files = vec![
+        ("node_modules/package/package.json", manifest),
+        ("node_modules/package/index.mjs", index.as_str()),
+        ("static.mjs", "import 'package';"),
+        ("dynamic.mjs", "await import('package');"),
+        ("require.cjs", "require('package');"),
+    ];
+    files.extend(names.iter().map(|name| (name.as_str(), "")));
+    let mut ways = vec!["static.mjs", "dynamic.mjs"];
+    if node.major() >= 22 {
+        ways.push("require.cjs");
+    }
+    for way in ways {
+        let (traced, top) = trace_files(node, &files, &[way]);
+        let path = format!("{top}/node_modules/package/index.mjs");
+        let modules = list(&traced.run["modules"]);
+        let module = modules.iter().find(|m| m["path"] == path.as_str());
+        let module = module.unwrap_or_else(|| panic!("no {path}"));
+        let required = modules.iter().filter(|m| m["requirer"] == path.as_str());
+        assert_eq!(required.count(), imported, "{way}");
+        let count = |what: &str| number(&module[what]) as usize;
+        assert_eq!(count("opens"), imported, "opens, {way}");
+        assert!(count("stats") >= 2 * imported, "stats, {way}");
+        assert_eq!(text(&module["requirer"]), format!("{top}/{way}"));
+    }
 }
 
 fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {

@@ -19,7 +19,8 @@ use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed};
 use crate::breakdown::count;
 use crate::fast::Map;
 use crate::recording::{
-    CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process, Recording, StackId,
+    Compilation, CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process,
+    Recording, StackId,
 };
 
 /// What a thread does at some moment.
@@ -53,6 +54,8 @@ struct Call {
     spent: u64,
     uncertain: u64,
     costs: Costs,
+    /// Of these costs: those that nobody was blamed for so far.
+    owed: Costs,
     target: Option<(ModuleId, Stage)>,
 }
 
@@ -88,6 +91,8 @@ pub(super) struct Pass<'a> {
     bodies: Bodies,
     /// Modules whose compilation was seen.
     compiled: Map<ModuleId, ()>,
+    /// Modules that are there: who asks for them from now on is not who imported them first.
+    loaded: Map<ModuleId, ()>,
     files: Map<NameId, Vec<ModuleId>>,
 }
 
@@ -130,6 +135,7 @@ impl<'a> Pass<'a> {
             open: Vec::new(),
             bodies: Bodies::default(),
             compiled: Map::default(),
+            loaded: Map::default(),
             files: Map::default(),
         }
     }
@@ -324,6 +330,7 @@ impl<'a> Pass<'a> {
             Some(State::Loading(key)) => {
                 self.modules[module.0 as usize].loading.add(&costs);
                 let owner = self.owner(context);
+                let owner = self.asker(context, owner, module);
                 self.cause(
                     owner,
                     key.call.is_none().then_some(module),
@@ -358,10 +365,13 @@ impl<'a> Pass<'a> {
             FileOperation::Close => {
                 if let Some(module) = self.module_of_file(access.path)
                     && self.modules[module.0 as usize].kind == ModuleKind::Json
-                    && let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key)
-                    && call.target == Some((module, Stage::Read))
                 {
-                    call.target = Some((module, Stage::Execute));
+                    self.loaded.insert(module, ());
+                    if let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key)
+                        && call.target == Some((module, Stage::Read))
+                    {
+                        call.target = Some((module, Stage::Execute));
+                    }
                 }
             }
             _ => {}
@@ -379,7 +389,14 @@ impl<'a> Pass<'a> {
         if compilation.duration.is_some() {
             self.busy.push((module, Stage::Compile));
         } else {
+            self.compiled_at_last(compilation, module);
             self.end_call(state, module);
+        }
+    }
+
+    fn compiled_at_last(&mut self, compilation: &Compilation, module: ModuleId) {
+        if !is_tried(compilation, self.contexts) {
+            self.loaded.insert(module, ());
         }
     }
 
@@ -398,6 +415,7 @@ impl<'a> Pass<'a> {
             return;
         };
         self.busy.pop();
+        self.compiled_at_last(compilation, module);
         self.end_call(state, module);
         let runs_now = match self.modules[module.0 as usize].kind {
             ModuleKind::CommonJs => {
@@ -529,12 +547,16 @@ impl<'a> Pass<'a> {
                 match call.target {
                     Some((module, _)) => {
                         self.modules[module.0 as usize].loading.add(costs);
+                        let owner = self.asker(context, owner, module);
                         self.cause(owner, key.call.is_none().then_some(module), at, costs);
                     }
                     None => {
                         call.costs.add(costs);
-                        // Without an owner: when it is known what was loaded.
-                        if owner.is_some() {
+                        // Without an owner, or where it may be for another module's import: when it is known what was
+                        // loaded.
+                        if owner.is_none() || context.is_some_and(Context::may_be_for_another) {
+                            call.owed.add(costs);
+                        } else {
                             self.cause(owner, None, at, costs);
                         }
                     }
@@ -572,6 +594,28 @@ impl<'a> Pass<'a> {
             at = module.requirer;
         }
         None
+    }
+
+    /// Who asked for what was done to load a module: the module that imports it, if it was loaded along with what the
+    /// owner asked for, else the owner.
+    fn asker(
+        &self,
+        context: Option<&Context>,
+        owner: Option<ModuleId>,
+        loaded: ModuleId,
+    ) -> Option<ModuleId> {
+        match context.is_some_and(Context::may_be_for_another) && self.is_imported(loaded) {
+            true => {
+                let requirer = self.modules[loaded.0 as usize].requirer;
+                requirer.and_then(|requirer| self.of_program(requirer))
+            }
+            false => owner,
+        }
+    }
+
+    /// Whether what is done to load a module is for the module that imports it: until it is loaded.
+    fn is_imported(&self, module: ModuleId) -> bool {
+        self.found.linked.contains_key(&module) && !self.loaded.contains_key(&module)
     }
 
     /// Blames the owner of an event; without one, who imported the module that it loaded.
@@ -702,6 +746,7 @@ impl<'a> Pass<'a> {
                 spent: 0,
                 uncertain: 0,
                 costs: Costs::default(),
+                owed: Costs::default(),
                 target: None,
             });
             self.calls.len() - 1
@@ -720,6 +765,7 @@ impl<'a> Pass<'a> {
         let (first, spent) = (call.first, std::mem::take(&mut call.spent));
         let uncertain = std::mem::take(&mut call.uncertain);
         let costs = std::mem::take(&mut call.costs);
+        let owed = std::mem::take(&mut call.owed);
         call.target = stage.map(|stage| (module, stage));
         call.first = at;
         let of_module = &mut self.modules[module.0 as usize];
@@ -728,9 +774,8 @@ impl<'a> Pass<'a> {
         of_module.loading.add(&costs);
         let start = of_module.start.get_or_insert(Nanoseconds(first));
         start.0 = start.0.min(first);
-        if owner.is_none() {
-            self.cause(None, Some(module), at, &costs);
-        }
+        let owner = owner.filter(|_| !self.is_imported(module));
+        self.cause(owner, Some(module), at, &owed);
     }
 
     /// A module's own code runs again: what it called for has ended.
@@ -761,6 +806,7 @@ impl<'a> Pass<'a> {
                 owner.spend(Some(Stage::Execute), call.spent);
                 count(&mut owner.vain_ns, call.spent);
                 count(&mut owner.uncertain_ns, call.uncertain);
+                owner.caused.add(&call.owed);
             }
             None => {
                 let bucket = match self.phases.bootstrap_complete {
@@ -768,7 +814,7 @@ impl<'a> Pass<'a> {
                     _ => Bucket::Loader,
                 };
                 self.outside.time(bucket, call.spent);
-                self.outside.at(bucket).add(&call.costs);
+                self.outside.at(bucket).add(&call.owed);
             }
         }
     }

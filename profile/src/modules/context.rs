@@ -60,6 +60,11 @@ pub(super) struct Context {
     pub(super) loader: bool,
     /// It is the loader of ES modules, which looks for a file.
     pub(super) finding: bool,
+    /// The loader of ES modules is on it, inside of that function: it loads what others import along with what that
+    /// function asked for.
+    pub(super) importing: bool,
+    /// What is done is that function's own all the same: a loader called it (a hook), or it asks only where a file is.
+    pub(super) own: bool,
     /// Innermost module body.
     pub(super) body: Option<BodyId>,
     /// There is JavaScript on it.
@@ -75,6 +80,11 @@ impl Context {
             call: self.call,
             finding: self.call.is_none() && self.finding,
         }
+    }
+
+    /// Whether what is done for a function's call may be for what another module imports. Hooks pay for what they do.
+    pub(super) fn may_be_for_another(&self) -> bool {
+        self.owner.is_some() && self.importing && !self.own
     }
 
     /// Whether the code that runs is the program's itself, not Node's on its behalf.
@@ -155,8 +165,10 @@ impl Context {
             self.inside = Inside::Own;
             self.innermost = None;
             self.wanted_by = None;
+            self.own = !top_level && (self.loader || self.own);
             self.loader = false;
             self.finding = false;
+            self.importing = false;
             return;
         };
         self.innermost = Some(class);
@@ -168,6 +180,8 @@ impl Context {
             return;
         }
         self.loader |= class.is_loader();
+        self.importing |= class == BuiltinClass::EsModuleLoader;
+        self.own |= class == BuiltinClass::EsModuleMeta;
         self.finding |= class == BuiltinClass::EsModuleFinder;
         self.inside = match class {
             // What imports ask for is fetched by promises: the program's functions are not on the stack.

@@ -40,6 +40,8 @@ pub(super) struct Discovered {
     pub(super) add_ons: Map<u32, ModuleId>,
     /// The module that one call of `require` loaded, by [`super::context::Context::call`]; `None` if it loaded several.
     pub(super) by_call: Map<StackId, Option<ModuleId>>,
+    /// Modules whose requirer imports them statically.
+    pub(super) linked: Map<ModuleId, ()>,
     /// Modules that were loaded by promises: when it was first seen that their files had been read.
     fetched: Map<ModuleId, Nanoseconds>,
 }
@@ -135,6 +137,9 @@ impl<'a> Finder<'a> {
             // One that was met as a requirer before its own loading was seen: its place in the tree is taken.
             if module.requirer.is_none() && requirer.is_none_or(|requirer| requirer < id) {
                 module.requirer = requirer;
+                if requirer.is_some() && requirer == imported {
+                    found.linked.insert(id, ());
+                }
             }
         }
         for load in &loads {

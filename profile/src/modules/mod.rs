@@ -3,7 +3,8 @@
 //! Everything follows from stacks. Two questions are answered, and never mixed:
 //!
 //! - **as requirer**: what a module's own functions did, and all that Node did because they asked for it. The module of the
-//!   innermost function of the program on the stack is to blame ([`Module::caused`]).
+//!   innermost function of the program on the stack is to blame; for what an ES module imports, that module
+//!   ([`Module::caused`]).
 //! - **as loaded**: what it took to load that very file: to find, read and compile it and to run its body
 //!   ([`Module::loading`] and the times of its steps).
 //!

@@ -749,17 +749,35 @@ impl Program {
 
     /// The loader of ES modules finds, reads and compiles a module; it runs later ([`Program::evaluate`]).
     pub fn load_esm(&mut self, url: &str, imported_by: Option<&str>, compile_ns: u64) {
-        let path = url.strip_prefix("file://").unwrap_or(url).to_owned();
-        let key = path.clone();
-        let file = path.split(['?', '#']).next().unwrap_or_default();
+        let stack = self.stack.take();
+        self.fetch_esm(url, imported_by, imported_by.map(path_of), compile_ns);
+        self.stack = stack;
+    }
+
+    /// The same for a `require` of the function that runs; for itself, or along with that for the import of another
+    /// module.
+    pub fn load_esm_at_once(&mut self, url: &str, imported_by: Option<&str>, compile_ns: u64) {
+        let requirer = imported_by.map(path_of).or_else(|| self.requirer());
+        self.inside("getModuleJob", ESM_LOADER, 400, false, |program| {
+            program.fetch_esm(url, imported_by, requirer, compile_ns);
+        });
+    }
+
+    fn fetch_esm(
+        &mut self,
+        url: &str,
+        imported_by: Option<&str>,
+        requirer: Option<String>,
+        compile_ns: u64,
+    ) {
+        let key = path_of(url);
+        let file = key.split(['?', '#']).next().unwrap_or_default();
         let file = file.replace("%20", " ");
-        let strip = |url: &str| url.strip_prefix("file://").unwrap_or(url).to_owned();
-        self.requirers.insert(key.clone(), imported_by.map(strip));
+        self.requirers.insert(key.clone(), requirer.clone());
         self.payers.push(Payer {
-            requirer: imported_by.map(strip),
+            requirer,
             loaded: Some((key, Some(Step::Resolve))),
         });
-        let stack = self.stack.take();
         self.inside("defaultResolve", ESM_RESOLVE, 300, false, |program| {
             program.lookup("/app/package.json");
             program.file(FileOperation::Stat, &file, 0, 4_000);
@@ -786,7 +804,6 @@ impl Program {
         self.inside("translators", ESM_LOADER, 500, false, |program| {
             program.compile(url, CompilationUnit::Module, compile_ns);
         });
-        self.stack = stack;
         self.payers.pop();
     }
 
@@ -820,4 +837,9 @@ impl Program {
         );
         self.stack = stack;
     }
+}
+
+/// The path in a file's URL, as it is written.
+fn path_of(url: &str) -> String {
+    url.strip_prefix("file://").unwrap_or(url).to_owned()
 }
