@@ -48,6 +48,7 @@ pub mod diff;
 mod fast;
 pub mod groups;
 pub mod import;
+mod main_script;
 pub mod measured;
 pub mod modules;
 mod probe_cost;

@@ -693,6 +693,7 @@ impl RunContext<'_> {
                         Some(text(&self.modules.script(requirer).path).0)
                     }),
                     requirer_id: requirer.and_then(|requirer| ids.get(&requirer).copied()),
+                    main_script: module.main_script,
                     loads: module.loads,
                     start_ns: at(module.start),
                     end_earliest_ns: at(module.end_earliest),

@@ -671,6 +671,48 @@ fn packages_outside_of_node_modules_are_told_by_the_recording() {
     );
 }
 
+/// `main` with a preload of another package that Node loads before it.
+fn preloaded(main: &str, preload: &str) -> Recording {
+    let mut p = Program::new(main, false);
+    p.require(preload, &[], 50_000, |p| work(p, 9));
+    p.require(main, &[], 50_000, |p| {
+        work(p, 1);
+        p.require("/srv/app/lib.js", &[], 10_000, |p| work(p, 1));
+    });
+    p.package("/srv/tools", Some("tools"), Some("9.9.9"));
+    p.package("/srv/app", Some("app"), Some("0.1.0"));
+    p.end().0
+}
+
+#[test]
+fn the_application_is_the_main_scripts_package_and_no_preloads() {
+    let preload = "/srv/tools/preload.js";
+    let main = "/srv/app/main.js";
+    let mut recording = preloaded(main, preload);
+    // Typed in its folder, without the extension; the preload stands in NODE_OPTIONS, or before it.
+    for arguments in [
+        &["node", "app/main"][..],
+        &["node", "--require", "./tools/preload.js", "app/main.js"],
+    ] {
+        recording.runs[0].directory = b"/srv".to_vec();
+        let arguments = arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
+        recording.processes[0].execs[0].arguments = arguments;
+        let found = Found::new(&recording);
+        let kind = |path| found.package(path).3;
+        assert_eq!(kind(main), PackageKind::Application);
+        assert_eq!(kind("/srv/app/lib.js"), PackageKind::Application);
+        assert_eq!(kind(preload), PackageKind::Workspace);
+        let scripts = found.modules.list.iter().filter(|m| m.main_script);
+        let scripts: Vec<_> = scripts.map(|m| &found.modules.script(m).path).collect();
+        assert_eq!(scripts, [main.as_bytes()]);
+    }
+    // Of no package: nobody else's is the application.
+    let recording = preloaded("/srv/main.js", preload);
+    let found = Found::new(&recording);
+    assert_eq!(found.package("/srv/main.js").3, PackageKind::Application);
+    assert_eq!(found.package(preload).3, PackageKind::Workspace);
+}
+
 #[test]
 fn between_javascript_nobody_works() {
     let mut p = Program::new(MAIN, false);

@@ -6,6 +6,7 @@ use super::figures::{Figures, List, Naming};
 use super::names::{Matching, Origin, Roots};
 use crate::breakdown::Timeline;
 use crate::groups::Group;
+use crate::main_script::{Asked, absolute, main_script};
 use crate::measured;
 use crate::modules::package::PackageKind;
 use crate::modules::script::Script;
@@ -253,7 +254,7 @@ pub fn origin(recording: &Recording, timeline: &Timeline, run: RunId) -> Origin 
         (None, Some(run)) => run.command.as_slice(),
         (None, None) => &[],
     };
-    let main = script_argument(arguments).map(|script| {
+    let main = Asked::of(arguments).script.map(|script| {
         let used = process.and_then(|(id, _)| used_script(recording, id, &script, &directory));
         used.unwrap_or_else(|| absolute(&script, &directory))
     });
@@ -302,48 +303,6 @@ fn used_script(
         .or_else(|| first(used.map(|of| (of.start, of.path)).collect()))
 }
 
-/// Options of node with their value in the next argument.
-const WITH_VALUE: [&str; 12] = [
-    "-r",
-    "--require",
-    "--import",
-    "--loader",
-    "--experimental-loader",
-    "-C",
-    "--conditions",
-    "--env-file",
-    "--title",
-    "--icu-data-dir",
-    "--openssl-config",
-    "--diagnostic-dir",
-];
-
-/// The script that a node command line names; `None` for `-e`, standard input and the like.
-fn script_argument(arguments: &[Vec<u8>]) -> Option<String> {
-    let mut arguments = arguments.iter().skip(1);
-    while let Some(argument) = arguments.next() {
-        let argument = String::from_utf8_lossy(argument);
-        match argument.as_ref() {
-            "--" => {
-                let script = arguments.next()?;
-                return Some(String::from_utf8_lossy(script).into_owned());
-            }
-            "-e" | "--eval" | "-p" | "--print" | "-pe" | "-" | "-i" | "--test" => return None,
-            option if WITH_VALUE.contains(&option) => {
-                arguments.next();
-            }
-            option if option.starts_with('-') => {}
-            script => return Some(script.to_owned()),
-        }
-    }
-    None
-}
-
-/// The same, absolute.
-fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
-    script_argument(arguments).map(|script| absolute(&script, directory))
-}
-
 /// Which program a run is of: its script, by name without versions, and the words after it (`npm ci` is not `npm run build`); what else it
 /// is given (paths, seeds, numbers) may differ from start to start.
 pub(crate) fn program(run: &RunProfile) -> String {
@@ -380,25 +339,6 @@ pub(crate) fn program(run: &RunProfile) -> String {
         // `node -e`: no script tells them apart.
         _ => (rest.iter().take(1)).fold(executable, |name, option| format!("{name} {option}")),
     }
-}
-
-/// A path without `.` and `..`, from the root.
-fn absolute(path: &str, directory: &str) -> String {
-    let whole = match path.starts_with('/') {
-        true => path.to_owned(),
-        false => format!("{directory}/{path}"),
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in whole.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// Names that both sides know.
@@ -521,27 +461,6 @@ mod tests {
                 ..RunProfile::default()
             };
             assert_eq!(program(&run), expected);
-        }
-    }
-
-    #[test]
-    fn the_main_script_is_the_first_argument_that_is_no_option() {
-        for (arguments, expected) in [
-            (&["node", "app.js", "x"][..], Some("/w/app.js")),
-            (
-                &["node", "--cpu-prof", "-r", "./h.js", "../a/./b.js"],
-                Some("/a/b.js"),
-            ),
-            (&["node", "--import=x", "/s/a.mjs"], Some("/s/a.mjs")),
-            (&["node", "--", "-a.js"], Some("/w/-a.js")),
-            (&["node", "."], Some("/w")),
-            (&["node", "-e", "0"], None),
-            (&["node", "--version"], None),
-            (&["node"], None),
-            (&[], None),
-        ] {
-            let arguments: Vec<Vec<u8>> = arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
-            assert_eq!(main_script(&arguments, "/w").as_deref(), expected);
         }
     }
 }

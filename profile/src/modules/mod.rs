@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::{Timeline, count};
+use crate::main_script::Asked;
 use crate::recording::{Nanoseconds, ProcessId, Recording, RunId, ThreadId};
 use attribute::{Pass, Phases};
 use context::{Context, Contexts, Inside};
@@ -138,6 +139,8 @@ pub struct Module {
     pub package: usize,
     /// The module whose function or `import` asked for it first; `None`: Node itself did.
     pub requirer: Option<ModuleId>,
+    /// The main script of its process.
+    pub main_script: bool,
     /// How often it was loaded; 0 if that was not seen.
     pub loads: u32,
     /// First thing done to load it.
@@ -271,7 +274,7 @@ impl Modules {
         }
         modules.helpers(recording, &threads, &found, &told);
         modules.sums(recording, timeline, &contexts, &threads, &mut found, &told);
-        modules.sum_up(recording);
+        modules.sum_up(recording, timeline);
         modules
     }
 
@@ -406,7 +409,7 @@ impl Modules {
     }
 
     /// Totals, packages, and the sum of all events.
-    fn sum_up(&mut self, recording: &Recording) {
+    fn sum_up(&mut self, recording: &Recording, timeline: &Timeline) {
         for module in &mut self.list {
             module.total_ns = module.self_ns();
         }
@@ -434,7 +437,8 @@ impl Modules {
         let folders: Vec<Folders<'_>> = (0..recording.runs.len())
             .map(|run| Folders::new(recording, RunId(run as u32)))
             .collect();
-        let applications = self.applications(recording, &folders);
+        self.find_main_scripts(recording, timeline);
+        let applications = self.applications(recording, timeline, &folders);
         let mut known: BTreeMap<(RunId, PackageKey), usize> = BTreeMap::new();
         for index in 0..self.list.len() {
             let module = &self.list[index];
@@ -480,22 +484,65 @@ impl Modules {
         }
     }
 
-    /// Per run, the package of the first module outside of node_modules that Node itself loaded: of the main script.
+    /// Of the modules that Node itself loaded in a process's main thread, the one that the command line names.
+    fn find_main_scripts(&mut self, recording: &Recording, timeline: &Timeline) {
+        let mut roots: Vec<Vec<usize>> = vec![Vec::new(); self.threads.len()];
+        for (index, module) in self.list.iter().enumerate() {
+            if module.requirer.is_none() && !self.script(module).is_builtin() {
+                roots[module.unit].push(index);
+            }
+        }
+        for ((id, thread), roots) in self.threads.iter().zip(roots) {
+            let Some(process) = recording.processes.get(id.0 as usize) else {
+                continue;
+            };
+            if thread.0 != process.pid {
+                continue;
+            }
+            let run = recording.runs.get(process.run.0 as usize);
+            let is_main = timeline.main_process(process.run) == Some(*id);
+            let exec = process.execs.iter().max_by_key(|exec| exec.at);
+            let arguments = match exec {
+                Some(exec) => exec.arguments.as_slice(),
+                None => run.filter(|_| is_main).map_or(&[][..], |run| &run.command),
+            };
+            let directory = run.map(|run| String::from_utf8_lossy(&run.directory));
+            let paths = roots.iter().map(|&root| self.list[root].script);
+            let paths: Vec<&[u8]> = paths
+                .map(|script| self.scripts.get(script).path.as_slice())
+                .collect();
+            let found = Asked::of(arguments).find(&paths, &directory.unwrap_or_default());
+            if let Some(found) = found {
+                self.list[roots[found]].main_script = true;
+            }
+        }
+    }
+
+    /// Per run, the package of the main script: of the main process's, or else of the first process whose main script is not installed.
     fn applications(
         &self,
         recording: &Recording,
+        timeline: &Timeline,
         folders: &[Folders<'_>],
     ) -> Vec<Option<PackageKey>> {
         let mut applications = vec![None; folders.len()];
-        for module in self.list.iter().filter(|module| module.requirer.is_none()) {
-            let run = run_of(recording, self.threads[module.unit].0);
-            let script = self.scripts.get(module.script);
+        let scripts = self.list.iter().filter(|module| module.main_script);
+        let mut scripts: Vec<(ProcessId, &Script)> = scripts
+            .map(|module| (self.threads[module.unit].0, self.script(module)))
+            .filter(|(_, script)| script.path.starts_with(b"/"))
+            .collect();
+        let is_main = |process: ProcessId| {
+            let run = RunId(run_of(recording, process) as u32);
+            timeline.main_process(run) == Some(process)
+        };
+        scripts.sort_by_key(|(process, _)| !is_main(*process));
+        for (process, script) in scripts {
+            let run = run_of(recording, process);
             if let Some(application) = applications.get_mut(run)
                 && application.is_none()
-                && !script.is_builtin()
             {
                 let key = folders[run].package_of(&script.path);
-                *application = (key.kind == PackageKind::Workspace).then_some(key);
+                *application = (key.kind != PackageKind::Installed).then_some(key);
             }
         }
         applications

@@ -41,6 +41,9 @@ pub struct ModuleProfile {
     pub requirer: Option<String>,
     /// `id` of that module.
     pub requirer_id: Option<u32>,
+    /// The main script of its process.
+    #[serde(default)]
+    pub main_script: bool,
     /// How often it was loaded; 0 if that was not seen.
     pub loads: u32,
     /// First thing done to load it, since the exec of the main node process.
