@@ -279,6 +279,119 @@ fn the_chain_follows_the_slowest() {
     );
 }
 
+/// Names of the chain's modules.
+fn chain(run: &RunProfile) -> (String, Vec<String>) {
+    let text = critical_chain(run, &ChainOptions::default(), &plain(120));
+    let rows = text.lines().filter(|line| line.contains("  +"));
+    let names = rows.filter_map(|line| line.rsplit("  ").find(|part| part.contains(".js")));
+    let names = names.map(|name| name.trim_start_matches(['└', '├', '─', ' ']).trim_end());
+    let names = names.map(str::to_owned).collect();
+    (text.replace('\n', " "), names)
+}
+
+#[test]
+fn the_chain_begins_with_the_main_script_however_slow_a_preload_is() {
+    let mut p = Program::new("/srv/app/main.js", true);
+    p.require("/srv/tools/preload.js", &[], 900_000, |p| {
+        p.busy(50_000_000);
+        p.cross("util", "X", 4_000);
+    });
+    p.require("/srv/app/main.js", &[], 90_000, |p| {
+        p.require("/srv/app/lib.js", &[], 90_000, |p| p.busy(5_000_000));
+    });
+    let (text, names) = chain(&run(&p.end().0));
+    assert_eq!(names, ["/srv/app/main.js", "/srv/app/lib.js"], "{text}");
+}
+
+#[test]
+fn the_chain_leaves_out_what_callbacks_load() {
+    let main = "/srv/app/main.js";
+    let helper = "/srv/app/helper.js";
+    let mut p = Program::new(main, true);
+    p.native("node::LoadEnvironment", |p| {
+        p.call_javascript(|p| {
+            p.require(main, &[], 90_000, |p| {
+                p.require(helper, &[], 90_000, |p| p.cross("util", "X", 4_000));
+                // The helper's body has run, but the main module waits.
+                p.function("load", helper, 7, |p| {
+                    p.require("/srv/app/waited.js", &[], 90_000, |p| {
+                        p.busy(3_000_000);
+                        p.cross("util", "X", 4_000);
+                    });
+                });
+                p.cross("util", "X", 4_000);
+            });
+        });
+    });
+    p.native("uv_run", |p| {
+        p.busy(20_000_000);
+        p.call_javascript(|p| {
+            p.function("onTimeout", main, 9, |p| {
+                p.require("/srv/app/late.js", &[], 90_000, |p| {
+                    p.busy(60_000_000);
+                    p.require("/srv/app/later.js", &[], 90_000, |p| p.busy(9_000_000));
+                });
+            });
+        });
+    });
+    let (text, names) = chain(&run(&p.end().0));
+    assert_eq!(names, [main, helper, "/srv/app/waited.js"], "{text}");
+    assert!(
+        text.contains("without 2 modules that were loaded after it had run"),
+        "{text}"
+    );
+}
+
+#[test]
+fn where_it_is_not_known_how_modules_were_loaded_there_is_no_chain() {
+    let mut run = run(&program());
+    for module in &mut run.modules {
+        if module.kind != ModuleKind::Builtin {
+            module.kind = ModuleKind::Unknown;
+        }
+    }
+    let (text, names) = chain(&run);
+    assert!(text.contains("there is no chain"), "{text}");
+    assert!(!text.contains("had run"), "{text}");
+    assert!(names.is_empty());
+}
+
+#[test]
+fn the_chain_of_another_process_is_shown_if_it_is_asked_for_or_the_only_one() {
+    // The main process is a launcher that loads only modules of Node's own.
+    let mut of_child = run(&program());
+    let child = of_child.modules[0].pid;
+    let mut launcher = of_child.processes[0].clone();
+    of_child.processes[0].main = false;
+    launcher.pid = child + 1;
+    of_child.processes.push(launcher);
+    let (text, names) = chain(&of_child);
+    assert_eq!(names.first().map(String::as_str), Some("main.js"), "{text}");
+    assert!(
+        text.contains(&format!("until the main module of process {child} had run")),
+        "{text}"
+    );
+    let mut both = of_child.clone();
+    let ids = both.modules.len() as u32;
+    both.modules.extend(of_child.modules.iter().map(|module| {
+        let mut module = module.clone();
+        module.id += ids;
+        module.requirer_id = module.requirer_id.map(|id| id + ids);
+        (module.pid, module.thread) = (child + 2, child + 2);
+        module
+    }));
+    let (text, _) = chain(&both);
+    let needed = format!("--process PID, one of {child}, {}", child + 2);
+    assert!(text.contains(&needed), "{text}");
+    both.keep_modules_of(child + 2);
+    let (text, names) = chain(&both);
+    assert_eq!(names.first().map(String::as_str), Some("main.js"), "{text}");
+    both.modules.retain(|m| m.kind == ModuleKind::Builtin);
+    let (text, _) = chain(&both);
+    let none = format!("no module of a program in process {}.", child + 2);
+    assert!(text.contains(&none), "{text}");
+}
+
 /// The program, of which no event was recorded.
 fn without_events() -> Recording {
     let mut recording = program();

@@ -76,7 +76,8 @@ pub struct Blame {
 #[command(after_long_help = "\
 From the main script on, at each step the module that its requirer waited longest for. Modules are loaded one after the \
 other, so the main script's time is that of all of them; the chain is where to look first. What a top-level await \
-waited for is not in it.")]
+waited for, and what callbacks load when their modules have run, is not in it. Of several processes it is the main \
+one's, or that of --process.")]
 pub struct CriticalChain {
     /// Which modules
     #[command(flatten)]

@@ -18,8 +18,34 @@ export function treeOf(modules: Module[]): Tree {
   return { children, roots };
 }
 
+/**
+ * Takes out of the tree what was loaded when the body of its requirer had run, and those of all above it: by a callback, for which nobody
+ * waited. Returns how many modules of the program below the root are not there any more.
+ */
+function leaveOutLater(modules: Module[], tree: Tree, root: number): number {
+  // When the last of it and those above it had run; null: they ran until the end, as far as is known.
+  const ends = modules.map((module) => module.end_latest_ns ?? null);
+  const isLater = modules.map(() => false);
+  const isBelow = modules.map((_, index) => index === root);
+  let later = 0;
+  modules.forEach((_, requirer) => {
+    tree.children[requirer] = tree.children[requirer]!.filter((child) => {
+      const module = modules[child]!;
+      const [end, own] = [ends[requirer]!, ends[child]!];
+      const hadRun = end !== null && module.start_ns !== null && module.start_ns >= end;
+      // One whose end was not seen has run before whoever waited for it.
+      ends[child] = end === null || (own === null && hadRun) ? null : Math.max(end, own ?? end);
+      isBelow[child] = isBelow[requirer]!;
+      isLater[child] = isLater[requirer]! || hadRun;
+      if (isBelow[child] && isLater[child] && module.kind !== "builtin") later++;
+      return !hadRun;
+    });
+  });
+  return later;
+}
+
 /** Own time and that of all below it, but for callbacks, which nobody waited for. */
-export function waited(modules: Module[], tree: Tree): number[] {
+function waited(modules: Module[], tree: Tree): number[] {
   const waited = modules.map((module) => Math.max(0, module.self_ns - module.callback_ns));
   for (let index = modules.length - 1; index >= 0; index--) {
     for (const child of tree.children[index]!) waited[index]! += waited[child]!;
@@ -35,21 +61,47 @@ export interface Link {
   others: number;
 }
 
-export function criticalChain(run: Run): Link[] {
+export interface Chain {
+  links: Link[];
+  /** Process that it is of, if that is not the main one. */
+  pid: number | null;
+  /** Modules that were loaded after the main module had run. */
+  later: number;
+}
+
+/** The main script that the chain begins with: the main process's, or that of the only process that has one; or why there is none. */
+function mainScript(run: Run): number | string {
   const modules = run.modules;
+  const scripts = modules.map((_, index) => index).filter((index) => modules[index]!.main_script);
+  const main = run.processes.find((process) => process.main);
+  const ofMain = scripts.find((index) => main && modules[index]!.pid === main.pid);
+  if (ofMain === undefined && scripts.length > 1) {
+    const pids = scripts.map((index) => modules[index]!.pid).join(", ");
+    return `The main node process loaded no module of a program; for the chain of another type: nodeprof critical-chain FILE --process PID, one of ${pids}`;
+  }
+  const root = ofMain ?? scripts[0];
+  if (root === undefined) return "Node loaded no module of a program in this run.";
+  const { pid, thread } = modules[root]!;
+  const ofThread = modules.filter((module) => module.kind !== "builtin" && module.pid === pid && module.thread === thread);
+  if (ofThread.every((module) => module.kind === "unknown")) {
+    return "Which modules ran is known, but not that they were loaded and by whom: there is no chain. Their times are in the table of modules.";
+  }
+  return root;
+}
+
+/** Text: why there is none. */
+export function criticalChain(run: Run): Chain | string {
+  const modules = run.modules;
+  const root = mainScript(run);
+  if (typeof root === "string") return root;
   const tree = treeOf(modules);
+  const later = leaveOutLater(modules, tree, root);
   const times = waited(modules, tree);
   const main = run.processes.find((process) => process.main);
-  const roots = tree.roots.filter((index) => {
-    const module = modules[index]!;
-    return module.kind !== "builtin" && (!main || (module.pid === main.pid && module.thread === main.pid));
-  });
-  let at: number | undefined = roots.reduce<number | undefined>(
-    (best, index) => (best === undefined || times[index]! >= times[best]! ? index : best),
-    undefined,
-  );
-  const chain: Link[] = [];
-  const whole = at === undefined ? 0 : times[at]!;
+  const pid = modules[root]!.pid;
+  const links: Link[] = [];
+  const whole = times[root]!;
+  let at: number | undefined = root;
   while (at !== undefined) {
     const module = modules[at]!;
     const children: number[] = tree.children[at]!;
@@ -59,7 +111,7 @@ export function criticalChain(run: Run): Link[] {
     );
     const followed = next !== undefined && times[next]! > whole / 1000 ? next : undefined;
     const required = children.reduce((sum, index) => sum + times[index]!, 0);
-    chain.push({
+    links.push({
       module,
       waited: times[at]!,
       own: Math.max(0, module.self_ns - module.callback_ns),
@@ -67,5 +119,5 @@ export function criticalChain(run: Run): Link[] {
     });
     at = followed;
   }
-  return chain;
+  return { links, pid: main && main.pid !== pid ? pid : null, later };
 }

@@ -42,6 +42,7 @@ export interface Module extends Costs {
   package_kind: string;
   requirer: string | null;
   requirer_id: number | null;
+  main_script: boolean;
   loads: number;
   start_ns: number | null;
   end_earliest_ns: number | null;

@@ -6,7 +6,7 @@ import type { Costs, Module, Package, Run } from "./data";
 import { byName } from "./colours";
 import { criticalChain, treeOf, type Tree } from "./chain";
 import { packageName } from "./findings";
-import { count, inUnit, percent, shortPath, time, type Unit } from "./format";
+import { count, counted, inUnit, percent, shortPath, time, type Unit } from "./format";
 import { get, link, number, OF_A_VIEW, set, span } from "./state";
 import { Table, type Column } from "./table";
 import { Tabs } from "./tabs";
@@ -294,15 +294,16 @@ function fit(text: string, width: number): string {
 
 function Chain({ run }: { run: Run }) {
   const chain = useMemo(() => criticalChain(run), [run]);
-  if (chain.length === 0) return <p class="empty">Node loaded no module of a program in this run.</p>;
-  const from = chain[0]!.module.start_ns ?? 0;
-  const whole = Math.max(1, ...chain.map((link) => (link.module.start_ns ?? from) - from + link.waited));
+  if (typeof chain === "string") return <p class="empty">{chain}</p>;
+  const { links, pid, later } = chain;
+  const from = links[0]!.module.start_ns ?? 0;
+  const whole = Math.max(1, ...links.map((link) => (link.module.start_ns ?? from) - from + link.waited));
   return (
     <section class="card" aria-labelledby="chain">
-      <h3 id="chain">{time(chain[0]!.waited)} until the main module had run</h3>
-      <p class="note">At each step, the module that its requirer waited longest for. Dark: its own time; light: what it waited for.{run.modules.some((module) => module.kind === "esm") && " Without what a top-level await waited for."}</p>
+      <h3 id="chain">{time(links[0]!.waited)} until the main module{pid !== null && ` of process ${pid}`} had run</h3>
+      <p class="note">At each step, the module that its requirer waited longest for. Dark: its own time; light: what it waited for.{run.modules.some((module) => module.kind === "esm") && " Without what a top-level await waited for."}{later > 0 && ` Without ${counted(later, "module")} that ${later === 1 ? "was" : "were"} loaded after it had run.`}</p>
       <ol class="chain">
-        {chain.map(({ module, waited, own }, depth) => {
+        {links.map(({ module, waited, own }, depth) => {
           const start = (module.start_ns ?? from) - from;
           return (
             <li key={module.id} data-module={module.id} data-waited={waited}>

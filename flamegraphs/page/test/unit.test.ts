@@ -154,12 +154,39 @@ test("tables sort either way, filter by words, and are copied with exact numbers
 });
 
 const module = (id: number, requirer: number | null, self: number): Module =>
-  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, kind: "commonjs", pid: 1, thread: 1, path: `/${id}.js` }) as Module;
+  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, kind: "cjs", pid: 1, thread: 1, path: `/${id}.js`, main_script: id === 0, start_ns: id, end_latest_ns: null }) as Module;
+
+const links = (run: Run) => {
+  const chain = criticalChain(run);
+  assert(typeof chain !== "string", String(chain));
+  return chain.links;
+};
 
 test("the critical chain follows what each module waited longest for", () => {
   const modules = [module(0, null, 1e6), module(1, 0, 2e6), module(2, 0, 1e6), module(3, 2, 5e6)];
   const run = { modules, processes: [{ main: true, pid: 1 }] } as Run;
-  assert.deepEqual(criticalChain(run).map(({ module, waited, own, others }) => [module.id, waited, own, others]), [[0, 9e6, 1e6, 2e6], [2, 6e6, 1e6, 0], [3, 5e6, 5e6, 0]]);
+  assert.deepEqual(links(run).map(({ module, waited, own, others }) => [module.id, waited, own, others]), [[0, 9e6, 1e6, 2e6], [2, 6e6, 1e6, 0], [3, 5e6, 5e6, 0]]);
+});
+
+test("the critical chain begins with the main script and leaves out what callbacks loaded", () => {
+  const preload = { ...module(0, null, 9e6), main_script: false };
+  const main = { ...module(1, null, 1e6), main_script: true, start_ns: 10, end_latest_ns: 50 };
+  const helper = { ...module(2, 1, 1e6), start_ns: 20, end_latest_ns: 30 };
+  // One that a function of the helper loads while the main module runs, one that a callback loads, and one that that one loads.
+  const modules = [preload, main, helper, { ...module(3, 2, 2e6), start_ns: 40, end_latest_ns: 45 }, { ...module(4, 2, 7e6), start_ns: 60, end_latest_ns: 70 }, { ...module(5, 4, 7e6), start_ns: 65 }];
+  const run = { modules, processes: [{ main: true, pid: 1 }] } as Run;
+  assert.deepEqual(links(run).map(({ module, waited }) => [module.id, waited]), [[1, 4e6], [2, 3e6], [3, 2e6]]);
+  assert.equal((criticalChain(run) as { later: number }).later, 2);
+});
+
+test("without a main script of the main process the critical chain is that of the only other one, or says why there is none", () => {
+  const child = { ...module(0, null, 1e6), pid: 2, thread: 2 };
+  const processes = [{ main: true, pid: 1 }, { main: false, pid: 2 }, { main: false, pid: 3 }];
+  const chain = criticalChain({ modules: [child], processes } as Run);
+  assert.equal(typeof chain !== "string" && chain.pid, 2);
+  const two = [child, { ...module(1, null, 1e6), main_script: true, pid: 3, thread: 3 }];
+  assert.match(String(criticalChain({ modules: two, processes } as Run)), /one of 2, 3/);
+  assert.match(String(criticalChain({ modules: [{ ...child, kind: "unknown" }], processes } as Run)), /not that they were loaded/);
 });
 
 function run(changes: object): Run {

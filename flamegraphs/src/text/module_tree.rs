@@ -55,6 +55,36 @@ impl<'a> Tree<'a> {
         }
         tree
     }
+
+    /// Takes out of the tree what was loaded when the body of its requirer had run, and those of all above it: by a callback, for which
+    /// nobody waited. Returns how many modules of the program below `root` are not there any more.
+    fn leave_out_later(&mut self, root: usize) -> u64 {
+        let modules = self.modules;
+        // When the last of it and those above it had run; `None`: they ran until the end, as far as is known.
+        let mut ends: Vec<Option<i64>> = modules.iter().map(|m| m.end_latest_ns).collect();
+        let mut is_later = vec![false; modules.len()];
+        let mut is_below = vec![false; modules.len()];
+        let mut later = 0;
+        is_below[root] = true;
+        for requirer in 0..modules.len() {
+            self.children[requirer].retain(|&child| {
+                let had_run = modules[child].start_ns.zip(ends[requirer]);
+                let had_run = had_run.is_some_and(|(start, end)| start >= end);
+                // One whose end was not seen has run before whoever waited for it.
+                ends[child] = match (ends[requirer], ends[child]) {
+                    (Some(end), None) if !had_run => Some(end),
+                    (Some(end), Some(own)) => Some(end.max(own)),
+                    _ => None,
+                };
+                is_below[child] = is_below[requirer];
+                is_later[child] = is_later[requirer] || had_run;
+                let of_program = modules[child].kind != ModuleKind::Builtin;
+                later += u64::from(is_below[child] && is_later[child] && of_program);
+                !had_run
+            });
+        }
+        later
+    }
 }
 
 /// Columns that a name should have, with the lines of the tree before it: other columns give way.
@@ -122,7 +152,7 @@ impl Report<'_> {
                 None if options.least_ns > 0 => {
                     "No module is as slow as that; type a smaller --min".to_owned()
                 }
-                None => "Node loaded no module of a program in this run.".to_owned(),
+                None => self.no_program(),
             };
             return self.page.phrases("", &[plain(sentence)], 0);
         }
@@ -231,22 +261,39 @@ impl Report<'_> {
         if self.run.modules.is_empty() {
             return self.no_modules();
         }
-        let tree = Tree::new(&self.run.modules);
-        let waited = waited(&tree);
-        let Some(root) = self.main_module(&tree, &waited) else {
-            let sentence = "Node loaded no module of a program in this run.";
-            return self.page.phrases("", &[plain(sentence)], 0);
+        let root = match self.main_script() {
+            Ok(root) => root,
+            Err(sentence) => return self.page.phrases("", &[plain(sentence)], 0),
         };
+        let mut tree = Tree::new(&self.run.modules);
+        let later = tree.leave_out_later(root);
+        let waited = waited(&tree);
         let whole = waited[root];
         let may_await = (self.run.modules.iter()).any(|module| module.kind == ModuleKind::EsModule);
+        let pid = self.run.modules[root].pid;
+        let of_process = match self.run.processes.iter().any(|p| p.main && p.pid != pid) {
+            true => format!(" of process {pid}"),
+            false => String::new(),
+        };
         let phrases = [
-            plain(format!("{} until the main module had run", time(whole))),
+            plain(format!(
+                "{} until the main module{of_process} had run",
+                time(whole)
+            )),
             faint("at each step the module that its requirer waited longest for"),
             faint("@ when its loading began, + time until it and all that it required had run"),
             faint(if may_await {
                 "without what a top-level await waited for"
             } else {
                 ""
+            }),
+            faint(match later {
+                0 => String::new(),
+                later => format!(
+                    "without {} that {} loaded after it had run",
+                    counted(later, "module"),
+                    if later == 1 { "was" } else { "were" }
+                ),
             }),
         ];
         self.page.phrases("", &phrases, 0);
@@ -316,17 +363,48 @@ impl Report<'_> {
             .note("others: what the same module required besides, not followed here");
     }
 
-    /// The slowest module of the main process's main thread that nobody required.
-    fn main_module(&self, tree: &Tree<'_>, waited: &[u64]) -> Option<usize> {
+    /// The main script that the chain begins with: the main process's, or that of the only process that has one; or why there is none.
+    fn main_script(&self) -> Result<usize, String> {
+        let modules = &self.run.modules;
+        let scripts: Vec<usize> = (0..modules.len())
+            .filter(|&index| modules[index].main_script)
+            .collect();
         let main = self.run.processes.iter().find(|process| process.main);
-        let of_main = |module: &ModuleProfile| {
-            main.is_none_or(|main| (module.pid, module.thread) == (main.pid, main.pid))
+        let is_main = |&&index: &&usize| main.is_some_and(|main| modules[index].pid == main.pid);
+        let root = match (scripts.iter().find(is_main), scripts.as_slice()) {
+            (Some(&root), _) => root,
+            (None, &[root]) => root,
+            (None, []) => return Err(self.no_program()),
+            (None, several) => {
+                let pids = several.iter().map(|&index| modules[index].pid.to_string());
+                return Err(format!(
+                    "The main node process loaded no module of a program; type: --process PID, one of {}",
+                    pids.collect::<Vec<_>>().join(", ")
+                ));
+            }
         };
-        let roots = tree.roots.iter().copied().filter(|&root| {
-            let module = &tree.modules[root];
-            module.kind != ModuleKind::Builtin && of_main(module)
-        });
-        roots.max_by_key(|&root| waited[root])
+        let thread = |module: &ModuleProfile| (module.pid, module.thread);
+        let mut of_thread =
+            (self.program_modules()).filter(|module| thread(module) == thread(&modules[root]));
+        match of_thread.all(|module| module.kind == ModuleKind::Unknown) {
+            true => Err(
+                "Which modules ran is known, but not that they were loaded and by whom: there is no chain; for their times type: nodeprof blame FILE"
+                    .to_owned(),
+            ),
+            false => Ok(root),
+        }
+    }
+
+    /// That there are only modules of Node's own.
+    fn no_program(&self) -> String {
+        let mut pids = self.run.modules.iter().map(|module| module.pid);
+        let first = pids.next();
+        match first.filter(|&first| pids.all(|pid| pid == first)) {
+            Some(pid) if self.run.processes.iter().any(|p| p.pid != pid) => {
+                format!("Node loaded no module of a program in process {pid}.")
+            }
+            _ => "Node loaded no module of a program in this run.".to_owned(),
+        }
     }
 }
 
