@@ -6,10 +6,10 @@ mod common;
 
 use nodeprof_flamegraphs::text::{
     BlameOptions, Blamed, By, ChainOptions, Figure, Role, Style, TreeOptions, blame,
-    critical_chain, render, tree,
+    critical_chain, not_blamed, render, tree,
 };
 use nodeprof_profile::modules::ModuleKind;
-use nodeprof_profile::recording::FileOperation;
+use nodeprof_profile::recording::{FamilyState, FileOperation, RunId};
 use nodeprof_profile::report::RunProfile;
 use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording};
@@ -462,6 +462,27 @@ fn a_tree_without_modules_blames_no_option_that_nobody_typed() {
         &plain(100),
     );
     assert!(slow.contains("type a smaller --min"), "{slow}");
+}
+
+#[test]
+fn whether_javascript_ran_is_not_told_by_families_that_were_not_recorded() {
+    for family in ["phases", "crossings"] {
+        let mut recording = without_events();
+        recording.milestones.clear();
+        recording.families.retain(|state| state.name != family);
+        recording.families.push(FamilyState {
+            run: RunId(0),
+            name: family.into(),
+            state: "off".into(),
+            reason: None,
+        });
+        let run = run(&recording);
+        for text in views(&run, &plain(100)) {
+            assert!(text.contains("This recording holds no stacks"), "{text}");
+        }
+        // What makes the command fail.
+        assert!(not_blamed(&run).is_some(), "{family}");
+    }
 }
 
 #[test]

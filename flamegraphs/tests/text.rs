@@ -57,6 +57,19 @@ fn no_line_is_wider_than_the_terminal_nor_ends_in_spaces() {
 }
 
 #[test]
+fn lookups_that_were_not_recorded_are_not_none() {
+    let mut recording = common::small();
+    recording.lookups.clear();
+    let state = (recording.families.iter_mut()).find(|state| state.name == "package-json");
+    state.unwrap().state = "off".into();
+    let text = report(&recording, 160, false);
+    let line = text.lines().find(|line| line.starts_with("package.json"));
+    let line = line.unwrap();
+    assert!(line.contains("lookups not recorded"), "{line}");
+    assert!(!line.contains("0 lookups"), "{line}");
+}
+
+#[test]
 fn colours_change_nothing_but_colours() {
     for recording in [common::small(), Recording::synthetic(2_000)] {
         for width in [60, 100, 160] {

@@ -16,11 +16,21 @@ impl Report<'_> {
         if package_json.files.is_empty() {
             return self.empty("package.json", "package-json");
         }
-        let mut phrases = vec![plain(format!(
-            "{}{}",
-            counted(package_json.lookups, "lookup"),
-            repeated(package_json.repeated_lookups)
-        ))];
+        let mut phrases = Vec::new();
+        let lookups = match self.off("package-json") {
+            Some(reason) if package_json.lookups == 0 => {
+                phrases.push(warning(format!("lookups {reason}")));
+                None
+            }
+            reason => {
+                phrases.push(plain(format!(
+                    "{}{}",
+                    counted(package_json.lookups, "lookup"),
+                    repeated(package_json.repeated_lookups)
+                )));
+                reason
+            }
+        };
         let asked = |lookups: bool| match (
             lookups,
             package_json.opens_failed,
@@ -71,9 +81,7 @@ impl Report<'_> {
                 &format!("# of {files} [does|do] not exist"),
             )));
         }
-        if let Some(reason) = self.off("package-json") {
-            phrases.push(warning(reason));
-        }
+        phrases.extend(lookups.map(warning));
         self.page.section("package.json", &phrases);
 
         let mut table = Table::new([

@@ -36,7 +36,11 @@ impl<'a> Report<'a> {
         if run.mode == nodeprof_profile::groups::COUNT_MODE {
             return Some("Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned());
         }
-        let ran = run.milestones.bootstrap_complete.is_some() || run.crossings.total > 0;
+        // Where neither was to be recorded, nothing tells that it did not.
+        let ran = run.milestones.bootstrap_complete.is_some()
+            || run.crossings.total > 0
+            || self.off("phases").is_some()
+            || self.off("crossings").is_some();
         ran.then(|| "This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned())
     }
 
