@@ -3,6 +3,7 @@
 mod common;
 
 use nodeprof_flamegraphs::text::{Style, render};
+use nodeprof_profile::recording::{Loss, RunId};
 use nodeprof_profile::{Profile, Recording};
 use unicode_width::UnicodeWidthStr;
 
@@ -67,6 +68,54 @@ fn lookups_that_were_not_recorded_are_not_none() {
     let line = line.unwrap();
     assert!(line.contains("lookups not recorded"), "{line}");
     assert!(!line.contains("0 lookups"), "{line}");
+}
+
+#[test]
+fn every_loss_is_told_in_a_sentence() {
+    let kinds = [
+        "records",
+        "undecodable_records",
+        "unmatched_exits",
+        "abandoned_frames",
+        "frames_too_deep",
+        "sums_full",
+        "stacks",
+        "sources",
+        "threads_not_followed",
+        "processes_of_others",
+        "counts_unknown",
+        "memory_unreadable",
+        "paths_unreadable",
+        "rows_unreadable",
+        "paths_truncated",
+        "beginnings_missed",
+        "compilations_unmatched",
+        "io_uring_setups",
+        "waits",
+        "holder_ended",
+        "source_maps_broken",
+        "source_maps_skipped",
+        "samples",
+        "samples_of_other_events",
+        "samples_cut",
+        "samples_without_time",
+    ];
+    let mut recording = common::small();
+    for count in [1, 7_000] {
+        let losses = kinds.map(|kind| Loss {
+            run: RunId(0),
+            kind: kind.into(),
+            count,
+        });
+        recording.losses = losses.to_vec();
+        let text = report(&recording, 200, false);
+        let (_, missing) = text.split_once("\nMissing").unwrap();
+        let (missing, _) = missing.split_once("\n\n").unwrap();
+        // A loss without words is written like this.
+        assert!(!missing.contains('×'), "{missing}");
+        assert!(!missing.contains(['[', '#']), "{missing}");
+        assert_eq!(missing.lines().count(), kinds.len() + 1, "{missing}");
+    }
 }
 
 #[test]

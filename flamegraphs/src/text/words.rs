@@ -155,6 +155,30 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
         "io_uring_setups" => {
             "# use[|s] of io_uring: file operations made through it are missing in Files and package.json"
         }
+        "waits" => {
+            "# short wait[|s] of threads with very many [was|were] counted, not kept: times off the CPU are too low by [it|these]"
+        }
+        "holder_ended" => {
+            "nodeprof's process that holds the probes ended before the trace did: what node binaries that were not known yet did may be missing in all sections"
+        }
+        "source_maps_broken" => {
+            "# source map[|s] could not be read: [its script is|their scripts are] named by the generated file and its lines; no figure is too low by it"
+        }
+        "source_maps_skipped" => {
+            "# script[|s] whose source map there was no time to look up: [it is|they are] named by the generated file and its lines; no figure is too low by it"
+        }
+        "samples" => {
+            "# CPU sample[|s] [was|were] lost by the tool that took them: CPU times are too low by [it|these]"
+        }
+        "samples_of_other_events" => {
+            "# sample[|s] of another event than the one shown: [it is|they are] missing in CPU samples"
+        }
+        "samples_cut" => {
+            "# sample[|s] at the end of the text [was|were] cut off: CPU times are too low by [it|these]"
+        }
+        "samples_without_time" => {
+            "# sample[|s] without a time: [it counts|they count], but it is not known when [it was|they were] taken"
+        }
         other => return format!("{} × {}", number(count), printable(other).replace('_', " ")),
     };
     wording::counted(count, text)
