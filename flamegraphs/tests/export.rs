@@ -13,7 +13,7 @@ use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, Unit, fold, stacks}
 use nodeprof_flamegraphs::select::{Selection, Threads};
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
-use nodeprof_profile::recording::{RunId, ThreadId};
+use nodeprof_profile::recording::{Process, ProcessId, RunId, ThreadId};
 use prost::Message as _;
 use serde_json::Value;
 
@@ -295,6 +295,45 @@ fn a_cpuprofile_has_the_main_thread_with_its_pauses() {
     };
     let (file, notes) = cpuprofile_of(&stacked(), &mine);
     assert_eq!((read_cpuprofile(&file).len(), notes.len()), (2, 0));
+}
+
+#[test]
+fn a_cpuprofile_of_a_wrapped_program_has_node_and_not_its_shell() {
+    let mut recording = stacked();
+    let node = ProcessId(0);
+    let main = recording.processes[0].clone();
+    assert!(main.node.is_some());
+    // A shell before it, with a sample of its own.
+    let shell = Process {
+        pid: 99,
+        node: None,
+        execs: Vec::new(),
+        ..main.clone()
+    };
+    recording.processes.push(main);
+    recording.processes[0] = shell;
+    let moved = ProcessId(recording.processes.len() as u32 - 1);
+    recording.processes[moved.0 as usize].parent = Some(node);
+    let mut of_shell = recording.samples[0].clone();
+    for sample in &mut recording.samples {
+        if sample.process == node {
+            sample.process = moved;
+        }
+    }
+    for milestone in &mut recording.milestones {
+        if milestone.process == node {
+            milestone.process = moved;
+        }
+    }
+    of_shell.thread = ThreadId(99);
+    recording.samples.push(of_shell);
+    let (file, notes) = cpuprofile_of(&recording, &Request::new(Metric::Cpu));
+    assert!(notes[0].contains("main thread of process 100"), "{notes:?}");
+    let found = read_cpuprofile(&file);
+    assert_eq!(
+        found["file:///srv/site/node_modules/express/lib/express.js"],
+        2_000
+    );
 }
 
 #[test]

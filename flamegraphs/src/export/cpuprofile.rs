@@ -55,7 +55,7 @@ struct PositionTick {
     ticks: u32,
 }
 
-/// Writes the main thread, or the thread with most to show if it is not among them. Says what was left out.
+/// Writes the main thread of the main node process, or of the first process if that is not among them, or the thread with most to show. Says what was left out.
 pub fn write(mut stacks: Stacks, to: impl Write) -> Result<Vec<String>, ExportError> {
     let metric = stacks.about.metric;
     let format = "cpuprofile";
@@ -71,6 +71,7 @@ pub fn write(mut stacks: Stacks, to: impl Write) -> Result<Vec<String>, ExportEr
             let thread = &stacks.threads[index];
             (
                 thread.tid.0 != thread.pid,
+                Some(thread.process) != stacks.main,
                 thread.process,
                 usize::MAX - thread.entries.len(),
             )

@@ -94,6 +94,7 @@ impl Stacks {
             frames: folded.frames,
             nodes,
             threads: vec![thread],
+            main: None,
             timeless: true,
         }
     }

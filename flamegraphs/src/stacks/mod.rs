@@ -31,6 +31,8 @@ pub struct Stacks {
     /// Stacks: callers before callees.
     pub(crate) nodes: Vec<StackNode>,
     pub(crate) threads: Vec<Thread>,
+    /// The main node process of the run.
+    pub(crate) main: Option<ProcessId>,
     /// Values are laid end to end: the instants are not those of the events.
     pub(crate) timeless: bool,
 }
@@ -159,6 +161,7 @@ pub(crate) fn collect(
         frames,
         nodes,
         threads,
+        main: timeline.main_process(selected.run),
         timeless: false,
     }
 }
