@@ -392,6 +392,30 @@ fn the_chain_of_another_process_is_shown_if_it_is_asked_for_or_the_only_one() {
     assert!(text.contains(&none), "{text}");
 }
 
+#[test]
+fn what_is_nobodys_in_the_run_is_not_told_of_a_process() {
+    let mut run = run(&program());
+    run.attribution.unattributed_crossings_percent = Some(56.0);
+    let pid = run.modules[0].pid;
+    let both = |run: &RunProfile| {
+        let options = TreeOptions::default();
+        let text = [
+            tree(run, &options, &plain(120)),
+            blame(run, &BlameOptions::default(), &plain(120)),
+        ];
+        text.map(|text| text.contains("56.0% of the crossings are nobody's"))
+    };
+    // The only process is the run.
+    run.keep_modules_of(pid);
+    assert_eq!(both(&run), [true, true]);
+    let mut other = run.processes[0].clone();
+    other.pid += 1;
+    run.processes.push(other);
+    assert_eq!(both(&run), [true, true]);
+    run.keep_modules_of(pid);
+    assert_eq!(both(&run), [false, false]);
+}
+
 /// The program, of which no event was recorded.
 fn without_events() -> Recording {
     let mut recording = program();

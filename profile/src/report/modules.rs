@@ -206,8 +206,12 @@ impl PackageProfile {
 }
 
 impl RunProfile {
-    /// The same with the modules and packages of one process only.
+    /// The same with the modules and packages of one process only. What is nobody's is known of the whole run, not of a process.
     pub fn keep_modules_of(&mut self, pid: u32) {
+        if self.processes.iter().any(|process| process.pid != pid) {
+            self.outside.clear();
+            self.attribution = Attribution::default();
+        }
         let mut ids: BTreeMap<u32, u32> = BTreeMap::new();
         self.modules.retain(|module| module.pid == pid);
         for (id, module) in self.modules.iter_mut().enumerate() {
