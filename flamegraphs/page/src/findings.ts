@@ -74,6 +74,37 @@ export function walks(run: Run): { root: string; vain: number; lookups: number; 
   return [...roots.values()].sort((a, b) => b.vain - a.vain || a.root.localeCompare(b.root));
 }
 
+interface Span {
+  ns: number;
+  name: string;
+}
+
+/** What the times of modules are a share of, which of them count, and with how much. */
+function ofModules(run: Run): { span: Span; counts: (module: Module) => boolean; own: (module: Module) => number } {
+  const main = run.processes.find((process) => process.main);
+  const loop = run.milestones.loop_start ?? null;
+  // Only the main thread's: others take their time beside it.
+  const ofMain = (module: Module) => !main || (module.pid === main.pid && module.thread === main.pid);
+  const script = run.modules.find((module) => module.main_script && ofMain(module));
+  // Node may begin its event loop before an ES module runs: then the program itself comes after the start.
+  if (loop !== null && script?.kind === "esm" && (script.end_latest_ns ?? Infinity) > loop) {
+    return { span: { ns: run.time.wall_ns, name: "run" }, counts: ofMain, own: (module) => module.self_ns };
+  }
+  return {
+    span: { ns: startup(run).ns, name: "start" },
+    counts: (module) => ofMain(module) && (loop === null || module.start_ns === null || module.start_ns < loop),
+    own: (module) => Math.max(0, module.self_ns - module.callback_ns),
+  };
+}
+
+/** What figures of the whole run and of all its processes are a share of: the start, if there is little else. */
+function ofAll(run: Run): Span {
+  const { ns, reached } = startup(run);
+  const others = run.processes.some((process) => !process.main && process.node);
+  if (others || (reached && run.time.wall_ns > 1.5 * ns)) return { ns: run.time.wall_ns, name: "run" };
+  return { ns, name: "start" };
+}
+
 /** What is worth a sentence: at least this share of the start. */
 const LEAST = 0.04;
 const MOST = 6;
@@ -85,41 +116,48 @@ export function findings(run: Run): Finding[] {
   const add = (finding: Finding) => {
     if (Number.isFinite(finding.share)) list.push(finding);
   };
-  const of = (ns: number) => percent(Math.min(ns, whole), whole);
+  const share = (ns: number, span: Span) => `${percent(Math.min(ns, span.ns), span.ns)} of the ${span.name}`;
+  const all = ofAll(run);
 
-  const packages = run.packages.filter((one: Package) => one.kind !== "node");
-  const own = (one: Package) => one.self_ns;
-  const top = packages.reduce<Package | null>((best, one) => (best === null || own(one) > own(best) ? one : best), null);
-  if (top && top.self_ns > 0) {
+  const { span, counts, own } = ofModules(run);
+  const ofPackage = (one: Package) => run.modules.filter((module) => module.package_directory === one.directory && isCode(module) && counts(module));
+  const sum = (modules: Module[], of: (module: Module) => number) => modules.reduce((sum, module) => sum + of(module), 0);
+  const packages = run.packages.filter((one: Package) => one.kind !== "node").map((one) => {
+    const modules = ofPackage(one);
+    return { one, modules, ns: sum(modules, own) };
+  });
+  const most = packages.reduce<(typeof packages)[0] | null>((best, one) => (best === null || one.ns > best.ns ? one : best), null);
+  if (most && most.ns > 0) {
+    const { one: top, modules, ns } = most;
     const name = packageName(top);
-    const modules = run.modules.filter((module) => module.package_directory === top.directory && isCode(module));
-    const slowest = modules.reduce<Module | null>((best, one) => (best === null || one.self_ns > best.self_ns ? one : best), null);
+    const slowest = modules.reduce<Module | null>((best, one) => (best === null || own(one) > own(best) ? one : best), null);
     const mostly =
-      slowest && modules.length > 1 && slowest.self_ns > top.self_ns / 2
+      slowest && modules.length > 1 && own(slowest) > ns / 2
         ? `, most of it in ${shortPath(slowest.path, run.directory)}`
         : "";
-    const brought = top.total_ns > top.self_ns * 1.3 && top.kind === "installed" ? ` With all that it requires it takes ${time(top.total_ns)}.` : "";
+    const brought = top.total_ns > top.self_ns * 1.3 && top.self_ns <= ns * 1.1 && top.kind === "installed" ? ` With all that it requires it takes ${time(top.total_ns)}.` : "";
+    const later = top.self_ns > ns * 1.1 ? ` In all, after the start and in other threads and processes, too, it takes ${time(top.self_ns)}.` : "";
     const parts: [string, number][] = [
-      ["running it", modules.reduce((sum, module) => sum + module.execute_ns, 0)],
-      ["finding its files", modules.reduce((sum, module) => sum + module.resolve_ns, 0)],
-      ["reading them", modules.reduce((sum, module) => sum + module.read_ns, 0)],
-      ["compiling them", modules.reduce((sum, module) => sum + module.compile_ns, 0)],
+      ["running it", sum(modules, (module) => own(module) - module.resolve_ns - module.read_ns - module.compile_ns)],
+      ["finding its files", sum(modules, (module) => module.resolve_ns)],
+      ["reading them", sum(modules, (module) => module.read_ns)],
+      ["compiling them", sum(modules, (module) => module.compile_ns)],
     ];
-    const [step, most] = parts.reduce((best, part) => (part[1] > best[1] ? part : best));
-    const mainly = most > top.self_ns * 0.6 ? `, mainly ${step}` : "";
+    const [step, longest] = parts.reduce((best, part) => (part[1] > best[1] ? part : best));
+    const mainly = longest > ns * 0.6 ? `, mainly ${step}` : "";
     add({
       kind: "package",
-      figure: time(top.self_ns),
-      sentence: `${top.kind === "application" ? `The program itself${top.name === null ? "" : ` (${name})`}` : `The package ${name}`} takes ${time(top.self_ns)}${top.kind === "application" ? "" : " itself"} (${of(top.self_ns)} of the start, ${counted(top.modules, "module")})${mainly}${mostly}.${brought}`,
+      figure: time(ns),
+      sentence: `${top.kind === "application" ? `The program itself${top.name === null ? "" : ` (${name})`}` : `The package ${name}`} takes ${time(ns)}${top.kind === "application" ? "" : " itself"} (${share(ns, span)}, ${counted(modules.length, "module")})${mainly}${mostly}.${brought}${later}`,
       advice: slowest?.requirer ? `It is first asked for by ${shortPath(modules[0]?.requirer ?? slowest.requirer, run.directory)}.` : "",
       view: { view: "modules", show: "packages", filter: top.name ?? "" },
-      share: top.self_ns / whole,
+      share: ns / span.ns,
       // What a step takes in all packages is told by its own sentence.
-      rank: (top.self_ns - 0.6 * (parts[1]![1] + parts[3]![1])) / whole,
+      rank: (ns - 0.6 * (parts[1]![1] + parts[3]![1])) / span.ns,
     });
   }
 
-  const resolve = run.modules.reduce((sum, module) => sum + module.resolve_ns, 0);
+  const resolve = sum(run.modules.filter(counts), (module) => module.resolve_ns);
   const lookups = run.package_json.lookups ?? 0;
   // Where lookups are not seen, what was opened.
   const asked = lookups > 0 ? lookups : (run.package_json.opens ?? 0);
@@ -137,34 +175,34 @@ export function findings(run: Run): Finding[] {
     add({
       kind: "resolution",
       figure: resolve > 0 ? time(resolve) : counted(asked, "lookup"),
-      sentence: `Finding the files of modules takes ${resolve > 0 ? `${time(resolve)} (${of(resolve)} of the start)` : "time"}: ${counted(asked, lookups > 0 ? "lookup" : "open")} of package.json and ${counted(stats, "stat")}.${again}${inVain}${deep}`,
-      advice: asked > 1000 || resolve > whole * 0.25 ? "Bundling the program, or importing deep paths less, saves most of it." : "",
+      sentence: `Finding the files of modules takes ${resolve > 0 ? `${time(resolve)} (${share(resolve, span)})` : "time"}: ${counted(asked, lookups > 0 ? "lookup" : "open")} of package.json and ${counted(stats, "stat")}.${again}${inVain}${deep}`,
+      advice: asked > 1000 || resolve > span.ns * 0.25 ? "Bundling the program, or importing deep paths less, saves most of it." : "",
       view: { view: "tables", table: "package-json" },
       // Thousands cost more than what is seen of them here: on other disks, with a cold cache.
-      share: Math.max(resolve / whole, asked > 1000 ? Math.min(0.9, asked / 5000) : 0),
+      share: Math.max(resolve / span.ns, asked > 1000 ? Math.min(0.9, asked / 5000) : 0),
     });
   }
 
   const scripts = run.compile.scripts.filter((script) => script.unit !== "builtin");
   const compiled = scripts.reduce((sum, script) => sum + (script.self_ns ?? script.total_ns ?? 0), 0);
-  const all = scripts.reduce((sum, script) => sum + (script.compilations ?? 0), 0);
+  const compilations = scripts.reduce((sum, script) => sum + (script.compilations ?? 0), 0);
   const cached = scripts.reduce((sum, script) => sum + (script.cached ? (script.compilations ?? 0) : 0), 0);
   if (compiled > 0) {
     const from = cached === 0 ? "none of them from a compile cache" : `${count(cached)} of them from a compile cache`;
     const slowest = scripts.reduce((best, script) => ((script.total_ns ?? 0) > (best.total_ns ?? 0) ? script : best));
-    const large = (slowest.total_ns ?? 0) > compiled / 2 && all > 1 ? ` ${shortPath(slowest.path, run.directory)} alone takes ${time(slowest.total_ns ?? 0)}.` : "";
+    const large = (slowest.total_ns ?? 0) > compiled / 2 && compilations > 1 ? ` ${shortPath(slowest.path, run.directory)} alone takes ${time(slowest.total_ns ?? 0)}.` : "";
     add({
       kind: "compilation",
       figure: time(compiled),
-      sentence: `Compiling JavaScript takes ${time(compiled)} (${of(compiled)} of the start): ${counted(all, "script")}, ${from}.${large}`,
+      sentence: `Compiling JavaScript takes ${time(compiled)} (${share(compiled, all)}): ${counted(compilations, "script")}, ${from}.${large}`,
       advice:
-        cached < all / 2
+        cached < compilations / 2
           ? versionAtLeast(run.node?.version ?? "", 22, 1)
             ? "A compile cache (NODE_COMPILE_CACHE or module.enableCompileCache()) saves most of it from the second start on."
             : "Node.js 22.1 and newer can keep compiled code (NODE_COMPILE_CACHE); with older ones, a bundle with a V8 code cache does."
           : "",
       view: { view: "tables", table: "compilation" },
-      share: compiled / whole,
+      share: compiled / all.ns,
     });
   }
 
@@ -177,7 +215,7 @@ export function findings(run: Run): Finding[] {
     add({
       kind: "node",
       figure: time(before),
-      sentence: `Node itself takes ${time(before)} (${of(before)}) before the first line of the program runs, the longest part being ${phaseName(longest.name)} with ${time(longest.end_ns - longest.start_ns)}.`,
+      sentence: `Node itself takes ${time(before)} (${share(before, { ns: whole, name: "start" })}) before the first line of the program runs, the longest part being ${phaseName(longest.name)} with ${time(longest.end_ns - longest.start_ns)}.`,
       view: { view: "timeline" },
       share: before / whole,
     });
@@ -200,9 +238,9 @@ export function findings(run: Run): Finding[] {
     add({
       kind: `outside-${outside.bucket}`,
       figure: time(outside.time_ns),
-      sentence: `${bucketName(outside.bucket)} takes ${time(outside.time_ns)} (${of(outside.time_ns)}), for which no module is to blame.`,
+      sentence: `${bucketName(outside.bucket)} takes ${time(outside.time_ns)} (${share(outside.time_ns, all)}), for which no module is to blame.`,
       view: { view: "timeline" },
-      share: outside.time_ns / whole,
+      share: outside.time_ns / all.ns,
     });
   }
   return list.filter((finding) => finding.share >= LEAST).sort((a, b) => weight(b) - weight(a)).slice(0, MOST);

@@ -204,6 +204,25 @@ test("a slow package is named with its share and step", () => {
   assert.match(first!.sentence, /The package slow 1\.2\.3 takes 60\.0 ms itself \(60\.0% of the start, 1 module\), mainly running it/);
 });
 
+test("what comes after the start, or in another process, is no share of the start", () => {
+  const of = { package_directory: "/a", resolve_ns: 0, read_ns: 0, compile_ns: 0 };
+  const main = { ...module(0, null, 500e6), ...of, execute_ns: 500e6, callback_ns: 460e6, start_ns: 50e6 };
+  const late = { ...module(1, 0, 100e6), ...of, execute_ns: 100e6, start_ns: 150e6 };
+  const child = { ...module(2, null, 70e6), ...of, execute_ns: 70e6, start_ns: 60e6, pid: 2, thread: 2 };
+  const app = { name: null, version: null, kind: "application", directory: "/a", modules: 3, self_ns: 670e6, total_ns: 670e6 };
+  const changes = { modules: [main, late, child], packages: [app], time: { wall_ns: 700e6 }, processes: [{ main: true, pid: 1, node: "/n" }] };
+  const [first] = findings(run(changes));
+  assert.match(first!.sentence, /^The program itself takes 40\.0 ms \(40\.0% of the start, 1 module\), mainly running it\. In all, .* it takes 670 ms\.$/);
+  assert.equal(first!.share, 0.4);
+  // An ES module that the event loop runs is not of the start.
+  const [loop] = findings(run({ ...changes, modules: [{ ...main, kind: "esm" }, late, child] }));
+  assert.match(loop!.sentence, /^The program itself takes 600 ms \(85\.7% of the run, 2 modules\)/);
+  // What is summed over the run is not of the start either.
+  const scripts = [{ path: "/a/x.js", unit: "function", cached: false, compilations: 3, total_ns: 70e6, self_ns: 70e6 }];
+  const [compiling] = findings(run({ compile: { scripts }, time: { wall_ns: 700e6 } }));
+  assert.match(compiling!.sentence, /70\.0 ms \(10\.0% of the run\)/);
+});
+
 test("compiling without a cache is named, with what to type", () => {
   const [first] = findings(run({ compile: { scripts: [{ path: "/a/x.js", unit: "function", cached: false, compilations: 3, total_ns: 40e6, self_ns: 40e6 }] } }));
   assert.match(first!.sentence, /40\.0 ms \(40\.0% of the start\): 3 scripts, none of them from a compile cache/);
