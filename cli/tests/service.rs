@@ -890,6 +890,44 @@ fn labels_come_from_the_allowed_variables_and_secrets_are_not_kept() {
     });
 }
 
+/// The kernel side tells the first 2,047 bytes of a command line; what is missing is asked of the process, which may have ended by then.
+#[test]
+#[ignore = "needs root"]
+fn a_secret_at_the_cut_of_a_long_command_line_is_not_kept() {
+    const TOLD: usize = 2047;
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let service = Service::knowing(&node, "labels = { team = 'TEAM' }");
+        let registry = "--registry=https://ada:hunter2-hunter2-hunter2@host/";
+        for script in ["0", "setTimeout(() => 0, 300)"] {
+            let script = write(service.folder.path(), "work/a.js", script);
+            let before = format!("{} {script} ", node.path.display()).len();
+            // The cut is in the password.
+            let padding = "p".repeat(TOLD - before - 1 - registry.find("-hunter2@").unwrap());
+            let mut command = service.node(&node, &[&script, &padding, registry, "last"]);
+            command.env(
+                "TEAM",
+                format!("{}https://ada:hunter2@host/", "x ".repeat(118)),
+            );
+            assert!(command.status().unwrap().success());
+            service.says("recorded pid=");
+        }
+        let recordings = service.recordings();
+        for recording in &recordings {
+            assert!(!format!("{recording:?}").contains("hunter2"));
+            assert!(!String::from_utf8_lossy(&recording.to_bytes().unwrap()).contains("hunter2"));
+            let told = recording.processes[0].execs[0].arguments.last().unwrap();
+            assert_eq!(String::from_utf8_lossy(told), "…");
+        }
+        let command = recordings[1].runs[0].command.iter();
+        let command: Vec<_> = command.map(|a| String::from_utf8_lossy(a)).collect();
+        let kept = ["--registry=https://[redacted]@host/", "last"];
+        assert_eq!(command[command.len() - 2..], kept);
+    });
+}
+
 /// `node --version` takes 5 ms. A long environment is read of the process, which must run for that.
 #[test]
 #[ignore = "needs root"]

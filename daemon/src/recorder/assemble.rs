@@ -689,7 +689,7 @@ impl Assembler {
             } => {
                 let (process, _, at) = self.at(header);
                 if truncated {
-                    arguments.push("…".into());
+                    cut(&mut arguments);
                 }
                 let absolute = self.absolute(process, (CURRENT_DIRECTORY, 0), &path);
                 // Most are closed by it. Of those that are not the kernel tells what they are when they are used.
@@ -1216,6 +1216,12 @@ impl Assembler {
     }
 }
 
+/// Of arguments that were longer than is told. The last one goes as a whole: of a secret that was cut, nobody can tell that it is one.
+fn cut(arguments: &mut Vec<Vec<u8>>) {
+    arguments.pop();
+    arguments.push("…".into());
+}
+
 /// A callback that is no function of the node binary: of a native add-on, or unknown.
 fn outside(pid: u32, address: u64) -> (String, String) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -1432,6 +1438,19 @@ mod tests {
         assert!(!a.losses.contains_key("compilations_unmatched"));
         a.finish();
         assert!(a.recording.check_references().is_ok() || a.recording.runs.is_empty());
+    }
+
+    #[test]
+    fn an_argument_that_was_cut_is_left_out() {
+        let mut arguments: Vec<Vec<u8>> = ["node", "a.js", "--registry=https://ada:hunter2"]
+            .map(Into::into)
+            .to_vec();
+        cut(&mut arguments);
+        assert_eq!(arguments, ["node", "a.js", "…"].map(Vec::from));
+        // None could be read.
+        let mut none = Vec::new();
+        cut(&mut none);
+        assert_eq!(none, [Vec::from("…")]);
     }
 
     #[test]

@@ -459,7 +459,7 @@ impl Config {
                 bytes: file.store.megabytes.saturating_mul(1_000_000),
                 thin: duration("store.thin", &file.store.thin)?,
             },
-            labels: Labels::check(file.labels)?,
+            labels: Labels::check(file.labels, redaction.clone())?,
             redaction,
             access: file.access.check()?,
             text: String::new(),
@@ -702,6 +702,7 @@ impl Rules {
 #[derive(Clone, Debug)]
 pub struct Labels {
     own: Vec<(String, String)>,
+    redaction: Redaction,
 }
 
 /// Variable that tells of a system of continuous integration, its name, label by variable.
@@ -776,7 +777,10 @@ const TAKEN: &[&str] = &[
 const LONGEST_LABEL: usize = 256;
 
 impl Labels {
-    fn check(own: std::collections::BTreeMap<String, String>) -> Result<Labels, String> {
+    fn check(
+        own: std::collections::BTreeMap<String, String>,
+        redaction: Redaction,
+    ) -> Result<Labels, String> {
         let is_name = |text: &str| {
             !text.is_empty()
                 && text
@@ -798,6 +802,7 @@ impl Labels {
             )),
             None => Ok(Labels {
                 own: own.into_iter().collect(),
+                redaction,
             }),
         }
     }
@@ -807,7 +812,9 @@ impl Labels {
         let value = |name: &str| {
             let mut all = environment.split(|b| *b == 0);
             let found = all.find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-            let text = String::from_utf8_lossy(found?).into_owned();
+            // Before it is cut: of a secret that was cut, nobody can tell that it is one.
+            let clean = self.redaction.text(found?);
+            let text = String::from_utf8_lossy(&clean);
             (!text.is_empty()).then(|| text.chars().take(LONGEST_LABEL).collect::<String>())
         };
         let mut labels: Vec<(String, String)> = Vec::new();
@@ -1110,5 +1117,10 @@ mod tests {
             );
         }
         assert!(of(&["HOME=/root", "AWS_SECRET_ACCESS_KEY=x"]).is_empty());
+        // A secret that is cut is none any more: it is taken out before.
+        let long = format!("TEAM={}https://ada:hunter2@host/", "x ".repeat(118));
+        let (_, team) = of(&[&long]).remove(0);
+        assert_eq!(team.chars().count(), LONGEST_LABEL);
+        assert!(team.ends_with("https://[redacted]@h"), "{team}");
     }
 }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{Labels, Start};
 
+/// Bytes of a command line that are kept. The kernel lets it be some megabytes.
+const LONGEST_COMMAND: usize = 64 << 10;
+
 /// Of one start.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Context {
@@ -75,16 +78,33 @@ impl Context {
         Ok(())
     }
 
-    /// The arguments of its exec, as the kernel side has told them; the process is asked for what is missing of long ones.
+    /// The arguments of its exec, as the kernel side has told them; the process is asked for what is missing of long ones, in whose place there is one more.
     pub(super) fn take_command(&mut self, told: Vec<Vec<u8>>, is_whole: bool) {
         let line = match is_whole {
             true => Vec::new(),
             false => fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default(),
         };
-        self.command = match line.is_empty() {
+        let read = arguments(&line);
+        // It may have given itself a title, or execute something else by now.
+        let known = told.split_last().map_or(&[][..], |(_, known)| known);
+        self.command = match line.is_empty() || !read.starts_with(known) {
             true => told,
-            false => arguments(&line),
+            false => read,
         };
+    }
+
+    /// Its command as it is kept: not more than so many bytes, and no part of an argument.
+    pub(super) fn kept_command(&self) -> Vec<Vec<u8>> {
+        let mut bytes = 0;
+        let fits = |argument: &&Vec<u8>| {
+            bytes += argument.len() + 1;
+            bytes <= LONGEST_COMMAND
+        };
+        let mut kept: Vec<Vec<u8>> = self.command.iter().take_while(fits).cloned().collect();
+        if kept.len() < self.command.len() {
+            kept.push("…".into());
+        }
+        kept
     }
 
     /// The environment, as the kernel side has told it.
@@ -168,8 +188,43 @@ fn container(cgroup: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_long_command_the_process_is_asked_if_it_is_still_that() {
+        let mut child = std::process::Command::new("sleep")
+            .args(["100", "0", "0.0"])
+            .spawn()
+            .unwrap();
+        let mut context = Context::of(child.id());
+        let words =
+            |words: &[&str]| -> Vec<Vec<u8>> { words.iter().map(|w| (*w).into()).collect() };
+        let whole = words(&["sleep", "100", "0", "0.0"]);
+        for told in [&["sleep", "100", "…"][..], &["…"]] {
+            context.take_command(words(told), false);
+            assert_eq!(context.command, whole);
+        }
+        let other = words(&["node", "a.js", "…"]);
+        context.take_command(other.clone(), false);
+        assert_eq!(context.command, other);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        context.take_command(words(&["sleep", "…"]), false);
+        assert_eq!(context.command, words(&["sleep", "…"]));
+    }
+
+    #[test]
+    fn of_a_command_whole_arguments_are_kept() {
+        let mut context = Context::default();
+        context.command = vec![vec![b'x'; LONGEST_COMMAND / 2 - 1]; 2];
+        assert_eq!(context.kept_command(), context.command);
+        context.command.push(b"y".to_vec());
+        let kept = context.kept_command();
+        assert_eq!(kept[..2], context.command[..2]);
+        assert_eq!(kept[2..], [Vec::from("…")]);
+    }
 
     #[test]
     fn units_and_containers_are_read_from_the_control_group() {

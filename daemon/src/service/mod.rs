@@ -819,6 +819,7 @@ impl Service<'_> {
             attached_at: now(),
             attach_ns: took.as_nanos() as u64,
             executed: late.map(|_| now()),
+            command: Vec::new(),
             late,
             one_in: self.ceiling.one_in(),
             loop_started: None,

@@ -34,6 +34,8 @@ pub(super) struct Running {
     pub(super) attached_at: u64,
     pub(super) attach_ns: u64,
     pub(super) executed: Option<u64>,
+    /// Arguments of its first exec, if that was told.
+    pub(super) command: Vec<Vec<u8>>,
     /// Its probes came so long after its exec.
     pub(super) late: Option<Duration>,
     /// Of the starts that the rules admitted at its time one in so many was recorded, because of the ceiling.
@@ -72,10 +74,14 @@ impl Running {
     /// It has executed its program, with these arguments.
     pub(super) fn take_command(&mut self, pid: u32, is_whole: bool) {
         let execs = self.assembler.find_process(pid).map(|p| &p.execs);
+        let is_first = execs.is_some_and(|execs| execs.len() == 1);
         let told = execs.and_then(|execs| execs.last());
         let told = told.map(|exec| exec.arguments.clone());
         self.context
             .take_command(told.unwrap_or_default(), is_whole);
+        if is_first {
+            self.command = self.context.kept_command();
+        }
         self.awaits_environment = true;
     }
 
@@ -147,9 +153,9 @@ impl Running {
             .cloned()
             .unwrap_or_default();
         let exec = process.execs.first();
-        let command = match exec {
-            Some(exec) if !exec.arguments.is_empty() => exec.arguments.clone(),
-            _ => self.context.command.clone(),
+        let command = match self.command.is_empty() {
+            true => self.context.kept_command(),
+            false => self.command,
         };
         let started = exec.map_or(Nanoseconds(self.attached_at), |exec| exec.at);
         let mut labels = crate::machine::labels();
@@ -268,6 +274,7 @@ mod tests {
             attached_at: 0,
             attach_ns: 0,
             executed: None,
+            command: Vec::new(),
             late: None,
             one_in: 1,
             loop_started: None,
