@@ -370,7 +370,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 		return 0;
 	fill_header(&r->header, t, RECORD_EXEC, bpf_ktime_get_ns());
 	r->duration = 0;
-	r->descriptor = 0;
+	r->descriptor = BPF_CORE_READ(task, cred, euid.val); /* as whom it runs from now on */
 	/* The path, a NUL, then the arguments as they lie in memory, each with its NUL. */
 	__s64 path =
 		bpf_probe_read_kernel_str(r->text, TEXT_LARGE / 2, BPF_CORE_READ(bprm, filename));

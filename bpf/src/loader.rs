@@ -609,6 +609,23 @@ impl Programs {
         taken
     }
 
+    /// The sums of a process that are of these binaries, which are forgotten. It executes another one by now: what its main thread had not added to its sums it
+    /// added then.
+    pub fn take_sums_of(&self, pid: u32, is_of: impl Fn(u8) -> bool) -> Vec<Sum> {
+        let mut taken = Vec::new();
+        for (map, sums) in self.maps_of_sums().into_iter().zip(self.all_sums()) {
+            for (key, value) in sums {
+                let sum = Sum::read(&key, &value);
+                if let Some(sum) = sum.filter(|sum| sum.pid == pid && is_of(sum.origin.binary)) {
+                    let _ = map.delete(&key);
+                    taken.push(sum);
+                }
+            }
+        }
+        taken.retain(|sum| sum.calls > 0);
+        taken
+    }
+
     /// Keys and values of the sums, and what main threads of these processes have not added to them yet. A thread adds to the sums what it has in tallies while
     /// they are read: then all is read again, so that nothing counts twice or not at all.
     fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> ([Vec<Entry>; 2], Vec<Sum>) {

@@ -364,9 +364,10 @@ pub enum Record {
         child_pid: u32,
         child_tid: u32,
     },
-    /// A new program: path, then the arguments; `truncated` if they were longer.
+    /// A new program: the user that it runs as, path, then the arguments; `truncated` if they were longer.
     Exec {
         header: Header,
+        user: u32,
         path: Vec<u8>,
         arguments: Vec<Vec<u8>>,
         truncated: bool,
@@ -709,6 +710,12 @@ impl Record {
         Ok(header.pid)
     }
 
+    /// The user that a process runs as from now on, if this record is of its exec.
+    pub fn new_user(bytes: &[u8]) -> Option<u32> {
+        let is_exec = bytes.first() == Some(&(wire::RECORD_EXEC as u8));
+        is_exec.then(|| read(bytes.get(HEADER + 16..).unwrap_or_default(), bytes[0]).ok())?
+    }
+
     /// Decodes one record.
     ///
     /// # Errors
@@ -822,6 +829,7 @@ impl Record {
                 let arguments = arguments.strip_suffix(b"\0").unwrap_or(arguments);
                 Record::Exec {
                     header,
+                    user: head.descriptor as u32,
                     path: path.split(|&b| b == 0).next().unwrap_or_default().to_vec(),
                     arguments: if arguments.is_empty() && head.result as usize >= content.len() {
                         Vec::new()

@@ -331,6 +331,69 @@ fn who_executes_a_known_binary_from_one_that_nobody_knew_is_told_to_be_incomplet
     });
 }
 
+/// What root does after its program was executed by another user's, in the same process, that user must not read; here the other way round.
+#[test]
+#[ignore = "needs root"]
+fn who_executes_node_as_another_user_begins_a_start_of_that_user() {
+    const TIMES: usize = 10;
+    undisturbed(|| {
+        let (Some(first), Some(second)) = (Node::find("24.21.0"), Node::find("20.20.2")) else {
+            return;
+        };
+        let service = Service::knowing(&first, "");
+        open(service.folder.path());
+        // Where an ordinary user may execute it; known from its first start on.
+        let second = unknown(&service, &second);
+        service.succeeds(&second, &["-e", "setTimeout(() => 0, 2000)"]);
+        service.says("recorded pid=");
+        let script = "require('fs').existsSync('/theirs-alone')";
+        let words = [
+            "setpriv",
+            "--reuid=nobody",
+            "--regid=nogroup",
+            "--clear-groups",
+            second.path.to_str().unwrap(),
+            "-e",
+            script,
+        ];
+        let words = serde_json::to_string(&words).unwrap();
+        let execute = format!(
+            "require('fs').existsSync('/ours'); process.execve('/usr/bin/setpriv', {words}, process.env)"
+        );
+        for _ in 0..TIMES {
+            service.succeeds(&first, &["-e", &execute]);
+            service.says("recorded pid=");
+            service.says("recorded pid=");
+        }
+        let recordings = service.recordings();
+        assert_eq!(recordings.len(), 1 + 2 * TIMES);
+        let has_file = |recording: &Recording, path: &str| {
+            let mut names = recording.names.iter();
+            names.any(|name| *name == path.as_bytes())
+        };
+        for both in recordings[1..].chunks(2) {
+            let users = both.iter().map(|r| r.runs[0].label("user"));
+            assert_eq!(users.collect::<Vec<_>>(), [Some("0"), Some("65534")]);
+            let files = both.iter().map(|r| has_file(r, "/theirs-alone"));
+            assert_eq!(files.collect::<Vec<_>>(), [false, true]);
+            let execs = both.iter().map(|r| r.processes[0].execs.len());
+            assert_eq!(execs.collect::<Vec<_>>(), [1, 1]);
+            assert!(calls(&both[0]).values().sum::<u64>() > 100);
+            assert_eq!(both[1].runs[0].command[2], script.as_bytes());
+            assert_eq!(both[1].processes[0].incomplete, None);
+            assert_eq!(version(&both[0]), "24.21.0");
+            assert_eq!(version(&both[1]), "20.20.2");
+        }
+        let alone = service.traced(&second, &write(service.folder.path(), "work/b.js", script));
+        let theirs = calls(&recordings[2]).values().sum::<u64>() as f64;
+        let alone = calls(&alone).values().sum::<u64>() as f64;
+        assert!(
+            (theirs / alone - 1.0).abs() < 0.3,
+            "{theirs}, alone {alone}"
+        );
+    });
+}
+
 /// Of a binary that nobody knew, whose plan the service can read only by the file system of the process.
 #[test]
 #[ignore = "needs root"]

@@ -686,6 +686,7 @@ impl Assembler {
                 path,
                 mut arguments,
                 truncated,
+                ..
             } => {
                 let (process, _, at) = self.at(header);
                 if truncated {
@@ -1358,6 +1359,7 @@ mod tests {
         };
         let exec = |time| Record::Exec {
             header: header(time),
+            user: 0,
             path: b"/bin/node".to_vec(),
             arguments: vec![time.to_string().into_bytes()],
             truncated: false,

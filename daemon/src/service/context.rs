@@ -61,6 +61,16 @@ impl Context {
         self.user
     }
 
+    /// Whether another user's program runs as this one, as far as that is known.
+    pub(super) fn is_of_another(&self, user: Option<u32>) -> bool {
+        self.user.zip(user).is_some_and(|(own, user)| own != user)
+    }
+
+    /// The kernel side has told as whom it runs since its exec: who asked before may have been told of the user before.
+    pub(super) fn take_user(&mut self, user: u32) {
+        self.user = Some(user);
+    }
+
     /// Of what it executes now.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ impl Service<'_> {
             service.hear_guard(hear)?;
             service.hear_holder(hear)?;
             let taken = buffer.take();
-            service.take(&taken);
+            service.take(&taken, hear);
             for run in service.running.values_mut() {
                 run.assembler.prepare();
             }

@@ -250,7 +250,7 @@ pub fn serve(
         // Most starts are announced before their first record is written; what is read earlier waits.
         service.hear_holder(tell)?;
         let taken = buffer.take();
-        service.take(&taken);
+        service.take(&taken, tell);
         service.look_after(tell);
         let of_starts = match taken.is_empty() && service.running.is_empty() {
             true => Duration::ZERO,
@@ -378,6 +378,8 @@ struct Service<'p> {
     running: HashMap<u32, Running>,
     /// How much of them is kept.
     rooms: Rooms,
+    /// Starts of processes that execute a node binary as another user than before: begun when the records come to that exec.
+    successors: HashMap<u32, Running>,
     /// Records of processes from their exec on whose probes are not announced yet: the exec goes on as soon as they are up, or when it was held as long as it may be.
     early: HashMap<u32, Early>,
     /// Full: this is the lane.
@@ -439,6 +441,18 @@ impl CpuTime {
 struct Early {
     since: Instant,
     records: Vec<u8>,
+    /// The process had the probes of another user's start.
+    is_successor: bool,
+}
+
+impl Early {
+    fn new() -> Early {
+        Early {
+            since: Instant::now(),
+            records: Vec::new(),
+            is_successor: false,
+        }
+    }
 }
 
 impl<'p> Service<'p> {
@@ -477,6 +491,7 @@ impl<'p> Service<'p> {
                 },
                 MOST_OF_ALL_STARTS,
             ),
+            successors: HashMap::new(),
             early: HashMap::new(),
             mode,
             store,
@@ -790,15 +805,20 @@ impl Service<'_> {
             }
             remember_node(Some(&self.config.cache), path);
         }
-        if let Some(run) = self.running.get_mut(&pid)
-            && !run.exited
-        {
-            // It executes another node binary: still the same start.
-            run.add_image(binary, self.plans.get(&binary));
-            run.assembler.attached(pid, binary);
-            return;
-        }
-        self.finish(&[(pid, "exit")], tell);
+        let goes_on = self.running.get_mut(&pid).filter(|run| !run.exited);
+        let changes_user = match goes_on {
+            Some(run) if !run.context.is_of_another(program.context.owner()) => {
+                // It executes another node binary: still the same start.
+                run.add_image(binary, self.plans.get(&binary));
+                run.assembler.attached(pid, binary);
+                return;
+            }
+            Some(_) => true,
+            None => {
+                self.finish(&[(pid, "exit")], tell);
+                false
+            }
+        };
         let mut context = program.context;
         context.executable = program.path.to_owned();
         let recording = Recording {
@@ -842,26 +862,73 @@ impl Service<'_> {
                 Mode::Full => run.assembler.not_stopped(pid, why.into()),
             }
         }
+        if changes_user {
+            // Of one that came late the kernel side tells no exec.
+            let is_told = late.is_none();
+            self.successors.insert(pid, run);
+            if !is_told {
+                self.succeed(pid, tell);
+            }
+            return;
+        }
         self.running.insert(pid, run);
         if let Some(early) = self.early.remove(&pid) {
-            self.take(&early.records);
+            self.take(&early.records, tell);
+        }
+    }
+
+    /// A process runs as another user from now on, whose start is another one: what it did before is over. Its probes are those of the new one by now.
+    fn succeed(&mut self, pid: u32, tell: &mut dyn FnMut(Happening<'_>)) {
+        if let Some(run) = self.running.remove(&pid) {
+            let is_of = |binary| run.assembler.has_image(binary);
+            let sums = self.programs.take_sums_of(pid, is_of);
+            self.keep(pid, run, "exit", &sums, tell);
+        }
+        match self.successors.remove(&pid) {
+            Some(run) => drop(self.running.insert(pid, run)),
+            // It is told soon.
+            None => {
+                let early = Early {
+                    is_successor: true,
+                    ..Early::new()
+                };
+                self.early.insert(pid, early);
+            }
+        }
+    }
+
+    /// Whether this record of a process, or one before it that was lost, is the first one of another user's start.
+    fn changes_user(&self, pid: u32, record: &[u8]) -> bool {
+        let Some(run) = self.running.get(&pid) else {
+            return false;
+        };
+        match Record::new_user(record) {
+            Some(user) => run.executed.is_some() && run.context.is_of_another(Some(user)),
+            None => self.successors.get(&pid).is_some_and(|successor| {
+                self.programs.counters().ring_full > successor.counters.ring_full
+            }),
         }
     }
 
     /// Hands records to the starts that they are of. Others are of processes that were released already.
-    fn take(&mut self, bytes: &[u8]) {
+    fn take(&mut self, bytes: &[u8], tell: &mut dyn FnMut(Happening<'_>)) {
         let mut rest = bytes;
         while let Some((length, tail)) = rest.split_first_chunk::<4>() {
             let length = (u32::from_ne_bytes(*length) as usize).min(tail.len());
             let (record, tail) = tail.split_at(length);
             rest = tail;
-            let run = Record::process(record)
-                .ok()
-                .and_then(|pid| self.running.get_mut(&pid));
+            let pid = Record::process(record).ok();
+            if let Some(pid) = pid.filter(|pid| self.changes_user(*pid, record)) {
+                self.succeed(pid, tell);
+            }
+            let run = pid.and_then(|pid| self.running.get_mut(&pid));
             let Some(run) = run else {
                 self.keep_early(record);
                 continue;
             };
+            if let Some(user) = Record::new_user(record) {
+                run.context.take_user(user);
+            }
             run.assembler.take(record);
             for notice in run.assembler.take_notices() {
                 match notice {
@@ -901,10 +968,7 @@ impl Service<'_> {
         if !self.early.contains_key(&pid) && (self.early.len() >= MOST_EARLY || !is_exec()) {
             return;
         }
-        let early = self.early.entry(pid).or_insert_with(|| Early {
-            since: Instant::now(),
-            records: Vec::new(),
-        });
+        let early = self.early.entry(pid).or_insert_with(Early::new);
         if early.records.len() + record.len() < MOST_EARLY_BYTES {
             early.records.extend((record.len() as u32).to_ne_bytes());
             early.records.extend(record);
@@ -928,7 +992,12 @@ impl Service<'_> {
                 // came before the probes did.
                 let was_gone = run.gone;
                 run.gone = !Path::new(&format!("/proc/{pid}")).exists();
-                let why = if run.unwanted {
+                // Its records are about to come to another user's start.
+                let successor = self.successors.get(&pid);
+                let is_followed = successor.is_some_and(|next| since(next.attached_at) < SILENT);
+                let why = if is_followed && !was_gone && !run.exited {
+                    return None;
+                } else if run.unwanted {
                     "unwanted"
                 } else if run.exited {
                     "exit"
@@ -947,7 +1016,15 @@ impl Service<'_> {
             })
             .collect();
         self.finish(&over, tell);
-        self.early.retain(|_, early| early.since.elapsed() < SILENT);
+        let is_old = |early: &mut Early| early.since.elapsed() >= SILENT;
+        for (pid, early) in self.early.extract_if(|_, early| is_old(early)) {
+            if early.is_successor {
+                let _ = self.holder.release(pid);
+                self.lost += 1;
+                let why = "it ran as another user before, and nobody told of new probes".into();
+                tell(Happening::Lost { pid, why });
+            }
+        }
     }
 
     /// Starts are over (of which process, and what ended it): their probes go, and what was seen is kept.
@@ -966,11 +1043,17 @@ impl Service<'_> {
         for &(pid, ended_by) in over {
             if let Some(run) = self.running.remove(&pid) {
                 let _ = self.holder.release(pid);
-                ended.push((pid, ended_by, run));
+                let mut sums = sums.remove(&pid).unwrap_or_default();
+                // Its exec was not told.
+                if let Some(successor) = self.successors.remove(&pid) {
+                    let is_theirs = |sum: &mut Sum| !run.assembler.has_image(sum.origin.binary);
+                    let theirs = sums.extract_if(.., is_theirs).collect();
+                    ended.push((pid, ended_by, successor, theirs));
+                }
+                ended.push((pid, ended_by, run, sums));
             }
         }
-        for (pid, ended_by, run) in ended {
-            let sums = sums.remove(&pid).unwrap_or_default();
+        for (pid, ended_by, run, sums) in ended {
             self.keep(pid, run, ended_by, &sums, tell);
         }
     }
