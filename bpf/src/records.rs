@@ -716,6 +716,12 @@ impl Record {
         is_exec.then(|| read(bytes.get(HEADER + 16..).unwrap_or_default(), bytes[0]).ok())?
     }
 
+    /// Whether only a process that has executed its program writes this record: one whose exec failed forks and ends, too.
+    pub fn is_of_program(bytes: &[u8]) -> bool {
+        let others = [wire::RECORD_EXEC, wire::RECORD_FORK, wire::RECORD_EXIT];
+        bytes.len() >= HEADER && !others.map(|kind| kind as u8).contains(&bytes[0])
+    }
+
     /// Decodes one record.
     ///
     /// # Errors
@@ -1096,6 +1102,30 @@ mod tests {
         ));
         bytes[0] = 99;
         assert_eq!(Record::decode(&bytes), Err(DecodeError::Unknown(99)));
+    }
+
+    #[test]
+    fn of_an_exec_the_user_is_told_and_of_others_that_there_was_one() {
+        let mut bytes = vec![0u8; TEXT_OFFSET];
+        bytes[HEADER + 16..HEADER + 20].copy_from_slice(&65_534u32.to_ne_bytes());
+        for (kind, user, is_of_program) in [
+            (wire::RECORD_EXEC, Some(65_534), false),
+            (wire::RECORD_EXIT, None, false),
+            (wire::RECORD_FORK, None, false),
+            (wire::RECORD_FILE, None, true),
+            (wire::RECORD_MILESTONE, None, true),
+        ] {
+            bytes[0] = kind as u8;
+            assert_eq!(Record::new_user(&bytes), user);
+            assert_eq!(Record::is_of_program(&bytes), is_of_program);
+        }
+        bytes[0] = wire::RECORD_EXEC as u8;
+        assert!(matches!(
+            Record::decode(&bytes),
+            Ok(Record::Exec { user: 65_534, .. })
+        ));
+        assert_eq!(Record::new_user(&bytes[..HEADER]), None);
+        assert!(!Record::is_of_program(&[]));
     }
 
     #[test]

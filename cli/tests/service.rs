@@ -627,6 +627,52 @@ fn what_finds_no_room_is_counted_in_the_recording_it_is_missing_from() {
     assert_eq!(next.processes[0].incomplete, None);
 }
 
+/// Waits until it has said of so many starts that they were recorded, or that they were not; returns both.
+fn said_of(service: &Service, starts: usize) -> (usize, usize) {
+    let until = Instant::now() + Duration::from_secs(20);
+    let (mut recorded, mut told) = (0, 0);
+    while recorded + told < starts {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(line) = service.lines.recv_timeout(left) else {
+            panic!("{recorded} were recorded and {told} told as lost, of {starts}");
+        };
+        match line.contains("not recorded") {
+            true => told += 1,
+            false => recorded += usize::from(line.contains("recorded pid=")),
+        }
+    }
+    (recorded, told)
+}
+
+/// Nobody reads the buffer while the service is stopped: of most starts there is room for nothing at all.
+#[test]
+#[ignore = "needs root"]
+fn starts_of_which_nothing_found_room_are_told() {
+    const STARTS: usize = 60;
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let service = Service::knowing(&node, "buffer-kilobytes = 64");
+        service.succeeds(&node, &["--version"]);
+        service.says("recorded pid=");
+        service.signal(libc::SIGSTOP);
+        for _ in 0..STARTS {
+            service.succeeds(&node, &["--version"]);
+        }
+        service.signal(libc::SIGCONT);
+        let (recorded, told) = said_of(&service, STARTS);
+        assert!(recorded > 0 && told > 0, "{recorded} recorded, {told} told");
+        let status = Client::new(service.folder.path().join("control.sock")).status();
+        assert_eq!(status.unwrap().lost, told as u64);
+        // What has room again is whole.
+        service.succeeds(&node, &["-p", "1"]);
+        service.says("recorded pid=");
+        let recordings = service.recordings();
+        assert_eq!(recordings.last().unwrap().processes[0].incomplete, None);
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_start_that_asks_for_files_without_end_costs_neither_the_service_nor_other_starts() {

@@ -395,6 +395,7 @@ struct Service<'p> {
     for_clients: Duration,
     /// Starts are held, or why not.
     holding: Result<(), String>,
+    room: Room,
     /// Starts that were not recorded, besides those that the store lost.
     lost: u64,
 }
@@ -419,6 +420,34 @@ impl Turn {
     fn for_clients(&self, of_starts: Duration) -> Duration {
         let took = ceiling::own_cpu_time().saturating_sub(self.begun);
         self.for_clients + took.saturating_sub(of_starts)
+    }
+}
+
+/// Records that have found no room, as it was a moment ago: who is announced now had not begun then.
+#[derive(Default)]
+struct Room {
+    /// Before the last time, and then.
+    seen: [u64; 2],
+    at: Option<Instant>,
+}
+
+impl Room {
+    /// Longer than an exec is held, or who has let it go takes to announce it.
+    const MOMENT: Duration = Duration::from_millis(100);
+
+    fn before(&self) -> u64 {
+        self.seen[0]
+    }
+
+    /// All who were announced are known.
+    fn see(&mut self, now: Instant, ring_full: impl FnOnce() -> u64) {
+        if self
+            .at
+            .is_none_or(|at| now.duration_since(at) > Self::MOMENT)
+        {
+            self.seen = [self.seen[1], ring_full()];
+            self.at = Some(now);
+        }
     }
 }
 
@@ -502,6 +531,7 @@ impl<'p> Service<'p> {
             cpu: CpuTime::default(),
             for_clients: Duration::ZERO,
             holding: Ok(()),
+            room: Room::default(),
             lost: 0,
         })
     }
@@ -646,6 +676,7 @@ impl Service<'_> {
 
     fn hear_holder(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
         let mut gone = self.holder.has_ended();
+        let mut is_calm = true;
         while let Some(event) = self.holder.next(Duration::ZERO) {
             match event {
                 Event::Gone => {
@@ -668,6 +699,7 @@ impl Service<'_> {
                     description,
                     ..
                 } => {
+                    is_calm = false;
                     let late = after_exec.then_some(since);
                     let program = Program {
                         path: &path,
@@ -690,6 +722,10 @@ impl Service<'_> {
                 }
                 Event::Stopped { .. } | Event::Holding(_) => {}
             }
+        }
+        if is_calm {
+            let full = || self.programs.counters().ring_full;
+            self.room.see(Instant::now(), full);
         }
         let patience = if self.is_late { SHORT_SILENCE } else { SILENCE };
         let is_silent = self.pinged.is_some_and(|at| at.elapsed() > patience);
@@ -850,6 +886,7 @@ impl Service<'_> {
             awaits_environment: false,
             no_environment: None,
             counters: self.programs.counters(),
+            ring_full: self.room.before(),
         };
         run.add_image(binary, self.plans.get(&binary));
         run.assembler.attached(pid, binary);
@@ -928,6 +965,9 @@ impl Service<'_> {
             };
             if let Some(user) = Record::new_user(record) {
                 run.context.take_user(user);
+            } else if run.executed.is_none() && Record::is_of_program(record) {
+                run.miss_exec(run.context.pid, &self.config.labels);
+                run.ask_rules(&self.config);
             }
             run.assembler.take(record);
             for notice in run.assembler.take_notices() {
@@ -935,11 +975,7 @@ impl Service<'_> {
                     Notice::Exec { pid, is_whole } => {
                         run.executed.get_or_insert_with(now);
                         run.take_command(pid, is_whole);
-                        run.unwanted = self.config.rules.ask_command()
-                            && !self
-                                .config
-                                .rules
-                                .wants(&run.context.start(), self.mode, run.lot);
+                        run.ask_rules(&self.config);
                     }
                     Notice::Milestone { name, at, .. } if name == "loop_start" => {
                         run.loop_started.get_or_insert(at);
@@ -1053,7 +1089,11 @@ impl Service<'_> {
                 ended.push((pid, ended_by, run, sums));
             }
         }
-        for (pid, ended_by, run, sums) in ended {
+        for (pid, ended_by, mut run, sums) in ended {
+            if run.executed.is_none() && !sums.is_empty() {
+                run.miss_exec(pid, &self.config.labels);
+                run.ask_rules(&self.config);
+            }
             self.keep(pid, run, ended_by, &sums, tell);
         }
     }
@@ -1067,6 +1107,11 @@ impl Service<'_> {
         sums: &[Sum],
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
+        if run.executed.is_none() && self.programs.counters().ring_full > run.ring_full {
+            self.lost += 1;
+            let why = "its exec failed, or no record of it found room in the buffer".into();
+            return tell(Happening::Lost { pid, why });
+        }
         if run.executed.is_none() || run.unwanted {
             return; // the exec failed: nothing has started
         }
@@ -1203,6 +1248,18 @@ fn events(counters: &Counters) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_had_found_no_room_is_known_as_it_was_a_moment_ago() {
+        let mut room = Room::default();
+        let begun = Instant::now();
+        let mut before = |ms: u64, ring_full| {
+            room.see(begun + Duration::from_millis(ms), || ring_full);
+            room.before()
+        };
+        assert_eq!([before(0, 1), before(50, 2), before(150, 3)], [0, 0, 1]);
+        assert_eq!([before(200, 4), before(1_000, 5)], [1, 3]);
+    }
 
     #[test]
     fn cpu_time_only_grows() {

@@ -54,6 +54,8 @@ pub(super) struct Running {
     pub(super) no_environment: Option<String>,
     /// Counters when it began.
     pub(super) counters: Counters,
+    /// Records that had found no room before its exec.
+    pub(super) ring_full: u64,
 }
 
 impl Running {
@@ -83,6 +85,20 @@ impl Running {
             self.command = self.context.kept_command();
         }
         self.awaits_environment = true;
+    }
+
+    /// It runs its program, as is seen by what came after the exec: the record of that found no room.
+    pub(super) fn miss_exec(&mut self, pid: u32, labels: &Labels) {
+        self.executed = Some(now());
+        self.read_program(pid, labels);
+        self.hole("the record of its exec found no room in the buffer".into());
+    }
+
+    /// Asks the rules again, now that its command is known.
+    pub(super) fn ask_rules(&mut self, config: &Config) {
+        let rules = &config.rules;
+        self.unwanted =
+            rules.ask_command() && !rules.wants(&self.context.start(), self.mode, self.lot);
     }
 
     pub(super) fn take_environment(&mut self, text: &[u8], labels: &Labels) {
@@ -257,16 +273,13 @@ fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A start whose process has ended before anybody could read of it, as far as that was tried; then what the kernel side told came, or not.
-    fn of_ended(told: Option<&[u8]>) -> Recording {
-        let mut short = std::process::Command::new("true").spawn().unwrap();
-        let pid = short.id();
-        short.wait().unwrap();
+    /// A start of this process, of which nothing was told yet.
+    fn new(pid: u32) -> Running {
         let recording = Recording {
             runs: vec![Run::default()],
             ..Recording::default()
         };
-        let mut run = Running {
+        Running {
             assembler: Assembler::new(recording, RunId(0), pid, "/".as_ref()),
             mode: Mode::Count,
             context: Context::of(pid),
@@ -285,13 +298,43 @@ mod tests {
             awaits_environment: false,
             no_environment: None,
             counters: Counters::default(),
-        };
+            ring_full: 0,
+        }
+    }
+
+    /// A start whose process has ended before anybody could read of it, as far as that was tried; then what the kernel side told came, or not.
+    fn of_ended(told: Option<&[u8]>) -> Recording {
+        let mut short = std::process::Command::new("true").spawn().unwrap();
+        let pid = short.id();
+        short.wait().unwrap();
+        let mut run = new(pid);
         let config = Config::default();
         run.read_program(pid, &config.labels);
         if let Some(told) = told {
             run.take_environment(told, &config.labels);
         }
         run.close(pid, "exit", &[], &Counters::default(), &config)
+    }
+
+    #[test]
+    fn who_runs_without_a_word_on_its_exec_is_recorded_as_incomplete() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .env("GITHUB_ACTIONS", "true")
+            .spawn()
+            .unwrap();
+        let config = Config::default();
+        let mut run = new(child.id());
+        run.miss_exec(child.id(), &config.labels);
+        assert!(run.executed.is_some());
+        let recording = run.close(child.id(), "exit", &[], &Counters::default(), &config);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let run = &recording.runs[0];
+        assert_eq!(run.command, ["sleep", "100"].map(Vec::from));
+        assert_eq!(run.label("ci"), Some("github"));
+        let why = recording.processes[0].incomplete.as_ref().unwrap();
+        assert!(why.contains("exec found no room"), "{why}");
     }
 
     #[test]
