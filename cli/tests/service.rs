@@ -663,7 +663,7 @@ fn starts_of_which_nothing_found_room_are_told() {
         service.signal(libc::SIGCONT);
         let (recorded, told) = said_of(&service, STARTS);
         assert!(recorded > 0 && told > 0, "{recorded} recorded, {told} told");
-        let status = Client::new(service.folder.path().join("control.sock")).status();
+        let status = Client::new(&service.folder.path().join("control.sock")).status();
         assert_eq!(status.unwrap().lost, told as u64);
         // What has room again is whole.
         service.succeeds(&node, &["-p", "1"]);

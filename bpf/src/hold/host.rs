@@ -103,10 +103,11 @@ impl Host {
 
     /// Follows a process no longer, and takes its probes away, for which nobody waits.
     pub(super) fn release(&mut self, pid: u32, programs: &Programs) {
+        // Also one that only the holder before this one knows: its probes went with that.
+        programs.unfollow(pid);
         let Some(recorded) = self.recorded.remove(&pid) else {
             return;
         };
-        programs.unfollow(pid);
         if recorded.link.is_some() {
             aside(move || recorded.detach());
         }
@@ -155,6 +156,28 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::{Options, hold::is_followed};
+
+    #[test]
+    #[ignore = "needs root"]
+    fn who_was_followed_for_another_holder_is_no_longer_when_he_is_released() {
+        let programs = Programs::load(&Options {
+            count_only: true,
+            host: true,
+            ring_bytes: 1 << 20,
+            ..Options::default()
+        })
+        .unwrap();
+        let mut server = Command::new("sleep").arg("100").spawn().unwrap();
+        programs.follow(server.id()).unwrap();
+        let mut host = Host::new(Box::new(|_, _| true), false);
+        assert!(is_followed(programs.threads(), server.id()));
+        host.release(server.id(), &programs);
+        let still = is_followed(programs.threads(), server.id());
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(!still);
+    }
 
     #[test]
     fn it_is_calm_when_nobody_else_who_is_recorded_is_there() {
