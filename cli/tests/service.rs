@@ -1230,6 +1230,47 @@ fn a_configuration_is_read_again_and_one_with_a_fault_changes_nothing() {
     });
 }
 
+/// Who begins then is recorded, late perhaps, or told as not recorded.
+#[test]
+#[ignore = "needs root"]
+fn no_start_vanishes_while_the_configuration_is_read_again() {
+    const RELOADS: usize = 4;
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let service = Service::knowing(&node, "");
+        let is_over = AtomicBool::new(false);
+        let (path, work) = (&node.path, &service.work());
+        let started = std::thread::scope(|scope| {
+            let start = || {
+                let mut command = Command::new(path);
+                plain(&mut command).arg("--version").current_dir(work);
+                command.stdout(Stdio::null());
+                let mut starts = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(command.status().unwrap().success());
+                    starts += 1;
+                }
+                starts
+            };
+            let threads = [scope.spawn(start), scope.spawn(start)];
+            for _ in 0..RELOADS {
+                std::thread::sleep(Duration::from_millis(500));
+                service.signal(libc::SIGHUP);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            is_over.store(true, Ordering::Relaxed);
+            threads.map(|thread| thread.join().unwrap()).iter().sum()
+        });
+        let (recorded, told) = said_of(&service, started);
+        println!("{started} starts: {recorded} recorded, {told} told as lost");
+        assert!(recorded > started / 2);
+        let status = Client::new(&service.folder.path().join("control.sock")).status();
+        assert_eq!(status.unwrap().lost, told as u64);
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_rule_on_the_command_is_kept() {

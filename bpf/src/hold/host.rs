@@ -2,10 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
-    path::Path,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+
+use nodeprof_probes::is_node_binary;
 
 use super::{Admission, aside, images::Use, is_dropping, worker::FileId};
 use crate::{Link, Programs};
@@ -25,7 +28,7 @@ pub(super) struct Host {
     recorded: HashMap<u32, Recorded>,
     /// Processes that are not to be recorded, since when.
     refused: HashMap<u32, Instant>,
-    /// Inodes of the node binaries that had probes.
+    /// Inodes of the node binaries that had probes, or are known from before.
     binaries: HashSet<u64>,
     /// When the last process was released.
     idle_since: Instant,
@@ -51,14 +54,17 @@ impl Recorded {
 }
 
 impl Host {
-    pub(super) fn new(admission: Admission, syscalls: bool) -> Host {
+    /// With the binaries that are known: another holder may have ended while one of them was executed.
+    pub(super) fn new(admission: Admission, syscalls: bool, known: &[PathBuf]) -> Host {
+        let known = known.iter().filter(|path| is_node_binary(path));
+        let inodes = known.filter_map(|path| Some(fs::metadata(path).ok()?.ino()));
         Host {
             admission,
             syscalls,
             tracing: Vec::new(),
             recorded: HashMap::new(),
             refused: HashMap::new(),
-            binaries: HashSet::new(),
+            binaries: inodes.collect(),
             idle_since: Instant::now(),
         }
     }
@@ -96,7 +102,7 @@ impl Host {
         recorded.images.extend(image);
     }
 
-    /// Whether it is a node binary that had probes before.
+    /// Whether it is a node binary that had probes before, or is known from before.
     pub(super) fn knows(&self, inode: u64) -> bool {
         self.binaries.contains(&inode)
     }
@@ -170,7 +176,7 @@ mod tests {
         .unwrap();
         let mut server = Command::new("sleep").arg("100").spawn().unwrap();
         programs.follow(server.id()).unwrap();
-        let mut host = Host::new(Box::new(|_, _| true), false);
+        let mut host = Host::new(Box::new(|_, _| true), false, &[]);
         assert!(is_followed(programs.threads(), server.id()));
         host.release(server.id(), &programs);
         let still = is_followed(programs.threads(), server.id());
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn it_is_calm_when_nobody_else_who_is_recorded_is_there() {
-        let mut host = Host::new(Box::new(|_, _| true), false);
+        let mut host = Host::new(Box::new(|_, _| true), false, &[]);
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
         host.keep(std::process::id(), None, None, None);
         // Another test may be taking probes away.

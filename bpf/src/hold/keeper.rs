@@ -114,6 +114,8 @@ pub(super) struct Keeper {
     /// Messages for which the socket had no room: the tracer may be stopped, and must not stop us.
     unsent: VecDeque<Vec<u8>>,
     waiting: HashMap<u64, Waiting>,
+    /// Processes of a service for which a job is under way that they wait for no longer.
+    gone_on: HashMap<u64, u32>,
     /// Number of the last job.
     jobs: u64,
     /// Which process has the probes of which binary. A link follows its process through further execs: a second one would count
@@ -144,6 +146,9 @@ impl Keeper {
         if let Ok(f) = &fanotify {
             options.candidates.iter().for_each(|path| f.watch(path));
         }
+        let host = options
+            .admission
+            .map(|admission| Host::new(admission, options.syscalls, &options.candidates));
         Ok(Keeper {
             socket: as_high(socket, HIGHEST + 1),
             threads: programs.threads(),
@@ -153,19 +158,18 @@ impl Keeper {
                 options.families,
                 options.plans,
                 options.description,
-                options.admission.is_some(),
+                host.is_some(),
             )?,
             fanotify,
             changes,
             unsent: VecDeque::new(),
             waiting: HashMap::new(),
+            gone_on: HashMap::new(),
             jobs: 0,
             probed: HashMap::new(),
             links: Vec::new(),
             missed: HashSet::new(),
-            host: options
-                .admission
-                .map(|admission| Host::new(admission, options.syscalls)),
+            host,
             spare: options.spare,
             obeys: options.obeys,
         })
@@ -174,7 +178,15 @@ impl Keeper {
     /// Works until the tracer is gone; then lets all go, and detaches.
     pub(super) fn run(mut self, programs: &Programs) {
         self.serve(programs);
+        if self.host.is_some() {
+            self.leave_to_the_next(programs);
+        }
         self.let_all_go(programs); // before detaching, which takes a while
+        let since = Instant::now();
+        while !self.unsent.is_empty() && since.elapsed() < SHORT_STOP {
+            thread::sleep(SHORT_STOP / 50);
+            self.flush();
+        }
         let links = self.links.into_iter().chain(self.spare);
         match self.host {
             // Who has stopped the service finds no probe of it.
@@ -185,6 +197,39 @@ impl Keeper {
                 }
                 expedite::give_up();
             }
+        }
+    }
+
+    /// The service may start another holder: who waits for probes is met by that, or told as not recorded.
+    fn leave_to_the_next(&mut self, programs: &Programs) {
+        for done in self.workers.take_done() {
+            self.finish(done, programs);
+        }
+        let why = "the holder process ended before its probes came";
+        for (_, pid) in std::mem::take(&mut self.gone_on) {
+            programs.unfollow(pid);
+            self.tell_missed(pid, why);
+        }
+        let mut late = Vec::new();
+        for waiting in self.waiting.values() {
+            match waiting {
+                Waiting::Exec(held, _) => {
+                    programs.unfollow(held.pid);
+                    // Of one that waits, and is not followed when it goes on, the kernel tells.
+                    late.extend((!held.waits()).then_some(held.pid));
+                }
+                Waiting::Process(stop) => {
+                    programs.unfollow(stop.pid);
+                    let is_known = |host: &Host| host.knows(stop.execution.inode);
+                    let is_node = self.host.as_ref().is_some_and(is_known)
+                        || is_node_binary(Path::new(&format!("/proc/{}/exe", stop.pid)));
+                    late.extend(is_node.then_some(stop.pid));
+                }
+                Waiting::Tracer => {}
+            }
+        }
+        for pid in late {
+            self.tell_missed(pid, why);
         }
     }
 
@@ -406,7 +451,10 @@ impl Keeper {
             let Ok(path) = path else {
                 // Nobody held it, for we were late, or it was started before we were.
                 if host.knows(execution.inode) {
-                    self.tell_missed(pid);
+                    self.tell_missed(
+                        pid,
+                        "it had ended before its probes came, or anybody could ask whether it is to be recorded",
+                    );
                 }
                 return;
             };
@@ -471,6 +519,7 @@ impl Keeper {
     /// A job is done: says so, then lets go who waited for it.
     fn finish(&mut self, mut done: Done, programs: &Programs) {
         let number = done.number;
+        self.gone_on.remove(&number);
         if let Some(Waiting::Process(stop)) = self.waiting.get_mut(&number)
             && matches!(stop.state, StopState::Asked)
         {
@@ -587,7 +636,7 @@ impl Keeper {
     }
 
     /// Tells the tracer of a process that nothing can be known of any more.
-    fn tell_missed(&mut self, pid: u32) {
+    fn tell_missed(&mut self, pid: u32, why: &str) {
         self.report(&Done {
             number: 0,
             pid,
@@ -600,9 +649,7 @@ impl Keeper {
             answered: None,
             started: 0,
             description: Vec::new(),
-            outcome: Outcome::Failed(
-                "it had ended before its probes came, or anybody could ask whether it is to be recorded".into(),
-            ),
+            outcome: Outcome::Failed(why.into()),
         });
     }
 
@@ -657,9 +704,13 @@ impl Keeper {
     fn give_up_waiting(&mut self) {
         if self.host.is_some() {
             // The job goes on: the process gets its probes later.
-            self.waiting.retain(
-                |_, w| !matches!(w, Waiting::Exec(_, since) if since.elapsed() > LONGEST_HOLD),
-            );
+            self.waiting.retain(|number, w| match w {
+                Waiting::Exec(held, since) if since.elapsed() > LONGEST_HOLD => {
+                    self.gone_on.insert(*number, held.pid);
+                    false
+                }
+                _ => true,
+            });
         }
         let late: Vec<u64> = self
             .waiting

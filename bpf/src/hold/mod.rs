@@ -284,6 +284,25 @@ impl Holder {
         }
     }
 
+    /// As [`end`](Holder::end), but hears what it still has to tell. Later events are of another one.
+    pub fn end_and_hear(&self, limit: Duration, mut hear: impl FnMut(Event)) {
+        const PATIENCE: Duration = Duration::from_millis(5);
+        // SAFETY: our own descriptor. The holder finds nobody who asks, and somebody who reads.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_WR) };
+        let until = std::time::Instant::now() + limit;
+        loop {
+            // Before it is heard: what it told at its end is there by then.
+            let is_over = self.has_ended() || std::time::Instant::now() > until;
+            match self.next(if is_over { Duration::ZERO } else { PATIENCE }) {
+                Some(Event::Gone) => break,
+                Some(event) => hear(event),
+                None if is_over => break,
+                None => {}
+            }
+        }
+        self.end(until.saturating_duration_since(std::time::Instant::now()));
+    }
+
     /// Whether it has ended, or is about to: with its probes it may take a while.
     pub fn is_ending(&self) -> bool {
         self.pid.is_some_and(is_exiting) || self.has_ended()

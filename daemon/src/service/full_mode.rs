@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-use nodeprof_bpf::{Options, Programs};
+use nodeprof_bpf::{Options, Programs, hold::Event};
 
 use super::{
     CeilingLimits, Config, Guard, Happening, SILENCE, Service, ServiceError, Sink, events,
@@ -80,7 +80,15 @@ impl Service<'_> {
             }
         }
         service.finish_all(tell);
-        service.holder.end(SILENCE);
+        let mut unheard = Vec::new();
+        service.holder.end_and_hear(SILENCE, |event| match event {
+            Event::Attached { pid, .. } | Event::Failed { pid, .. } => unheard.push(pid),
+            _ => {}
+        });
+        for pid in unheard {
+            let why = "full mode ended when it began".into();
+            service.say(&lane::Said::Lost { pid, why })?;
+        }
         Ok(())
     }
 

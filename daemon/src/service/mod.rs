@@ -580,6 +580,7 @@ fn candidates(config: &Config) -> Vec<PathBuf> {
 /// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
 fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
     for path in candidates(config) {
+        tell(Happening::Alive);
         if let Err(why) = load_plan(&path, Some(&config.cache), true)
             && (path.exists() || config.nodes.contains(&path))
         {
@@ -642,12 +643,23 @@ impl Service<'_> {
     }
 
     /// Ends the holder, whose probes go with it, and starts another one. One that is silent cannot be asked.
-    fn replace_holder(&mut self, is_silent: bool) -> Result<(), ServiceError> {
-        self.holder.end(match is_silent {
+    fn replace_holder(
+        &mut self,
+        is_silent: bool,
+        tell: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<(), ServiceError> {
+        let patience = match is_silent {
             true => Duration::ZERO,
             false => SILENCE,
-        });
+        };
+        let mut events = Vec::new();
+        let hear = |event| events.push(event);
+        self.holder.end_and_hear(patience, hear);
         self.guard.let_all_go();
+        // Starts that it has announced, or could not have recorded.
+        for event in events {
+            self.on_event(event, tell);
+        }
         if self.mode == Mode::Full {
             // The service starts another lane, which has the rights that a new holder needs.
             let ended = io::Error::other("it ended, or did not answer");
@@ -678,50 +690,12 @@ impl Service<'_> {
         let mut gone = self.holder.has_ended();
         let mut is_calm = true;
         while let Some(event) = self.holder.next(Duration::ZERO) {
-            match event {
-                Event::Gone => {
-                    gone = true;
-                    break;
-                }
-                Event::Alive => {
-                    self.pinged = None;
-                    self.is_late = false;
-                }
-                Event::Attached {
-                    pid,
-                    binary,
-                    serial,
-                    took,
-                    path,
-                    file,
-                    after_exec,
-                    since,
-                    description,
-                    ..
-                } => {
-                    is_calm = false;
-                    let late = after_exec.then_some(since);
-                    let program = Program {
-                        path: &path,
-                        file,
-                        context: Context::from_bytes(pid, &description),
-                    };
-                    self.begin(pid, (binary, serial), took, program, late, tell);
-                }
-                Event::Failed { pid, path, reason } => {
-                    self.lost += 1;
-                    tell(Happening::Lost {
-                        pid,
-                        why: self.log_words(&format!("{}: {reason}", path.display())),
-                    });
-                }
-                Event::NotStopped { pid, reason } => {
-                    if let Some(run) = self.running.get_mut(&pid) {
-                        run.hole(reason);
-                    }
-                }
-                Event::Stopped { .. } | Event::Holding(_) => {}
+            if event == Event::Gone {
+                gone = true;
+                break;
             }
+            is_calm &= !matches!(event, Event::Attached { .. });
+            self.on_event(event, tell);
         }
         if is_calm {
             let full = || self.programs.counters().ring_full;
@@ -730,7 +704,7 @@ impl Service<'_> {
         let patience = if self.is_late { SHORT_SILENCE } else { SILENCE };
         let is_silent = self.pinged.is_some_and(|at| at.elapsed() > patience);
         if gone || is_silent {
-            self.replace_holder(is_silent)?;
+            self.replace_holder(is_silent, tell)?;
             tell(Happening::HolderRestarted);
         } else if self.pinged.is_none() && (self.is_late || self.last_ping.elapsed() > SILENCE / 2)
         {
@@ -739,6 +713,49 @@ impl Service<'_> {
             self.pinged = Some(self.last_ping);
         }
         Ok(())
+    }
+
+    /// What the holder tells.
+    fn on_event(&mut self, event: Event, tell: &mut dyn FnMut(Happening<'_>)) {
+        match event {
+            Event::Alive => {
+                self.pinged = None;
+                self.is_late = false;
+            }
+            Event::Attached {
+                pid,
+                binary,
+                serial,
+                took,
+                path,
+                file,
+                after_exec,
+                since,
+                description,
+                ..
+            } => {
+                let late = after_exec.then_some(since);
+                let program = Program {
+                    path: &path,
+                    file,
+                    context: Context::from_bytes(pid, &description),
+                };
+                self.begin(pid, (binary, serial), took, program, late, tell);
+            }
+            Event::Failed { pid, path, reason } => {
+                self.lost += 1;
+                tell(Happening::Lost {
+                    pid,
+                    why: self.log_words(&format!("{}: {reason}", path.display())),
+                });
+            }
+            Event::NotStopped { pid, reason } => {
+                if let Some(run) = self.running.get_mut(&pid) {
+                    run.hole(reason);
+                }
+            }
+            Event::Stopped { .. } | Event::Holding(_) | Event::Gone => {}
+        }
     }
 
     fn hear_guard(&mut self, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), ServiceError> {
@@ -750,7 +767,7 @@ impl Service<'_> {
                 tell(Happening::HolderLate);
             }
             Some(Heard::Changed) => {
-                self.replace_holder(false)?;
+                self.replace_holder(false, tell)?;
                 tell(Happening::GuardRestarted(&self.holding));
             }
             None => {}
@@ -1227,7 +1244,7 @@ impl Service<'_> {
                     self.guard.renew(self.config.hold);
                 }
                 // The rules are the holder's.
-                self.replace_holder(false)?;
+                self.replace_holder(false, tell)?;
                 self.end_lane(tell);
                 self.start_lane();
                 self.count_from_here();
