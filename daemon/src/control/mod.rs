@@ -10,7 +10,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
     os::{
-        fd::{BorrowedFd, OwnedFd},
+        fd::{AsRawFd as _, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     path::{Path, PathBuf},
@@ -515,12 +515,69 @@ pub fn write_with_files(
     send_with_files(stream, &encode(message)?, files)
 }
 
-/// The same of a message that is encoded.
-pub(crate) fn send_with_files(
+/// How long is waited for the other side of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// To read anything.
+    pub(crate) progress: Duration,
+    /// To read all.
+    pub(crate) whole: Duration,
+}
+
+/// The same of a message that is encoded, and no longer than that: a timeout of the socket begins anew with whatever is read.
+pub(crate) fn send_in_time(
+    stream: &UnixStream,
+    bytes: &[u8],
+    files: &[BorrowedFd<'_>],
+    patience: Patience,
+) -> io::Result<()> {
+    let end = Instant::now() + patience.whole;
+    let (mut rest, mut files) = (bytes, files);
+    while !rest.is_empty() {
+        match send_some(stream, rest, files, SendFlags::DONTWAIT) {
+            Ok(sent) => {
+                rest = &rest[sent..];
+                files = &[];
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() && !rest.is_empty() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut asked = libc::pollfd {
+            fd: stream.as_raw_fd(),
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        let wait = left.min(patience.progress).as_millis() as libc::c_int + 1;
+        // SAFETY: one pollfd.
+        if !rest.is_empty() && unsafe { libc::poll(&mut asked, 1, wait) } == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
+}
+
+/// Writes a message that is encoded, with descriptors beside it.
+fn send_with_files(
     stream: &mut UnixStream,
     bytes: &[u8],
     files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
+    let sent = send_some(stream, bytes, files, SendFlags::empty())?;
+    stream.write_all(&bytes[sent..])
+}
+
+/// Sends as much as there is room for.
+fn send_some(
+    stream: &UnixStream,
+    bytes: &[u8],
+    files: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
@@ -529,13 +586,8 @@ pub(crate) fn send_with_files(
             files.len()
         )));
     }
-    let sent = sendmsg(
-        &*stream,
-        &[IoSlice::new(bytes)],
-        &mut beside,
-        SendFlags::NOSIGNAL,
-    )?;
-    stream.write_all(&bytes[sent..])
+    let flags = flags | SendFlags::NOSIGNAL;
+    Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut beside, flags)?)
 }
 
 /// What comes on a connection, and the descriptors beside it.

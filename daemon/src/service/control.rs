@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::{Duration, Instant},
@@ -33,7 +33,7 @@ use super::{
 use crate::{
     control::{
         Answer, Ask, Find, Incoming, LONGEST_GIVEN, LONGEST_REQUEST, MOST_FETCHED, MOST_FOUND,
-        MOST_LABELS, Request, Status, VERSION, encode, read_message, send_with_files,
+        MOST_LABELS, Patience, Request, Status, VERSION, encode, read_message, send_in_time,
         write_message,
     },
     event,
@@ -61,6 +61,13 @@ const MOST_LOADED: u64 = 128 << 20;
 const LONGEST_LIST: usize = LONGEST_GIVEN - 1024;
 /// Bytes of all answers that are on their way to clients, which may take their time.
 const MOST_SENT: usize = 8 * LONGEST_GIVEN;
+/// Of those to one user.
+const MOST_SENT_TO_A_USER: usize = 3 * LONGEST_GIVEN;
+/// How much of it.
+const SENDING: Patience = Patience {
+    progress: PATIENCE,
+    whole: Duration::from_secs(30),
+};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -157,12 +164,52 @@ struct Shared {
     /// One recording at a time is built, and one answer with runs or labels.
     fetching: Mutex<()>,
     listing: Mutex<()>,
-    /// Bytes of the answers that are being sent.
-    sending: AtomicUsize,
+    sending: Sending,
     /// For users' traces.
     means: Mutex<Means>,
     tracers: Places,
     ending: AtomicBool,
+}
+
+/// Bytes of the answers that are being sent, by user.
+#[derive(Default)]
+struct Sending(Mutex<HashMap<u32, usize>>);
+
+/// Some of them.
+struct Sent<'s> {
+    all: &'s Sending,
+    uid: u32,
+    bytes: usize,
+}
+
+impl Sending {
+    /// If there is room for them. Root has its share also where others have taken all.
+    fn enter(&self, uid: u32, bytes: usize) -> Option<Sent<'_>> {
+        let mut by_user = locked(&self.0);
+        let all: usize = by_user.values().sum();
+        let own = by_user.get(&uid).copied().unwrap_or(0);
+        let fits = own + bytes <= MOST_SENT_TO_A_USER && (all + bytes <= MOST_SENT || uid == 0);
+        fits.then(|| {
+            by_user.insert(uid, own + bytes);
+            Sent {
+                all: self,
+                uid,
+                bytes,
+            }
+        })
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let mut by_user = locked(&self.all.0);
+        if let Some(own) = by_user.get_mut(&self.uid) {
+            *own -= self.bytes;
+            if *own == 0 {
+                by_user.remove(&self.uid);
+            }
+        }
+    }
 }
 
 /// Names of the threads that answer clients.
@@ -201,7 +248,7 @@ impl Control {
             connections: Mutex::default(),
             fetching: Mutex::default(),
             listing: Mutex::default(),
-            sending: AtomicUsize::new(0),
+            sending: Sending::default(),
             means: Mutex::new(means),
             tracers: Places::default(),
             ending: AtomicBool::new(false),
@@ -397,7 +444,7 @@ fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
             "found no request ({error}); needed: its length and JSON, as docs/service.md has it"
         )),
     };
-    send(&mut stream, &encoded(answer), file, shared);
+    send(&mut stream, &encoded(answer), file, peer, shared);
 }
 
 /// Answers a request. One answer of many runs at a time is in memory as more than its bytes.
@@ -408,7 +455,7 @@ fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
     let (answer, file) = answer(ask, peer, shared).unwrap_or_else(refused);
     let bytes = encoded(answer);
     drop(one_at_a_time);
-    send(stream, &bytes, file, shared);
+    send(stream, &bytes, file, peer, shared);
 }
 
 /// A message of a length that is always kept.
@@ -424,19 +471,25 @@ fn encoded(answer: Answer) -> Vec<u8> {
     }
 }
 
-fn send(stream: &mut UnixStream, bytes: &[u8], file: Option<OwnedFd>, shared: &Shared) {
-    let before = shared.sending.fetch_add(bytes.len(), Ordering::Relaxed);
+fn send(
+    stream: &mut UnixStream,
+    bytes: &[u8],
+    file: Option<OwnedFd>,
+    peer: &Peer,
+    shared: &Shared,
+) {
     let files: Vec<BorrowedFd<'_>> = file.iter().map(|file| file.as_fd()).collect();
-    let _ = match before + bytes.len() <= MOST_SENT {
-        true => send_with_files(stream, bytes, &files),
-        false => write_message(
+    let sent = shared.sending.enter(peer.uid, bytes.len());
+    // One that is gone, or too slow, has no use for it.
+    let _ = match &sent {
+        Some(_) => send_in_time(stream, bytes, &files, SENDING),
+        None => write_message(
             stream,
             &Answer::Refused {
                 why: "nodeprofd sends many large answers; needed: some patience; type the command again".into(),
             },
         ),
     };
-    shared.sending.fetch_sub(bytes.len(), Ordering::Relaxed);
 }
 
 /// Has a program of this user traced, by a process of its own; returns when the trace is over.
@@ -870,11 +923,73 @@ mod tests {
         );
         // All that is sent at the same time has a limit, too.
         let sending = &control.shared.sending;
-        sending.fetch_add(MOST_SENT - 1, Ordering::Relaxed);
+        let sent = sending.enter(own, MOST_SENT_TO_A_USER - 1);
+        assert!(sent.is_some());
         let why = client.find(Find::default()).unwrap_err().to_string();
         assert!(why.contains("many large answers"), "{why}");
-        sending.fetch_sub(MOST_SENT - 1, Ordering::Relaxed);
+        drop(sent);
         assert!(client.find(Find::default()).is_ok());
+    }
+
+    #[test]
+    fn who_reads_slowly_takes_nothing_from_others() {
+        let sending = Sending::default();
+        let mut taken = Vec::new();
+        for uid in [1, 2, 3] {
+            let large = || sending.enter(uid, LONGEST_GIVEN);
+            let own: Vec<_> = std::iter::from_fn(large).collect();
+            assert_eq!(own.len(), if uid < 3 { 3 } else { 2 });
+            taken.extend(own);
+        }
+        assert!(sending.enter(4, 1).is_none());
+        // Root has its share, and not more.
+        let root: Vec<_> = std::iter::from_fn(|| sending.enter(0, LONGEST_GIVEN)).collect();
+        assert_eq!(root.len(), 3);
+        drop((taken, root));
+        assert!(locked(&sending.0).is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_is_read_little_by_little_ends() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let patience = Patience {
+            progress: Duration::from_millis(400),
+            whole: Duration::from_secs(1),
+        };
+        let reader = std::thread::spawn(move || {
+            let (mut piece, mut read) = (vec![0; 40_000], 0);
+            while let Ok(some @ 1..) = theirs.read(&mut piece) {
+                read += some;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            read
+        });
+        let began = Instant::now();
+        let bytes = vec![7; LONGEST_GIVEN];
+        let error = send_in_time(&ours, &bytes, &[], patience).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let took = began.elapsed();
+        assert!((1..3).contains(&took.as_secs()), "{took:?}");
+        drop(ours);
+        assert!(reader.join().unwrap() < LONGEST_GIVEN);
+        // Who reads nothing is left sooner; who reads has all.
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let began = Instant::now();
+        assert!(send_in_time(&ours, &bytes, &[], patience).is_err());
+        assert!(began.elapsed() < patience.whole);
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).map(|_| all.len())
+        });
+        let (second, mut other) = UnixStream::pair().unwrap();
+        let whole = std::thread::spawn(move || {
+            let mut all = vec![0; LONGEST_GIVEN];
+            other.read_exact(&mut all).map(|()| all)
+        });
+        send_in_time(&second, &bytes, &[], SENDING).unwrap();
+        assert_eq!(whole.join().unwrap().unwrap(), bytes);
+        drop(ours);
+        assert!(reader.join().unwrap().unwrap() < LONGEST_GIVEN);
     }
 
     #[test]
