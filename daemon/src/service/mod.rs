@@ -24,11 +24,11 @@ pub mod tracer;
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs, io,
     os::{
         fd::{AsFd as _, AsRawFd as _, RawFd},
-        unix::net::UnixListener,
+        unix::{fs::MetadataExt as _, net::UnixListener},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -577,9 +577,18 @@ fn candidates(config: &Config) -> Vec<PathBuf> {
     all
 }
 
+/// Without those that lead to the same file as one before.
+fn different(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
+    let mut files = HashSet::new();
+    paths.into_iter().filter(move |path| {
+        let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
+        file.map_or(true, |file| files.insert(file))
+    })
+}
+
 /// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
 fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
-    for path in candidates(config) {
+    for path in different(candidates(config)) {
         tell(Happening::Alive);
         if let Err(why) = load_plan(&path, Some(&config.cache), true)
             && (path.exists() || config.nodes.contains(&path))
@@ -1263,8 +1272,21 @@ fn events(counters: &Counters) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_has_many_names_is_looked_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b", "c", "missing", "gone"].map(|name| folder.path().join(name));
+        fs::write(&paths[0], "1").unwrap();
+        fs::hard_link(&paths[0], &paths[1]).unwrap();
+        fs::write(&paths[2], "1").unwrap();
+        let found: Vec<PathBuf> = different(paths.to_vec()).collect();
+        let expected = [0, 2, 3, 4].map(|n| paths[n].clone());
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn what_had_found_no_room_is_known_as_it_was_a_moment_ago() {
