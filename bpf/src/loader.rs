@@ -281,9 +281,16 @@ pub struct Programs {
     links: std::cell::RefCell<Vec<Link>>,
     at_hit: &'static str,
     times_files: bool,
+    /// Whether a holder was started for them.
+    had_holder: std::cell::Cell<bool>,
 }
 
 impl Programs {
+    /// Whether this holder takes the place of another one.
+    pub(crate) fn has_next_holder(&self) -> bool {
+        self.had_holder.replace(true)
+    }
+
     /// What a hit does, in a word: hits that do the same cost the same.
     pub fn at_hit(&self) -> &'static str {
         self.at_hit
@@ -351,6 +358,7 @@ impl Programs {
             links: Default::default(),
             at_hit: options.at_hit(),
             times_files: !options.count_only,
+            had_holder: Default::default(),
         })
     }
 

@@ -314,7 +314,7 @@ fn a_cpuprofile_of_a_wrapped_program_has_node_and_not_its_shell() {
     recording.processes[0] = shell;
     let moved = ProcessId(recording.processes.len() as u32 - 1);
     recording.processes[moved.0 as usize].parent = Some(node);
-    let mut of_shell = recording.samples[0].clone();
+    let mut of_shell = recording.samples[0];
     for sample in &mut recording.samples {
         if sample.process == node {
             sample.process = moved;

@@ -132,10 +132,12 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
+    /// `is_next`: another one was there before.
     pub(super) fn new(
         programs: &Programs,
         options: HolderOptions,
         socket: OwnedFd,
+        is_next: bool,
     ) -> io::Result<Keeper> {
         let changes = Changes::open()?; // before any thread
         let fanotify = match options.execs {
@@ -146,9 +148,14 @@ impl Keeper {
         if let Ok(f) = &fanotify {
             options.candidates.iter().for_each(|path| f.watch(path));
         }
+        // Of who was executed before there was a holder nothing is told.
+        let known = match is_next {
+            true => &options.candidates[..],
+            false => &[],
+        };
         let host = options
             .admission
-            .map(|admission| Host::new(admission, options.syscalls, &options.candidates));
+            .map(|admission| Host::new(admission, options.syscalls, known));
         Ok(Keeper {
             socket: as_high(socket, HIGHEST + 1),
             threads: programs.threads(),

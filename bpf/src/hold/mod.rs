@@ -199,6 +199,7 @@ impl Holder {
         // SAFETY: two new descriptors that nobody else owns.
         let (ours, theirs) =
             unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let is_next = programs.has_next_holder();
         // SAFETY: the child only uses what it has copies of, and leaves by _exit.
         let pid = unsafe { libc::fork() };
         match pid {
@@ -207,7 +208,8 @@ impl Holder {
                 drop(ours);
                 leave_terminal();
                 let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    Keeper::new(programs, options, theirs).map(|keeper| keeper.run(programs))
+                    Keeper::new(programs, options, theirs, is_next)
+                        .map(|keeper| keeper.run(programs))
                 }));
                 // SAFETY: ends this process; the kernel detaches all it holds.
                 unsafe { libc::_exit(i32::from(!matches!(outcome, Ok(Ok(()))))) }

@@ -209,6 +209,11 @@ mod tests {
             .spawn()
             .unwrap();
         let mut context = Context::of(child.id());
+        // Who started it goes on a little sooner than that its arguments can be read.
+        let line = format!("/proc/{}/cmdline", child.id());
+        while fs::read(&line).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         let words =
             |words: &[&str]| -> Vec<Vec<u8>> { words.iter().map(|w| (*w).into()).collect() };
         let whole = words(&["sleep", "100", "0", "0.0"]);
@@ -227,8 +232,10 @@ mod tests {
 
     #[test]
     fn of_a_command_whole_arguments_are_kept() {
-        let mut context = Context::default();
-        context.command = vec![vec![b'x'; LONGEST_COMMAND / 2 - 1]; 2];
+        let mut context = Context {
+            command: vec![vec![b'x'; LONGEST_COMMAND / 2 - 1]; 2],
+            ..Context::default()
+        };
         assert_eq!(context.kept_command(), context.command);
         context.command.push(b"y".to_vec());
         let kept = context.kept_command();

@@ -923,7 +923,11 @@ mod tests {
         );
         // All that is sent at the same time has a limit, too.
         let sending = &control.shared.sending;
-        let sent = sending.enter(own, MOST_SENT_TO_A_USER - 1);
+        // Who has an answer has it a little sooner than that it counts no more.
+        let until = Instant::now() + PATIENCE;
+        let sent = std::iter::repeat_with(|| sending.enter(own, MOST_SENT_TO_A_USER - 1))
+            .find(|sent| sent.is_some() || Instant::now() > until)
+            .flatten();
         assert!(sent.is_some());
         let why = client.find(Find::default()).unwrap_err().to_string();
         assert!(why.contains("many large answers"), "{why}");
@@ -953,8 +957,8 @@ mod tests {
     fn an_answer_that_is_read_little_by_little_ends() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let patience = Patience {
-            progress: Duration::from_millis(400),
-            whole: Duration::from_secs(1),
+            progress: Duration::from_secs(1),
+            whole: Duration::from_secs(3),
         };
         let reader = std::thread::spawn(move || {
             let (mut piece, mut read) = (vec![0; 40_000], 0);
@@ -969,7 +973,7 @@ mod tests {
         let error = send_in_time(&ours, &bytes, &[], patience).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let took = began.elapsed();
-        assert!((1..3).contains(&took.as_secs()), "{took:?}");
+        assert!((3..6).contains(&took.as_secs()), "{took:?}");
         drop(ours);
         assert!(reader.join().unwrap() < LONGEST_GIVEN);
         // Who reads nothing is left sooner; who reads has all.
