@@ -143,9 +143,15 @@ fn a_program_that_is_not_there_is_named_before_anything_runs() {
     // Executable, but not a program: found when it is run.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad");
-    std::fs::write(&path, "#!/no/such/interpreter\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).unwrap();
+    // By another process: what another test forks here would keep the file open for writing, and so busy.
+    let written = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "echo '#!/no/such/interpreter' > \"$0\" && chmod 755 \"$0\"",
+        ])
+        .arg(&path)
+        .status();
+    assert!(written.unwrap().success());
     let mut runner = runner(&[&[path.to_str().unwrap()]], None).unwrap();
     let error = runner.bare(0, &[]).unwrap_err().to_string();
     assert!(
