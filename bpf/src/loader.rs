@@ -21,7 +21,7 @@ use libbpf_rs::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Callee, Code, Origin, Reader, SampleError, WaitRecord, code, kernel_types, samples,
+    Callee, Code, Header, Origin, Reader, SampleError, WaitRecord, code, kernel_types, samples,
     skeleton::{self, maps, probes, samples as ticks, tree},
     stat_field, wire,
 };
@@ -811,16 +811,8 @@ pub struct Unended {
 /// A thread that is off the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenWait {
-    /// Process (thread group).
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-    /// Milestones passed.
-    pub phase: u8,
-    /// Since when: CLOCK_MONOTONIC, ns.
-    pub start: u64,
-    /// Number of the stack; 0: none.
-    pub stack: u32,
+    /// Whose, and since when.
+    pub header: Header,
     /// Until it was looked at.
     pub wait: WaitRecord,
 }
@@ -837,11 +829,7 @@ impl OpenWait {
             (false, woken) => now.saturating_sub(woken),
         };
         (t.left_cpu != 0).then_some(OpenWait {
-            pid: t.pid,
-            tid: t.tid,
-            phase: t.phase,
-            start: t.left_cpu,
-            stack: t.wait_stack,
+            header: header(t, t.left_cpu, t.wait_stack),
             wait: WaitRecord {
                 duration,
                 runnable,
@@ -858,14 +846,8 @@ impl OpenWait {
 /// A crossing that had not returned when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenCall {
-    /// Process (thread group).
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-    /// Milestones passed.
-    pub phase: u8,
-    /// When it began: CLOCK_MONOTONIC, ns.
-    pub start: u64,
+    /// Whose, and when it began.
+    pub header: Header,
     /// Until it was looked at, ns.
     pub duration: u64,
     /// Of the duration: in nested crossings.
@@ -878,8 +860,6 @@ pub struct OpenCall {
     pub parent: Option<Callee>,
     /// Index of the node binary that the thread runs.
     pub binary: u8,
-    /// Number of the stack; 0: none.
-    pub stack: u32,
 }
 
 impl OpenCall {
@@ -901,21 +881,28 @@ impl OpenCall {
             }
             if frame.family == CROSSING {
                 calls.push(OpenCall {
-                    pid: t.pid,
-                    tid: t.tid,
-                    phase: t.phase,
-                    start: frame.start,
+                    header: header(t, frame.start, frame.id),
                     duration,
                     inner: frame.inner,
                     kind: frame.kind,
                     callee: callee(frame.callback),
                     parent,
                     binary: t.image.wrapping_sub(1) as u8,
-                    stack: frame.id,
                 });
             }
         }
         calls
+    }
+}
+
+/// What a record of a thread would begin with.
+fn header(t: &skeleton::types::thread, time: u64, stack: u32) -> Header {
+    Header {
+        pid: t.pid,
+        tid: t.tid,
+        phase: t.phase,
+        time,
+        stack,
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{skeleton::types as raw, wire};
 
 /// What every record begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Process (thread group) in the initial pid namespace.
     pub pid: u32,
@@ -236,7 +236,7 @@ pub struct ExitRecord {
 }
 
 /// A time off the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitRecord {
     /// Until it ran again, ns.
     pub duration: u64,

@@ -68,6 +68,7 @@ mod thin;
 pub mod trend;
 pub mod wording;
 
+pub use main_script::absolute;
 pub use recording::Recording;
 pub use report::{Profile, RunProfile};
 pub use store::{Malformed, SaveOptions, StoreError};

@@ -170,8 +170,8 @@ fn is_added(rest: &str) -> bool {
     )
 }
 
-/// A path without `.` and `..`, from the root.
-pub(crate) fn absolute(path: &str, directory: &str) -> String {
+/// A path from the root, without `.`, `..` and empty parts; `..` at the root stays there.
+pub fn absolute(path: &str, directory: &str) -> String {
     let whole = match path.starts_with('/') {
         true => path.to_owned(),
         false => format!("{directory}/{path}"),

@@ -433,10 +433,13 @@ impl Assembler {
     }
 
     fn take_record(&mut self, record: Record, bytes: usize) {
-        if !self.has_room(&record, bytes) {
-            return;
+        if self.has_room(&record, bytes) {
+            self.symbols.learn(&record);
+            self.sort_in(record);
         }
-        self.symbols.learn(&record);
+    }
+
+    fn sort_in(&mut self, record: Record) {
         if let Some(record) = self.stacks.take(record) {
             self.add(record);
         }
@@ -1070,24 +1073,12 @@ impl Assembler {
 
     /// Takes what had not ended when the trace did.
     pub fn add_unended(&mut self, unended: &Unended) {
-        let waits = unended.waits.iter().map(|w| Record::Wait {
-            header: Header {
-                pid: w.pid,
-                tid: w.tid,
-                phase: w.phase,
-                time: w.start,
-                stack: w.stack,
-            },
-            wait: w.wait,
-        });
+        for w in &unended.waits {
+            let (header, wait) = (w.header, w.wait);
+            self.sort_in(Record::Wait { header, wait });
+        }
         let calls = unended.calls.iter().map(|call| Record::Call {
-            header: Header {
-                pid: call.pid,
-                tid: call.tid,
-                phase: call.phase,
-                time: call.start,
-                stack: call.stack,
-            },
+            header: call.header,
             kind: call.kind,
             duration: Some(call.duration),
             inner: call.inner,
@@ -1096,11 +1087,7 @@ impl Assembler {
             parent: call.parent,
             unfinished: true,
         });
-        for record in waits.chain(calls) {
-            if let Some(record) = self.stacks.take(record) {
-                self.add(record);
-            }
-        }
+        calls.for_each(|record| self.sort_in(record));
     }
 
     /// Takes the sums of calls that were not written one by one.
@@ -1347,7 +1334,11 @@ mod tests {
 
     #[test]
     fn a_start_that_does_something_without_end_is_kept_up_to_a_limit_and_the_rest_is_counted() {
-        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        let one = Recording {
+            runs: vec![nodeprof_profile::recording::Run::default()],
+            ..Recording::default()
+        };
+        let mut a = Assembler::new(one, RunId(0), 1, Path::new("/app"));
         let rooms = Rooms::new(4 << 20, 1 << 40);
         a.keep_within(rooms.enter());
         let header = |time| Header {
@@ -1439,7 +1430,8 @@ mod tests {
         assert_eq!(a.recording.compilations.len(), 1);
         assert!(!a.losses.contains_key("compilations_unmatched"));
         a.finish();
-        assert!(a.recording.check_references().is_ok() || a.recording.runs.is_empty());
+        a.finish_stacks();
+        assert_eq!(a.recording.check_references().err(), None);
     }
 
     #[test]

@@ -211,9 +211,7 @@ pub fn serve(
     let sink = Sink::Store(store);
     let mut service = Service::new(config, Mode::Count, &programs, guard, limits, sink)?;
     service.source = source;
-    let holding = service.await_holder();
-    tell(Happening::Ready(&holding));
-    service.holding = holding;
+    service.holding = service.await_holder();
     service.start_lane();
     service.count_from_here();
     let access = &service.config.access;
@@ -229,6 +227,8 @@ pub fn serve(
         Ok(control) => service.control = Some(control),
         Err(why) => tell(Happening::NoControl(&why)),
     }
+    // Who waits for that may ask at once.
+    tell(Happening::Ready(&service.holding));
     loop {
         let begun = ceiling::own_cpu_time();
         let mut descriptors = vec![

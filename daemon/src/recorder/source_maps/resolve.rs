@@ -1,5 +1,7 @@
 //! Paths of maps and of sources, relative to where they are named. Text: nothing is looked up.
 
+use nodeprof_profile::absolute;
+
 use super::super::sources::{path_of, percent_decoded};
 
 /// The path of the file that a URL in the script at `base` names; `None` for one that is no file.
@@ -17,7 +19,7 @@ pub fn file(base: &str, url: &str) -> Option<String> {
     }
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let path = String::from_utf8(percent_decoded(&url.as_bytes()[..end])?).ok()?;
-    Some(join(folder(base), &path))
+    Some(absolute(&path, folder(base)))
 }
 
 /// A source as it is shown: an absolute path, or a URL that is no file's (`webpack://app/src/a.ts`).
@@ -29,12 +31,12 @@ pub fn source(map: &str, root: &str, name: &str) -> String {
         root => format!("{root}/{name}"),
     };
     if let Some(path) = name.strip_prefix("file:").and_then(|_| file(map, &name)) {
-        return normal(&path);
+        return absolute(&path, "");
     }
     if has_scheme(&name) {
         return normal_url(&name);
     }
-    join(folder(map), &name)
+    absolute(&name, folder(map))
 }
 
 /// `https:`, `webpack:`; not `C:`, which no Linux program means.
@@ -52,29 +54,6 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-fn join(folder: &str, path: &str) -> String {
-    if path.starts_with('/') {
-        normal(path)
-    } else {
-        normal(&format!("{folder}/{path}"))
-    }
-}
-
-/// Without `.`, `..` and empty parts; `..` at the root stays there.
-fn normal(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
 /// Without `.` and `..` in its path, as browsers resolve it: `webpack://app/./src/a.ts` is `webpack://app/src/a.ts`.
 fn normal_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -84,7 +63,7 @@ fn normal_url(url: &str) -> String {
     let (place, more) = rest.split_at(end);
     match place.split_once('/') {
         Some((host, path)) if path.split('/').any(|part| matches!(part, "." | "..")) => {
-            format!("{scheme}://{host}{}{more}", normal(path))
+            format!("{scheme}://{host}{}{more}", absolute(path, ""))
         }
         _ => url.to_owned(),
     }
