@@ -223,7 +223,7 @@ fn receive(socket: &OwnedFd) -> Option<(u64, Vec<OwnedFd>)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
-    use std::{io::Read as _, os::unix::net::UnixStream};
+    use std::{io::Read as _, os::unix::net::UnixStream, time::Duration};
 
     use super::*;
 
@@ -239,7 +239,10 @@ mod tests {
         }
         close_apart(given);
         for mut reader in readers {
-            reader.set_nonblocking(true).unwrap();
+            // A process that another test has forked has it, too, until it executes its program.
+            reader
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .unwrap();
             assert_eq!(reader.read(&mut [0]).unwrap(), 0, "still open");
         }
         kept.set_nonblocking(true).unwrap();
