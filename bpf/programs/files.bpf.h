@@ -145,7 +145,7 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	struct thread *t = thread_here();
 	__u64 now, start, pointer = 0;
 	struct text_head h = {};
-	long number;
+	long number, open;
 
 	if (!t || !t->traced)
 		return 0;
@@ -189,9 +189,10 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	h.header.stack = crossing_stack(t);
 	h.duration = now - start;
 	h.result = result;
-	/* After a close it is another one's, or none's. */
-	if (number != SYS_CLOSE)
-		h.header.extra = open_file(opens(number) ? result : h.descriptor);
+	/* After a close it is another one's, or none's. Half of all operations are on a path alone. */
+	open = opens(number) ? result : h.descriptor;
+	if (number != SYS_CLOSE && open >= 0)
+		h.header.extra = open_file(open);
 	if (!pointer) {
 		struct text_head *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 

@@ -15,6 +15,7 @@
 mod attach;
 mod closing;
 mod code;
+mod copies;
 mod expedite;
 pub mod hold;
 mod kernel_types;

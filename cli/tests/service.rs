@@ -13,6 +13,9 @@
 )]
 mod support;
 
+#[path = "support/copies.rs"]
+mod copies;
+
 #[allow(dead_code, reason = "not every test file uses all of it")]
 #[path = "support/service.rs"]
 mod own_service;
@@ -30,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use copies::{COPIES_TWICE, assert_shared_again};
 use nodeprof_profile::{Profile, Recording, recording::CrossingKind, store::database::Database};
 use nodeprofd::control::{Client, Find};
 use own_service::Service;
@@ -209,6 +213,23 @@ fn a_server_has_its_probes_until_its_loop_has_started_and_no_longer() {
         let run = &recordings.last().unwrap().runs[0];
         assert_eq!(run.ended_by, "loop-start");
         assert_eq!(run.exit_status, None);
+    });
+}
+
+/// The kernel copies each page of code that it writes a breakpoint into, and left half of the copies behind.
+#[test]
+#[ignore = "needs root"]
+fn a_server_shares_its_code_with_others_again_when_its_probes_are_gone() {
+    undisturbed(|| {
+        for version in ["20.20.2", "24.21.0"] {
+            let Some(node) = Node::find(version) else {
+                continue;
+            };
+            let service = Service::knowing(&node, "settle = '100ms'");
+            let script = write(service.folder.path(), "work/copies.js", COPIES_TWICE);
+            let output = service.node(&node, &[&script]).output().unwrap();
+            assert_shared_again(&String::from_utf8(output.stdout).unwrap());
+        }
     });
 }
 

@@ -13,6 +13,9 @@
 )]
 mod support;
 
+#[path = "support/copies.rs"]
+mod copies;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -21,6 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use copies::{COPIES_TWICE, assert_shared_again};
 use nodeprof_profile::{
     Recording,
     store::database::{Filter, Reader},
@@ -307,6 +311,11 @@ fn installed_it_records_every_start_of_every_user_and_needs_no_root() {
                 && starts("true") >= 2
                 && starts("true") + starts("false") == 3
         });
+        // Its sandbox lets it read the memory of other users' programs, so that these have their code to share again.
+        let program = node.path.to_str().unwrap();
+        let to_nobody = ["setpriv", "--reuid", "65534", "--clear-groups"];
+        let command = [&to_nobody[..], &[program, "-e", COPIES_TWICE]].concat();
+        assert_shared_again(&machine.does(&command));
         let pid = machine.property("nodeprof-metrics", "MainPID");
         let status = machine.does(&["cat", &format!("/proc/{pid}/status")]);
         assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");

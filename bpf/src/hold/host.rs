@@ -11,7 +11,7 @@ use std::{
 use nodeprof_probes::is_node_binary;
 
 use super::{Admission, aside, images::Use, is_dropping, worker::FileId};
-use crate::{Link, Programs};
+use crate::{Link, Programs, copies::let_copies_go};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
 const LINGER: Duration = Duration::from_secs(1);
@@ -45,8 +45,9 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn detach(self) {
+    fn detach(self, pid: u32) {
         if let Some(link) = self.link {
+            let _ = let_copies_go(pid);
             link.detach();
         }
         drop(self.images);
@@ -115,7 +116,7 @@ impl Host {
             return;
         };
         if recorded.link.is_some() {
-            aside(move || recorded.detach());
+            aside(move || recorded.detach(pid));
         }
         self.idle_since = Instant::now();
     }
@@ -150,9 +151,11 @@ impl Host {
     }
 
     pub(super) fn into_links(self) -> impl Iterator<Item = Link> {
-        self.recorded
-            .into_values()
-            .filter_map(|recorded| recorded.link)
+        let links = self.recorded.into_iter();
+        links.filter_map(|(pid, recorded)| {
+            let _ = let_copies_go(pid);
+            recorded.link
+        })
     }
 }
 

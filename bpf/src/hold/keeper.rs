@@ -34,6 +34,7 @@ use crate::{
     Link, Programs,
     attach::{detach_all, leave_all},
     closing::{HIGHEST, as_high},
+    copies::let_copies_go,
     expedite::{self, Expedited},
     loader::Execution,
 };
@@ -199,6 +200,9 @@ impl Keeper {
             // Who has stopped the service finds no probe of it.
             Some(host) => detach_all(links.chain(host.into_links())),
             None => {
+                for &(pid, _) in self.probed.keys() {
+                    let _ = let_copies_go(pid);
+                }
                 if let Some(link) = leave_all(links) {
                     detach_all([link]);
                 }
