@@ -4,12 +4,19 @@
 //! others. But not while anybody else holds the copy, and the taking away itself may: the kernel looks a page up for each breakpoint that it writes
 //! or takes away, notes that it is in use, and at the second time puts it into a batch of pages to be moved to the active list
 //! (`folio_mark_accessed`), which holds it until the batch is full. So of 56 pages that had breakpoints, 27 stayed copies: those with a
-//! single one. They are moved before, then, and the batch is emptied.
+//! single one. They are moved before, then, and the batches are emptied.
 
-use std::{fs, fs::File, io, ops::Range, os::unix::fs::FileExt as _, ptr};
+use std::{
+    ffi::c_void,
+    fs::{self, File},
+    io,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    ptr,
+};
 
 use rustix::{
-    mm::{Advice, MapFlags, ProtFlags},
+    mm::{self, Advice, MapFlags, ProtFlags},
     param::page_size,
 };
 
@@ -26,12 +33,12 @@ const ENTRY: u64 = 8;
 pub(crate) fn let_copies_go(pid: u32) -> io::Result<usize> {
     let memory = File::open(format!("/proc/{pid}/mem"))?;
     let copies = copies(pid)?;
+    let batches = Batches::new()?;
     for &page in &copies {
         // What is read does not matter: the kernel looks the page up.
         let _ = memory.read_at(&mut [0], page);
-    }
-    if !copies.is_empty() {
-        empty_batches()?;
+        // Each time, for the next page may be looked up on another processor.
+        batches.empty()?;
     }
     Ok(copies.len())
 }
@@ -69,22 +76,37 @@ fn code_of_file(line: &str) -> Option<Range<u64>> {
     (start < end).then_some(start..end)
 }
 
-/// Moves what waits in this processor's batches to its lists: `MADV_COLD` begins with that.
-fn empty_batches() -> io::Result<()> {
-    let size = page_size();
-    let (may, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a page that nobody has.
-    let page = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), size, may, flags)? };
-    // SAFETY: it was mapped above, and nobody uses it; this advice leaves what memory holds.
-    let done = unsafe { rustix::mm::madvise(page, size, Advice::LinuxCold) };
-    // SAFETY: nobody uses it.
-    unsafe { rustix::mm::munmap(page, size)? };
-    Ok(done?)
+/// What the kernel has in its batches of pages, a page of this process to reach them by.
+struct Batches(*mut c_void);
+
+impl Batches {
+    fn new() -> io::Result<Batches> {
+        let (may, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a page that nobody has.
+        let page = unsafe { mm::mmap_anonymous(ptr::null_mut(), page_size(), may, flags)? };
+        Ok(Batches(page))
+    }
+
+    /// Moves what waits in those of this processor to its lists: `MADV_COLD` begins with that.
+    fn empty(&self) -> io::Result<()> {
+        // SAFETY: the page is mapped while this lives, and this advice leaves what memory holds.
+        unsafe { mm::madvise(self.0, page_size(), Advice::LinuxCold)? };
+        Ok(())
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and used here alone.
+        let _ = unsafe { mm::munmap(self.0, page_size()) };
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
+    use rustix::mm::MprotectFlags;
+
     use super::*;
 
     #[test]
@@ -107,42 +129,28 @@ mod tests {
         let binary = std::env::current_exe().unwrap();
         let file = File::open(binary).unwrap();
         let size = page_size();
-        let (may, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let writable = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping; nobody else knows of it.
         let page = unsafe {
-            let page = rustix::mm::mmap(ptr::null_mut(), size, may, flags, &file, 0).unwrap();
-            rustix::mm::mprotect(
-                page,
-                size,
-                rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::EXEC,
-            )
-            .unwrap();
-            page
+            mm::mmap(ptr::null_mut(), size, writable, MapFlags::PRIVATE, &file, 0).unwrap()
+        };
+        let protect = |may| {
+            // SAFETY: as above.
+            unsafe { mm::mprotect(page, size, MprotectFlags::READ | may).unwrap() };
         };
         let me = std::process::id();
         let is_copy = || copies(me).unwrap().contains(&(page as u64));
-        // SAFETY: as above; the bytes that are written are those that lie there.
-        unsafe {
-            ptr::read_volatile(page.cast::<u8>());
-            assert!(!is_copy());
-            rustix::mm::mprotect(
-                page,
-                size,
-                rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE,
-            )
-            .unwrap();
-            let byte = ptr::read_volatile(page.cast::<u8>());
-            ptr::write_volatile(page.cast::<u8>(), byte);
-            rustix::mm::mprotect(
-                page,
-                size,
-                rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::EXEC,
-            )
-            .unwrap();
-        }
+        // SAFETY: mapped, and readable.
+        let byte = unsafe { ptr::read_volatile(page.cast::<u8>()) };
+        protect(MprotectFlags::EXEC);
+        assert!(!is_copy());
+        protect(MprotectFlags::WRITE);
+        // SAFETY: mapped, and writable.
+        unsafe { ptr::write_volatile(page.cast::<u8>(), byte) };
+        protect(MprotectFlags::EXEC);
         assert!(is_copy());
         assert!(let_copies_go(me).unwrap() > 0);
         // SAFETY: nobody uses it.
-        unsafe { rustix::mm::munmap(page, size).unwrap() };
+        unsafe { mm::munmap(page, size).unwrap() };
     }
 }
