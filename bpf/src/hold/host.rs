@@ -150,6 +150,7 @@ impl Host {
         self.refused.retain(|_, since| since.elapsed() < MEMORY);
     }
 
+    /// The probes of all, ready to be taken away.
     pub(super) fn into_links(self) -> impl Iterator<Item = Link> {
         let links = self.recorded.into_iter();
         links.filter_map(|(pid, recorded)| {
