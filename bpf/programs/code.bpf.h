@@ -262,7 +262,8 @@ static __always_inline void write_code_moved(struct thread *t, __u64 object, __u
 	r->from = start - delta;
 	r->to = start;
 	bpf_ringbuf_submit(r, wake_flag());
-	next_number(NUMBER_CODE);
+	next_number(NUMBER_MOVED);
+	next_number(NUMBER_CODE); /* last: walks look at this first */
 }
 
 #endif

@@ -92,7 +92,8 @@ struct {
 /* The last numbers given. */
 struct serial_numbers {
 	__u32 stack, function, thread;
-	__u32 code; /* optimised code, each time it was made or moved */
+	__u32 code;  /* optimised code, each time it was made or moved */
+	__u32 moved; /* any code, each time it was moved */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -111,7 +112,7 @@ static __always_inline __u32 bounded(__u32 index, __u32 mask)
 }
 
 /* What is counted up in `numbers`. */
-enum number { NUMBER_STACK, NUMBER_FUNCTION, NUMBER_THREAD, NUMBER_CODE };
+enum number { NUMBER_STACK, NUMBER_FUNCTION, NUMBER_THREAD, NUMBER_CODE, NUMBER_MOVED };
 
 static __always_inline __u32 next_number(enum number which)
 {
@@ -127,6 +128,8 @@ static __always_inline __u32 next_number(enum number which)
 		return __sync_fetch_and_add(&n->function, 1) + 1;
 	case NUMBER_CODE:
 		return __sync_fetch_and_add(&n->code, 1) + 1;
+	case NUMBER_MOVED:
+		return __sync_fetch_and_add(&n->moved, 1) + 1;
 	default:
 		return __sync_fetch_and_add(&n->thread, 1) + 1;
 	}

@@ -794,9 +794,10 @@ static long look_up_frame(__u32 index, struct walker *walker)
 		if (!slot->interpreter && !(w->running && index == w->count - 1))
 			slot->interpreter = f->pc;
 	} else {
-		/* Where code was collected other code of the same function may come to lie. */
-		if (kind == FRAME_COMPILED)
-			w->hash ^= (__u64)walker->thread->code_epoch << 32;
+		/* Where code was collected, or moved from, other code of the same function may come to lie, or another place in the same code. */
+		w->hash ^= (__u64)(kind == FRAME_COMPILED ? walker->thread->code_epoch
+							  : walker->thread->moved_epoch)
+			   << 32;
 		if (!(w->running && index == w->count - 1))
 			kind |= FRAME_CALLING;
 		position = f->pc;
@@ -1032,6 +1033,10 @@ static __always_inline void see_code(struct thread *t)
 		return;
 	t->code_seen = n->code;
 	t->code_epoch = t->epoch;
+	if (t->moved_seen != n->moved) {
+		t->moved_seen = n->moved;
+		t->moved_epoch = t->epoch;
+	}
 }
 
 /* V8 has collected garbage. A tick that comes in between knows nothing from before, and learns nothing. */

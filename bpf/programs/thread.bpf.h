@@ -102,6 +102,8 @@ struct thread {
 	__u32 epoch;		/* garbage collections so far, above its serial number */
 	__u32 code_seen;	/* optimised code that there was at its last walk, made or moved */
 	__u32 code_epoch;	/* when there was more than before */
+	__u32 moved_seen;	/* code that had been moved at its last walk */
+	__u32 moved_epoch;	/* when more had been than before */
 	__u64 collecting;	/* stack pointer where the collection under way began; 0: none is */
 	__u64 requirer, loaded; /* modules of an import that was just linked */
 	__u64 resumed;		/* the request whose callback scope is about to begin */

@@ -11,6 +11,7 @@ use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::recording::{
     Compilation, CompilationUnit, Crossing, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
 };
+use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording, RunProfile};
 
 /// Runs of a synthetic program that end after these times, in µs beyond a second; `change` makes the side what it is.
@@ -190,6 +191,55 @@ fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
     let twice = (diff.causes.iter().skip(1))
         .any(|cause| cause.sentence.contains("package.json lookups more"));
     assert!(!twice, "{:#?}", diff.causes);
+}
+
+/// Runs of a program of eight modules that compile and run for so long each, ns.
+fn modules(name: &str, cached: bool, compile_ns: u64, execute_ns: u64) -> Recording {
+    let mut all = Recording::default();
+    for (index, micros) in NOISE.iter().enumerate() {
+        let mut program = Program::new("/app/main.js", false);
+        program.require("/app/main.js", &[], 50_000, |main| {
+            for module in 0..8 {
+                let path = format!("/app/lib/{module}.js");
+                main.require(&path, &[], compile_ns + micros * 100, |module| {
+                    module.busy(execute_ns)
+                });
+            }
+        });
+        let (mut one, _) = program.end();
+        for compilation in &mut one.compilations {
+            compilation.cached = cached;
+        }
+        one.runs[0].started_unix_ns +=
+            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+        one.runs[0].labels.push(("name".into(), name.into()));
+        all.append(one);
+    }
+    all
+}
+
+/// All that is compiled belongs to one package, whose modules also run a little longer or shorter: it is not to blame for that.
+#[test]
+fn a_code_cache_that_was_lost_or_came_is_the_cause_whoever_has_the_modules() {
+    const SLOW: u64 = 10_000_000;
+    const FAST: u64 = 500_000;
+    let first = |base: (bool, u64), head: (bool, u64), execute_ns| {
+        let diff = compare(
+            modules("base", base.0, base.1, 1_000_000),
+            modules("head", head.0, head.1, execute_ns),
+        );
+        diff.causes.first().expect("a cause").clone()
+    };
+    for execute_ns in [900_000, 1_000_000, 1_100_000] {
+        for (base, head) in [((true, FAST), (false, SLOW)), ((false, SLOW), (true, FAST))] {
+            let cause = first(base, head, execute_ns);
+            assert_eq!(cause.kind, CauseKind::Compilation, "{}", cause.sentence);
+            assert!(cause.sentence.contains("from a code cache"));
+        }
+    }
+    // Where the cache is not what changed, the package that takes longer is.
+    let cause = first((false, FAST), (false, SLOW), 1_100_000);
+    assert_eq!(cause.kind, CauseKind::Package, "{}", cause.sentence);
 }
 
 #[test]

@@ -46,7 +46,14 @@ impl BaselineCode {
         }
     }
 
-    /// Where in the function's bytecode its code is at this address; -1: before the first instruction. `sizes`: of V8's bytecodes, as a plan has them.
+    /// Where in its bytecode this code is at this distance from its first instruction; -1: before the first instruction. `sizes`: of V8's bytecodes, as a
+    /// plan has them.
+    pub fn offset(&self, code: u32, offset: u64, sizes: &[u8]) -> Option<i64> {
+        let code = self.codes.get(&code)?;
+        bytecode_at(offset, code.offsets.whole()?, code.bytecode.whole()?, sizes)
+    }
+
+    /// The same by the function's code that was last seen to lie at this address, where it is not known what lies there.
     pub fn place(&self, function: u32, (address, at): (u64, u64), sizes: &[u8]) -> Option<i64> {
         let codes = self.of_functions.get(&function)?.iter().rev();
         let mut codes = codes.filter_map(|number| self.codes.get(number));

@@ -48,14 +48,19 @@ impl Call {
 /// Code that came to lie somewhere.
 #[derive(Clone, Copy)]
 struct Placed {
+    /// 0: other code than optimised one, such as baseline code. It is followed all the same: where it lies, none does that lay there before, and
+    /// it is not what is moved from there.
     number: u32,
+    /// Number of baseline code that was seen on a stack; 0: it is none, or was not seen.
+    baseline: u32,
+    size: u32,
     /// When it was made, or moved there.
     since: u64,
     /// When it was moved elsewhere, or other code came to lie there.
     until: u64,
 }
 
-/// All optimised code that was made.
+/// All optimised code that was made, and where any code lies.
 #[derive(Default)]
 pub struct OptimizedCode {
     codes: HashMap<u32, Code>,
@@ -69,16 +74,17 @@ pub struct OptimizedCode {
 impl OptimizedCode {
     /// New code of a process.
     pub fn add(&mut self, pid: u32, made: u64, record: CodeRecord) {
-        self.clear(
-            pid,
-            made,
-            record.start..record.start.saturating_add(record.size.into()),
-        );
+        let placed = Placed {
+            number: record.number,
+            baseline: 0,
+            size: record.size,
+            since: made,
+            until: u64::MAX,
+        };
+        self.place(pid, record.start, placed);
         if record.number == 0 {
             return;
         }
-        self.place(pid, record.start, record.number, made);
-        self.largest = self.largest.max(record.size);
         let code = Code {
             record,
             inlined: HashMap::default(),
@@ -88,13 +94,13 @@ impl OptimizedCode {
         self.codes.insert(record.number, code);
     }
 
-    fn place(&mut self, pid: u32, start: u64, number: u32, since: u64) {
+    /// Code lies there from now on, and nothing else.
+    fn place(&mut self, pid: u32, start: u64, placed: Placed) {
+        let range = start..start.saturating_add(placed.size.into());
+        self.clear(pid, placed.since, range);
+        self.largest = self.largest.max(placed.size);
         let at = self.places.entry(pid).or_default();
-        at.entry(start).or_default().push(Placed {
-            number,
-            since,
-            until: u64::MAX,
-        });
+        at.entry(start).or_default().push(placed);
     }
 
     /// What lay there has gone.
@@ -105,8 +111,7 @@ impl OptimizedCode {
         };
         for (start, all) in places.range_mut(lowest..range.end) {
             for placed in all.iter_mut().filter(|placed| placed.until > at) {
-                let size = self.codes.get(&placed.number).map(|code| code.record.size);
-                if start + u64::from(size.unwrap_or(1)) > range.start {
+                if start.saturating_add(placed.size.into()) > range.start {
                     placed.until = at;
                 }
             }
@@ -119,15 +124,40 @@ impl OptimizedCode {
         let there = places.and_then(|places| places.get_mut(&from));
         let mut placed = there.into_iter().flatten();
         let Some(last) = placed.find(|placed| placed.since < at && at < placed.until) else {
+            // Made before the process was looked at: how much there is of it nobody knows.
+            self.clear(pid, at, to..to.saturating_add(1));
             return;
         };
+        let moved = Placed { since: at, ..*last };
         last.until = at;
-        let number = last.number;
-        if let Some(code) = self.codes.get(&number) {
-            let size = u64::from(code.record.size);
-            self.clear(pid, at, to..to.saturating_add(size));
-            self.place(pid, to, number, at);
+        self.place(pid, to, moved);
+    }
+
+    /// What lies there is baseline code that was seen on a stack.
+    pub fn name_baseline(&mut self, pid: u32, at: u64, start: u64, number: u32) {
+        let places = self.places.get_mut(&pid);
+        let there = places.and_then(|places| places.get_mut(&start));
+        let lies = |placed: &&mut Placed| placed.since <= at && at < placed.until;
+        if let Some(placed) = there.into_iter().flatten().find(lies) {
+            placed.baseline = number;
         }
+    }
+
+    /// The baseline code at this address and how far behind its first instruction that is; `None`: what lies there is not known. A number of 0: it was
+    /// not seen on a stack since it was made.
+    pub fn baseline(&self, pid: u32, address: u64, at: u64) -> Option<(u32, u64)> {
+        let (start, placed) = self.lying(pid, address, at)?;
+        Some((placed.baseline, address - start))
+    }
+
+    /// What lies at an address, and where it begins.
+    fn lying(&self, pid: u32, address: u64, at: u64) -> Option<(u64, &Placed)> {
+        let lowest = address.saturating_sub(self.largest.into());
+        (self.places.get(&pid)?.range(lowest..=address))
+            .flat_map(|(start, placed)| placed.iter().map(|placed| (*start, placed)))
+            .filter(|(_, placed)| placed.since <= at && at < placed.until)
+            .filter(|(start, placed)| address - start < placed.size.into())
+            .max_by_key(|(_, placed)| (placed.since, placed.number))
     }
 
     /// A function that is inlined in it.
@@ -160,15 +190,8 @@ impl OptimizedCode {
         flags: bool,
         is_same: impl Fn(u32) -> bool,
     ) -> Option<Vec<Call>> {
-        let lowest = address.saturating_sub(self.largest.into());
-        let (start, code, _) = (self.places.get(&pid)?.range(lowest..=address))
-            .flat_map(|(start, placed)| placed.iter().map(|placed| (*start, *placed)))
-            .filter(|(_, placed)| placed.since <= at && at < placed.until)
-            .filter_map(|(start, placed)| {
-                Some((start, self.codes.get(&placed.number)?, placed.since))
-            })
-            .filter(|(start, code, _)| address - start < code.record.size.into())
-            .max_by_key(|(_, code, since)| (*since, code.record.number))?;
+        let (start, placed) = self.lying(pid, address, at)?;
+        let code = self.codes.get(&placed.number)?;
         let offset = address - start;
         // While functions that it called run, V8 has found that the code must not go on: they return to such an exit. Which call it stands for
         // its place does not tell.
@@ -384,6 +407,30 @@ mod tests {
         assert_eq!(at(&all, 0x4f50, 41), None);
         all.move_to(1, 50, (0x4f40, 0x6040));
         assert_eq!(at(&all, 0x6050, 51), None, "another's");
+    }
+
+    #[test]
+    fn code_beside_is_not_lost_to_what_was_moved_from_where_other_code_had_lain() {
+        let mut all = OptimizedCode::default();
+        all.add(1, 10, code(1, 0x1000, 0x800));
+        all.add(1, 10, code(2, 0x9100, 0x80));
+        all.position(2, &table(&[(0, position(2, None))]));
+        let at = |all: &OptimizedCode, address, time| {
+            let calls = all.calls((1, address, time), false, |_| true);
+            calls.map(|calls| calls[0].function)
+        };
+        // Baseline code, which is smaller, is moved to where the first one was collected, and from there to before the second one.
+        all.add(1, 20, code(0, 0x5000, 0x80));
+        all.move_to(1, 30, (0x5000, 0x1000));
+        all.move_to(1, 40, (0x1000, 0x9000));
+        assert_eq!(at(&all, 0x9110, 50), Some(102));
+        assert_eq!(at(&all, 0x9010, 50), None);
+        // The same of code that was made before anything was known of it.
+        all.add(1, 60, code(3, 0x2000, 0x800));
+        all.move_to(1, 70, (0xf000, 0x2000));
+        all.move_to(1, 80, (0x2000, 0x9080));
+        assert_eq!(at(&all, 0x9110, 90), Some(102));
+        assert_eq!(at(&all, 0x2010, 75), None);
     }
 
     #[test]

@@ -159,7 +159,10 @@ impl Stacks {
             Record::CodeTranslations {
                 code, part, piece, ..
             } => self.code.translate(code, part, &piece),
-            Record::Baseline { header, code } => self.baseline.add(header.time, code),
+            Record::Baseline { header, code } => {
+                (self.code).name_baseline(header.pid, header.time, code.start, code.number);
+                self.baseline.add(header.time, code);
+            }
             Record::BaselineOffsets {
                 code, part, piece, ..
             } => self.baseline.extend(code, part, &piece),
@@ -446,8 +449,13 @@ impl Builder<'_> {
                     frame.tier = Some(Tier::Baseline);
                     let sizes = self.sources.bytecode_sizes(numbered.pid);
                     let place = sizes.and_then(|sizes| {
-                        let at = (address, numbered.at);
-                        self.stacks.baseline.place(function, at, &sizes)
+                        let Stacks { code, baseline, .. } = &self.stacks;
+                        match code.baseline(numbered.pid, address, numbered.at) {
+                            Some((number, offset)) if number > 0 => {
+                                baseline.offset(number, offset, &sizes)
+                            }
+                            _ => baseline.place(function, (address, numbered.at), &sizes),
+                        }
                     });
                     let offset = place.and_then(|place| self.stacks.offset(function, place));
                     self.place(function, offset, &mut frame.line, &mut frame.column);

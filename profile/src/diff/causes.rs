@@ -69,6 +69,7 @@ const STEPS: [(&str, Option<CauseKind>); 4] = [
     ("execute_ns", None),
 ];
 const RESOLVE: usize = 0;
+const COMPILE: usize = 2;
 
 /// C++ functions that read package.json files: the first up to Node 21.4, the others from then on.
 const READERS: [&str; 6] = [
@@ -462,6 +463,17 @@ impl Search<'_> {
         {
             (index, change) = module;
         }
+        // Where what compiles comes from a code cache no more, or does now, that is the cause, whoever's modules hold most of the time.
+        let chosen = &self.candidates[index];
+        let compiles = self.left_in(chosen, COMPILE) / change >= ONE_OF_MANY;
+        if chosen.presence.is_none() && compiles && self.is_of_code_cache(change) {
+            let compilation =
+                (self.candidates.iter()).position(|c| c.kind == CauseKind::Compilation && sure(c));
+            if let Some(compilation) = compilation {
+                index = compilation;
+                change = self.left(&self.candidates[index]);
+            }
+        }
         // Is it package.json files, where files are searched for?
         let chosen = &self.candidates[index];
         let searched = match chosen.kind {
@@ -482,6 +494,17 @@ impl Search<'_> {
             index,
             change,
             package_json: searched / change >= ONE_OF_MANY && (by_readers || grown),
+        })
+    }
+
+    /// Fewer compilations have their code from a code cache, and it takes longer; or more have, and it takes less.
+    fn is_of_code_cache(&self, change: f64) -> bool {
+        let table = self.sides.figures.table(List::Run);
+        let row = table.find(CACHED);
+        let medians = row.and_then(|row| self.medians(List::Run, row, ""));
+        medians.is_some_and(|(base, head)| match change > 0.0 {
+            true => head < base,
+            false => head > base,
         })
     }
 
@@ -572,7 +595,7 @@ impl Search<'_> {
         };
         let mut steps: Vec<(f64, Cause)> = Vec::new();
         for (kind, figures, field) in [
-            (CauseKind::Compilation, &["compile.cached"][..], ""),
+            (CauseKind::Compilation, &[CACHED][..], ""),
             (
                 CauseKind::Resolution,
                 &["files.stat.calls"],
@@ -835,8 +858,10 @@ fn function_of(callback: &str) -> &str {
 /// What is compiled.
 const COMPILATIONS: [(&str, &str, &str); 2] = [
     ("compile.compilations", "compilation", "compilations"),
-    ("compile.cached", "from a code cache", "from a code cache"),
+    (CACHED, "from a code cache", "from a code cache"),
 ];
+/// Compilations whose code V8 takes from a code cache.
+const CACHED: &str = "compile.cached";
 /// What is searched for.
 const SEARCHES: [(&str, &str, &str); 3] = [
     ("files.stat.calls", "stat", "stats"),
