@@ -434,6 +434,27 @@ mod tests {
     }
 
     #[test]
+    fn baseline_code_is_followed_from_where_it_was_seen() {
+        let mut all = OptimizedCode::default();
+        all.add(1, 10, code(0, 0x1000, 0x200));
+        assert_eq!(all.baseline(1, 0x1010, 11), Some((0, 0x10)), "not seen");
+        all.name_baseline(1, 15, 0x1000, 7);
+        // To a place that the old one reaches into, and back.
+        all.move_to(1, 20, (0x1000, 0x1100));
+        all.move_to(1, 30, (0x1100, 0x1000));
+        for (at, address, offset) in [(16, 0x1110, 0x110), (25, 0x1110, 0x10), (35, 0x1110, 0x110)]
+        {
+            assert_eq!(all.baseline(1, address, at), Some((7, offset)), "at {at}");
+        }
+        assert_eq!(all.baseline(1, 0x1210, 35), None);
+        assert_eq!(all.baseline(2, 0x1010, 16), None, "another process");
+        // Other code lies there now.
+        all.add(1, 40, code(0, 0x1000, 0x80));
+        assert_eq!(all.baseline(1, 0x1010, 41), Some((0, 0x10)));
+        assert_eq!(all.baseline(1, 0x1090, 41), None);
+    }
+
+    #[test]
     fn a_chain_that_is_damaged_is_not_followed() {
         let mut all = OptimizedCode::default();
         all.add(1, 10, code(1, 0x1000, 0x100));
