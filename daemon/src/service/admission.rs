@@ -26,6 +26,8 @@ pub(super) struct Admission {
     mode: Mode,
     dice: Random,
     gate: Gate,
+    /// Of the rules.
+    edition: u32,
     ceiling: Arc<Shared>,
 }
 
@@ -38,6 +40,17 @@ impl Admission {
             ceiling,
             dice: Random::new(super::now()),
             gate: gate.clone(),
+            edition: gate.edition(),
+        }
+    }
+
+    /// Takes over the rules that the service has now.
+    fn renew(&mut self) {
+        if let Some((edition, text)) = self.gate.posted(self.edition) {
+            self.edition = edition;
+            if let Ok(rules) = Rules::parse(&text) {
+                self.rules = rules;
+            }
         }
     }
 
@@ -46,6 +59,7 @@ impl Admission {
         if self.gate.is_closed() {
             return false;
         }
+        self.renew();
         let directory = self
             .rules
             .ask_directory()

@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU8, AtomicU32, Ordering, fence},
     },
 };
 
@@ -17,13 +17,20 @@ pub(super) enum Closed {
     Paused = 2,
 }
 
+/// Bytes of rules that there is room for; what is not used takes no memory.
+const MOST_RULES: usize = 256 << 10;
+
 #[repr(C)]
 struct Page {
     /// Bits of [`Closed`].
     closed: AtomicU32,
+    /// How often rules were posted, twice; odd while they are written.
+    edition: AtomicU32,
+    length: AtomicU32,
+    rules: [AtomicU8; MOST_RULES],
 }
 
-/// Whether starts are recorded.
+/// Whether starts are recorded, and by which rules.
 #[derive(Clone)]
 pub(super) struct Gate(Arc<Mapping>);
 
@@ -83,6 +90,45 @@ impl Gate {
         self.page().closed.load(Ordering::Relaxed) & why as u32 != 0
     }
 
+    /// Tells other rules than there were when the holder was started, or since; false: there is no room for so many. For one thread.
+    pub(super) fn post(&self, rules: &str) -> bool {
+        let page = self.page();
+        if rules.len() > MOST_RULES {
+            return false;
+        }
+        let edition = page.edition.load(Ordering::Relaxed);
+        page.edition
+            .store(edition.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        page.length.store(rules.len() as u32, Ordering::Relaxed);
+        for (place, byte) in page.rules.iter().zip(rules.bytes()) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        page.edition
+            .store(edition.wrapping_add(2), Ordering::Release);
+        true
+    }
+
+    /// The edition of the rules that were posted last, even if none ever were.
+    pub(super) fn edition(&self) -> u32 {
+        self.page().edition.load(Ordering::Acquire)
+    }
+
+    /// The rules posted last, if there are others than this edition; `None` also while they are being written.
+    pub(super) fn posted(&self, known: u32) -> Option<(u32, String)> {
+        let page = self.page();
+        let edition = page.edition.load(Ordering::Acquire);
+        if edition == known || edition % 2 == 1 {
+            return None;
+        }
+        let length = page.length.load(Ordering::Relaxed) as usize;
+        let bytes = page.rules.iter().take(length);
+        let bytes = bytes.map(|byte| byte.load(Ordering::Relaxed)).collect();
+        fence(Ordering::Acquire);
+        let is_whole = page.edition.load(Ordering::Relaxed) == edition;
+        Some((edition, String::from_utf8(bytes).ok()?)).filter(|_| is_whole)
+    }
+
     /// Whether nothing is recorded.
     pub(super) fn is_closed(&self) -> bool {
         self.page().closed.load(Ordering::Relaxed) != 0
@@ -112,5 +158,36 @@ mod tests {
         // SAFETY: our own child.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!((status, gate.is_closed()), (0, false));
+    }
+
+    #[test]
+    fn rules_are_read_whole_or_not_at_all() {
+        let gate = Gate::new().unwrap();
+        let first = gate.edition();
+        assert_eq!(gate.posted(first), None);
+        let reader = gate.clone();
+        let reading = std::thread::spawn(move || {
+            let (mut known, mut seen) = (first, 0);
+            loop {
+                let Some((edition, rules)) = reader.posted(known) else {
+                    continue;
+                };
+                let of = rules.bytes().next().unwrap();
+                assert!(rules.bytes().all(|byte| byte == of), "two at once");
+                assert_ne!(edition, known);
+                known = edition;
+                seen += 1;
+                if of == b'z' {
+                    return seen;
+                }
+            }
+        });
+        for round in 0..2_000 {
+            assert!(gate.post(&"ab"[round % 2..][..1].repeat(1_000 + round)));
+        }
+        assert!(gate.post("z"));
+        assert!(reading.join().unwrap() > 0);
+        assert!(!gate.post(&"x".repeat(MOST_RULES + 1)));
+        assert_eq!(gate.posted(first).unwrap().1, "z", "as it was before");
     }
 }

@@ -1239,6 +1239,9 @@ impl Service<'_> {
         };
         let outcome = match read {
             Ok(config) => {
+                // One that cannot hold execs may be able to by now.
+                let suits =
+                    config.suits_holder_of(&self.config) && (self.holding.is_ok() || !config.hold);
                 self.config = config;
                 if let Sink::Store(store) = &self.store {
                     store.limits(&self.config.store);
@@ -1252,8 +1255,11 @@ impl Service<'_> {
                 if self.guard.differs(self.config.hold) {
                     self.guard.renew(self.config.hold);
                 }
-                // The rules are the holder's.
-                self.replace_holder(false, tell)?;
+                // The rules are the holder's. One that is replaced takes the probes of all who are recorded with it.
+                let rules = self.config.rules.to_text();
+                if !(suits && rules.is_some_and(|rules| self.gate.post(&rules))) {
+                    self.replace_holder(false, tell)?;
+                }
                 self.end_lane(tell);
                 self.start_lane();
                 self.count_from_here();
