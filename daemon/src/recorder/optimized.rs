@@ -1,4 +1,4 @@
-//! Which functions V8 inlined at a call in optimised code.
+//! Which functions V8 inlined at a call in optimised code; and where code lay when, optimised or not.
 
 use rustc_hash::FxHashMap as HashMap;
 use std::{collections::BTreeMap, ops::Range};
