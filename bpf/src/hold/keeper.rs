@@ -6,7 +6,8 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet, VecDeque},
-    fs, io,
+    fs::{self, File},
+    io,
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
@@ -21,7 +22,7 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    Execs, HolderOptions, Obeys, Request, act_first, aside,
+    Execs, HolderOptions, NOT_OPEN, Obeys, Request, act_first, aside,
     fanotify::{Fanotify, Held},
     host::Host,
     is_followed, message, now, receive,
@@ -123,6 +124,8 @@ pub(super) struct Keeper {
     /// everything twice.
     probed: HashMap<(u32, FileId), StartTime>,
     links: Vec<Link>,
+    /// Binaries of a trace, open, by index.
+    opened: HashMap<u8, Arc<File>>,
     /// Processes of a service that execute another node binary before the first one had its probes.
     missed: HashSet<u32>,
     /// Of a service.
@@ -176,6 +179,7 @@ impl Keeper {
             jobs: 0,
             probed: HashMap::new(),
             links: Vec::new(),
+            opened: HashMap::new(),
             missed: HashSet::new(),
             host,
             spare: options.spare,
@@ -562,7 +566,8 @@ impl Keeper {
                             // Hits from here on count; whether any was missed before, the mark at its main will tell.
                             programs.follow_threads(done.pid);
                         }
-                        host.keep(done.pid, done.file, attached, Some(image.used.clone()));
+                        let used = Some(image.used.clone());
+                        host.keep(done.pid, done.file, attached, used, done.opened.clone());
                         if let (Ok(f), Some(file), true) =
                             (&self.fanotify, &done.opened, done.after_exec)
                         {
@@ -571,6 +576,8 @@ impl Keeper {
                     }
                     None => {
                         self.links.extend(attached);
+                        let opened = done.opened.clone();
+                        self.opened.extend(opened.map(|file| (image.index, file)));
                         // Before it goes on: it may soon have a child that executes the same.
                         if let (Ok(f), Some(file)) = (&self.fanotify, &done.opened) {
                             f.watch_file(file, &done.path);
@@ -682,6 +689,8 @@ impl Keeper {
                 let (device, inode) = done.file.unwrap_or_default();
                 body.extend([device, inode].map(u64::to_le_bytes).concat());
                 body.extend(image.serial.to_le_bytes());
+                let descriptor = done.opened.as_ref().map(|file| file.as_raw_fd() as u32);
+                body.extend(descriptor.unwrap_or(NOT_OPEN).to_le_bytes());
                 body.extend((done.description.len() as u32).to_le_bytes());
                 body.extend(&done.description);
                 b'a'

@@ -77,6 +77,8 @@ pub enum Event {
         path: PathBuf,
         /// Its device and inode, if known: by its path there may be another one here.
         file: Option<(u64, u64)>,
+        /// Where the holder has it open, until the trace ends or the process is released: the process may have ended, and its file system with it.
+        open: Option<PathBuf>,
         /// After the exec: complete only if the beginning of its main is seen from now on.
         after_exec: bool,
         /// Time since its exec was met, or held: no more of its beginning than this can be missing.
@@ -376,8 +378,11 @@ impl Holder {
                 since: Duration::from_nanos(word(14)?),
                 file: Some((word(22)?, word(30)?)).filter(|file| *file != (0, 0)),
                 serial: half_word(38)?,
-                description: body.get(46..46 + half_word(42)? as usize)?.to_vec(),
-                path: path(46 + half_word(42)? as usize),
+                open: (self.pid.zip(half_word(42)))
+                    .filter(|(_, descriptor)| *descriptor != NOT_OPEN)
+                    .map(|(pid, descriptor)| format!("/proc/{pid}/fd/{descriptor}").into()),
+                description: body.get(50..50 + half_word(46)? as usize)?.to_vec(),
+                path: path(50 + half_word(46)? as usize),
             }),
             b'f' => {
                 let split = 4 + half_word(0)? as usize;
@@ -569,6 +574,9 @@ impl Request {
         }
     }
 }
+
+/// In place of a descriptor.
+const NOT_OPEN: u32 = u32::MAX;
 
 /// Longest message: a reason or a description, and a path.
 const MESSAGE_LIMIT: usize = 16 << 10;

@@ -49,6 +49,20 @@ fn a_trace_meets_as_many_node_binaries_as_records_tell_apart_and_tells_of_others
 #[test]
 #[ignore = "needs root"]
 fn a_node_of_another_mount_namespace_has_the_names_of_its_own_version() {
+    assert_names_of_another_mount_namespace("");
+}
+
+/// The tracer does not come to look at it before it has ended, and its mount namespace with it.
+#[test]
+#[ignore = "needs root"]
+fn a_node_that_has_ended_with_its_mount_namespace_has_its_names() {
+    assert_names_of_another_mount_namespace(
+        "tracer=$PPID; (sleep 1; kill -CONT $tracer) & kill -STOP $tracer; ",
+    );
+}
+
+/// `first`: what the shell does before.
+fn assert_names_of_another_mount_namespace(first: &str) {
     let (Some(inside), Some(here)) = (Node::find("20.20.2"), Node::find("24.21.0")) else {
         return;
     };
@@ -61,7 +75,7 @@ fn a_node_of_another_mount_namespace_has_the_names_of_its_own_version() {
     copy_program(&here.path, path("node"));
     let [inside, node] = ["inside", "node"].map(|name| path(name).display().to_string());
     let shell = format!(
-        "mount --bind '{inside}' '{node}' && exec '{node}' -p 'process.version + [1, 2, 3].map(() => process.uptime()).length'"
+        "{first}mount --bind '{inside}' '{node}' && exec '{node}' -p 'process.version + [1, 2, 3].map(() => process.uptime()).length'"
     );
     let program = ["unshare", "-m", "sh", "-c", &shell].map(str::to_owned);
     let traced = Trace::new::<&str, _>([], program).run();

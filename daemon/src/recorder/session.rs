@@ -144,6 +144,7 @@ impl Session {
                 took,
                 path,
                 file,
+                open,
                 after_exec,
                 ..
             } => {
@@ -151,15 +152,25 @@ impl Session {
                     let load = |path: &Path| load_plan(path, self.cache.as_deref(), self.count);
                     // Of a process with other rights what it sees cannot be looked at.
                     let plan = load(&seen_by(&path, file, pid)).or_else(|why| {
-                        match is_file(&path, file) {
-                            true => load(&path),
-                            false => Err(why),
+                        match (is_file(&path, file), open) {
+                            (true, _) => load(&path),
+                            (false, Some(open)) => load(&open).map_err(|_| why),
+                            (false, None) => Err(why),
                         }
                     });
-                    if let Ok(mut plan) = plan {
-                        path.clone_into(&mut plan.binary.path);
-                        let plan = share_plan(plan, self.assembler.plans());
-                        self.assembler.add_image(binary, plan);
+                    match plan {
+                        Ok(mut plan) => {
+                            path.clone_into(&mut plan.binary.path);
+                            let plan = share_plan(plan, self.assembler.plans());
+                            self.assembler.add_image(binary, plan);
+                        }
+                        Err(why) => {
+                            let why = format!(
+                                "{}: nothing is known of what it called: {why}",
+                                path.display()
+                            );
+                            self.assembler.incomplete(pid, why);
+                        }
                     }
                     remember_node(self.cache.as_deref(), &path);
                 }
