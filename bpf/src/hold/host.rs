@@ -2,11 +2,9 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::{self, File},
-    io,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -44,8 +42,6 @@ struct Recorded {
     /// Of all binaries that it has executed: its recording names by their index what it saw of each. Dropped after the probes, whose records carry
     /// the index.
     images: Vec<Use>,
-    /// These binaries, open: a process may have ended before the service has read its.
-    opened: Vec<Arc<File>>,
 }
 
 impl Recorded {
@@ -55,7 +51,6 @@ impl Recorded {
             link.detach();
         }
         drop(self.images);
-        drop(self.opened);
     }
 }
 
@@ -101,13 +96,11 @@ impl Host {
         binary: Option<FileId>,
         link: Option<Link>,
         image: Option<Use>,
-        opened: Option<Arc<File>>,
     ) {
         self.binaries.extend(binary.map(|(_, inode)| inode));
         let recorded = self.recorded.entry(pid).or_default();
         recorded.link = link;
         recorded.images.extend(image);
-        recorded.opened.extend(opened);
     }
 
     /// Whether it is a node binary that had probes before, or is known from before.
@@ -200,7 +193,7 @@ mod tests {
     fn it_is_calm_when_nobody_else_who_is_recorded_is_there() {
         let mut host = Host::new(Box::new(|_, _| true), false, &[]);
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
-        host.keep(std::process::id(), None, None, None, None);
+        host.keep(std::process::id(), None, None, None);
         // Another test may be taking probes away.
         let is_calm = |host: &Host| {
             let begun = Instant::now();
@@ -210,7 +203,7 @@ mod tests {
             host.is_calm(std::process::id())
         };
         assert!(is_calm(&host));
-        host.keep(other.id(), None, None, None, None);
+        host.keep(other.id(), None, None, None);
         assert!(!is_calm(&host));
         other.kill().unwrap();
         other.wait().unwrap();

@@ -566,8 +566,7 @@ impl Keeper {
                             // Hits from here on count; whether any was missed before, the mark at its main will tell.
                             programs.follow_threads(done.pid);
                         }
-                        let used = Some(image.used.clone());
-                        host.keep(done.pid, done.file, attached, used, done.opened.clone());
+                        host.keep(done.pid, done.file, attached, Some(image.used.clone()));
                         if let (Ok(f), Some(file), true) =
                             (&self.fanotify, &done.opened, done.after_exec)
                         {
@@ -689,7 +688,9 @@ impl Keeper {
                 let (device, inode) = done.file.unwrap_or_default();
                 body.extend([device, inode].map(u64::to_le_bytes).concat());
                 body.extend(image.serial.to_le_bytes());
-                let descriptor = done.opened.as_ref().map(|file| file.as_raw_fd() as u32);
+                // Of a service's it is closed soon.
+                let opened = done.opened.as_ref().filter(|_| self.host.is_none());
+                let descriptor = opened.map(|file| file.as_raw_fd() as u32);
                 body.extend(descriptor.unwrap_or(NOT_OPEN).to_le_bytes());
                 body.extend((done.description.len() as u32).to_le_bytes());
                 body.extend(&done.description);

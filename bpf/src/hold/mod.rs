@@ -77,7 +77,7 @@ pub enum Event {
         path: PathBuf,
         /// Its device and inode, if known: by its path there may be another one here.
         file: Option<(u64, u64)>,
-        /// Where the holder has it open, until the trace ends or the process is released: the process may have ended, and its file system with it.
+        /// Where the holder of a trace has it open until it ends: the process may have ended, and its file system with it.
         open: Option<PathBuf>,
         /// After the exec: complete only if the beginning of its main is seen from now on.
         after_exec: bool,

@@ -738,7 +738,6 @@ impl Service<'_> {
                 took,
                 path,
                 file,
-                open,
                 after_exec,
                 since,
                 description,
@@ -748,7 +747,6 @@ impl Service<'_> {
                 let program = Program {
                     path: &path,
                     file,
-                    open: open.as_deref(),
                     context: Context::from_bytes(pid, &description),
                 };
                 self.begin(pid, (binary, serial), took, program, late, tell);
@@ -837,11 +835,7 @@ impl Service<'_> {
                 load(&seen).or_else(|why| {
                     // It may have ended in between.
                     let now = seen_by(path, program.file, pid);
-                    match program.open {
-                        _ if now != seen => load(&now),
-                        Some(open) => load(open).map_err(|_| why),
-                        None => Err(why),
-                    }
+                    if now == seen { Err(why) } else { load(&now) }
                 })
             });
             match plan.unwrap_or_else(|error| Err(error.to_string())) {

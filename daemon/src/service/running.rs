@@ -22,8 +22,6 @@ pub(super) struct Program<'a> {
     pub(super) path: &'a Path,
     /// Device and inode.
     pub(super) file: Option<(u64, u64)>,
-    /// Where the holder has it open.
-    pub(super) open: Option<&'a Path>,
     pub(super) context: Context,
 }
 
