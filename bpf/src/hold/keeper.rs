@@ -575,8 +575,11 @@ impl Keeper {
                     }
                     None => {
                         self.links.extend(attached);
-                        let opened = done.opened.clone();
-                        self.opened.extend(opened.map(|file| (image.index, file)));
+                        if let Some(file) = &done.opened {
+                            // The first one stays: who was told of its descriptor may come to it later.
+                            let first = self.opened.entry(image.index);
+                            first.or_insert_with(|| Arc::clone(file));
+                        }
                         // Before it goes on: it may soon have a child that executes the same.
                         if let (Ok(f), Some(file)) = (&self.fanotify, &done.opened) {
                             f.watch_file(file, &done.path);
@@ -688,8 +691,7 @@ impl Keeper {
                 let (device, inode) = done.file.unwrap_or_default();
                 body.extend([device, inode].map(u64::to_le_bytes).concat());
                 body.extend(image.serial.to_le_bytes());
-                // Of a service's it is closed soon.
-                let opened = done.opened.as_ref().filter(|_| self.host.is_none());
+                let opened = self.opened.get(&image.index);
                 let descriptor = opened.map(|file| file.as_raw_fd() as u32);
                 body.extend(descriptor.unwrap_or(NOT_OPEN).to_le_bytes());
                 body.extend((done.description.len() as u32).to_le_bytes());
