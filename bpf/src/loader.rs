@@ -683,7 +683,12 @@ impl Programs {
     /// Crossings that have not returned, and times off the CPU: what the buffer does not tell of a program that goes on. To be asked for when all in it has been read:
     /// what ends meanwhile is in neither.
     pub fn unended(&self, now: impl Fn() -> u64) -> Unended {
-        let threads = running("/proc").into_iter().flat_map(|pid| {
+        self.unended_of(&running("/proc"), now)
+    }
+
+    /// The same of some processes.
+    pub fn unended_of(&self, pids: &[u32], now: impl Fn() -> u64) -> Unended {
+        let threads = pids.iter().flat_map(|&pid| {
             running(&format!("/proc/{pid}/task"))
                 .into_iter()
                 .map(move |tid| (pid, tid))

@@ -258,6 +258,46 @@ fn a_start_that_reaches_its_limit_while_it_waits_has_all_its_calls() {
     });
 }
 
+/// Who wants to know why a start does not come to its end looks at just that one.
+#[test]
+#[ignore = "needs root"]
+fn a_start_in_full_mode_that_reaches_its_limit_tells_what_it_hangs_in() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let rule = "limit = '900ms'\n[[rule]]\nmode = 'full'\ncommand = '*hangs.mjs*'\n";
+        let service = Service::knowing(&node, rule);
+        service.says("starts are recorded in full mode, too");
+        let script = write(
+            &service.work(),
+            "hangs.mjs",
+            "import { execFileSync } from 'child_process'; execFileSync('sleep', ['2.5']);",
+        );
+        let mut program = service.node(&node, &[&script]).spawn().unwrap();
+        service.says(&format!("recorded pid={} ", program.id()));
+        // It is told while the program hangs.
+        assert_eq!(program.try_wait().unwrap(), None);
+        let recording = service.recordings().pop().unwrap();
+        let run = &recording.runs[0];
+        let ended = (run.mode.as_str(), run.ended_by.as_str());
+        assert_eq!(ended, ("full", "duration"));
+        let profile = Profile::from_recording(&recording);
+        let callbacks = &profile.runs[0].crossings.callbacks;
+        let of = |function: &str| {
+            let found = callbacks.iter().find(|c| c.function == function);
+            found.unwrap_or_else(|| panic!("no call of {function}: {callbacks:?}"))
+        };
+        let spawn = of("Spawn");
+        assert_eq!((spawn.calls, spawn.unfinished), (1, 1));
+        // The start takes some 100 ms of the limit.
+        let hung = spawn.self_ns.unwrap();
+        assert!((400_000_000..2_000_000_000).contains(&hung), "{hung}");
+        assert_eq!(of("ModuleWrap::Evaluate").unfinished, 1);
+        assert!(program.wait().unwrap().success());
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_binary_that_nobody_knew_is_recorded_whole_from_its_second_start_on() {

@@ -1097,6 +1097,16 @@ impl Service<'_> {
         if pids.is_empty() {
             return;
         }
+        for pid in &pids {
+            if let Some(run) = self.running.get_mut(pid)
+                && run.mode == Mode::Full
+                && !(run.exited || run.gone)
+            {
+                // What it is in the middle of is in no record.
+                let unended = self.programs.unended_of(&[*pid], now);
+                run.assembler.add_unended(&unended);
+            }
+        }
         // First, for one that still runs: what its main thread has not added to its sums goes with its probes.
         let mut sums = self.programs.take_sums(&pids, |pid| {
             !self.running.contains_key(&pid) && !Path::new(&format!("/proc/{pid}")).exists()
