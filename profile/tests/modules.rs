@@ -345,6 +345,27 @@ fn looking_for_what_is_not_there_is_the_requirers_own_doing() {
 }
 
 #[test]
+fn who_asks_for_what_is_there_is_in_no_doubt() {
+    let mut p = Program::new(MAIN, false);
+    let main = |p: &mut Program| {
+        work(p, 1);
+        for _ in 0..3 {
+            p.busy(1_000_000);
+            p.require_in_vain(&["/app/node_modules/optional"]);
+        }
+        p.busy(1_000_000);
+        work(p, 1);
+    };
+    p.native("node::LoadEnvironment", |p| {
+        p.call_javascript(|p| p.require(MAIN, &[], 50_000, main));
+    });
+    let (_, found) = check(p);
+    let main = found.module(MAIN);
+    assert!(main.execute_ns >= 4_000_000, "{}", main.execute_ns);
+    assert!(main.uncertain_ns < 100_000, "{}", main.uncertain_ns);
+}
+
+#[test]
 fn json_add_ons_and_nodes_own_modules_are_modules() {
     let mut p = Program::new(MAIN, true);
     p.require(MAIN, &[], 50_000, |p| {
@@ -722,6 +743,8 @@ fn between_javascript_nobody_works() {
     // The program waits for five seconds.
     p.native("uv_run", |p| {
         p.busy(5_000_000_000);
+        // Of what is off the CPU outside of all calls no stack is known, and no JavaScript is on it.
+        p.preempted(7_000_000);
         p.call_javascript(|p| {
             p.function("onTimeout", MAIN, 9, |p| {
                 p.busy(400_000);
@@ -731,7 +754,10 @@ fn between_javascript_nobody_works() {
     });
     let (_, found) = check(p);
     let outside = &found.modules.outside[0].time_ns;
-    assert!(outside[&Bucket::EventLoop] >= 5_000_000_000, "{outside:?}");
+    assert!(outside[&Bucket::EventLoop] >= 5_007_000_000, "{outside:?}");
+    let costs = &found.modules.outside[0].costs;
+    assert_eq!(costs[&Bucket::EventLoop].blocked_ns, 7_000_000);
+    assert!(!costs.contains_key(&Bucket::NoStack), "{costs:?}");
     let main = found.module(MAIN);
     assert!(main.execute_ns < 1_000_000);
     assert!(

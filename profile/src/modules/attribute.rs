@@ -52,11 +52,59 @@ struct Call {
     first: u64,
     /// Time and events since then, or since the last module was told.
     spent: u64,
-    uncertain: u64,
+    /// Whose that time was found to be: index into [`Doubts::portions`].
+    portion: usize,
     costs: Costs,
     /// Of these costs: those that nobody was blamed for so far.
     owed: Costs,
     target: Option<(ModuleId, Stage)>,
+}
+
+/// Who has a part of the time between two events.
+#[derive(Clone, Copy, Debug)]
+enum Share {
+    /// For what it did then.
+    Module(ModuleId, Option<Stage>),
+    /// Whoever this portion of a call is found to be for.
+    Portion(usize),
+    /// No module.
+    Nobody,
+}
+
+/// Times between two events of which each had half.
+#[derive(Default)]
+struct Doubts {
+    list: Vec<[(Share, u64); 2]>,
+    /// Who has the time of each portion of a call, once that is known.
+    portions: Vec<Option<(ModuleId, Option<Stage>)>>,
+}
+
+impl Doubts {
+    fn new_portion(&mut self) -> usize {
+        self.portions.push(None);
+        self.portions.len() - 1
+    }
+
+    /// What is uncertain of each module. Where both halves have come to one module for the same, nothing is: who asks for modules that
+    /// are there already runs before and after.
+    fn settle(&self, mut of: impl FnMut(ModuleId, u64)) {
+        let found = |share| match share {
+            Share::Module(module, stage) => Some((module, stage)),
+            Share::Portion(portion) => self.portions[portion],
+            Share::Nobody => None,
+        };
+        for halves in &self.list {
+            let [before, now] = halves.map(|(share, _)| found(share));
+            if before == now {
+                continue;
+            }
+            for (found, (_, amount)) in [before, now].into_iter().zip(halves) {
+                if let Some((module, _)) = found {
+                    of(module, *amount);
+                }
+            }
+        }
+    }
 }
 
 /// When phases of a thread's environment begin.
@@ -83,11 +131,14 @@ pub(super) struct Pass<'a> {
     /// Start of the process, until its main thread is first seen.
     begun: Option<u64>,
     calls: Vec<Call>,
+    doubts: Doubts,
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
     last: Option<(u64, State)>,
     /// Ends and kinds of the crossings that last.
     open: Vec<(u64, CrossingKind)>,
+    /// Calls into JavaScript are among them.
+    enters: bool,
     bodies: Bodies,
     /// Modules whose compilation was seen.
     compiled: Map<ModuleId, ()>,
@@ -130,9 +181,11 @@ impl<'a> Pass<'a> {
             continuations,
             begun: None,
             calls: Vec::new(),
+            doubts: Doubts::default(),
             busy: Vec::new(),
             last: None,
             open: Vec::new(),
+            enters: false,
             bodies: Bodies::default(),
             compiled: Map::default(),
             loaded: Map::default(),
@@ -172,8 +225,12 @@ impl<'a> Pass<'a> {
                 What::Wait => self.wait(point),
                 What::WaitEnd => {
                     let wait = &self.recording.waits[point.index as usize];
-                    if !self.in_javascript(point.at) {
-                        self.seen(point.at, wait.stack);
+                    match self.alone(point.at, wait.stack) {
+                        Some(state) => self.see(point.at, wait.stack, state),
+                        None if self.in_javascript(point.at) => {}
+                        None => {
+                            self.seen(point.at, wait.stack);
+                        }
                     }
                 }
             }
@@ -184,6 +241,10 @@ impl<'a> Pass<'a> {
         for call in std::mem::take(&mut self.calls) {
             self.retire(call);
         }
+        let modules = &mut *self.modules;
+        self.doubts.settle(|module, amount| {
+            count(&mut modules[module.0 as usize].uncertain_ns, amount);
+        });
         // They run until the end of the trace.
         let mut body = self.bodies.now;
         while let Some(id) = body {
@@ -201,6 +262,11 @@ impl<'a> Pass<'a> {
     fn wait(&mut self, point: &Point) {
         let wait = &self.recording.waits[point.index as usize];
         let costs = wait.into();
+        if let Some(state) = self.alone(point.at, wait.stack) {
+            self.see(point.at, wait.stack, state);
+            self.give_costs(point.at, wait.stack, Some(state), &costs);
+            return;
+        }
         let before = self.last.map(|(_, state)| state);
         match before.filter(|_| self.in_javascript(point.at)) {
             Some(State::Module(module)) => {
@@ -228,7 +294,8 @@ impl<'a> Pass<'a> {
             // What a signal killed was still at what it did last, as far as is known.
             None => {
                 self.spend_until(exited, state);
-                self.doubt(state, exited.saturating_sub(last), last);
+                let share = self.share(state, last);
+                self.doubt((share, exited.saturating_sub(last)), (Share::Nobody, 0));
             }
         }
     }
@@ -241,6 +308,15 @@ impl<'a> Pass<'a> {
             .is_some_and(|&(_, kind)| kind == CrossingKind::ToJs)
     }
 
+    /// What a thread does that is off the CPU while no call into JavaScript or out of it lasts: C++ alone, whatever is missing of its stack.
+    fn alone(&mut self, at: u64, stack: Option<StackId>) -> Option<State> {
+        while self.open.pop_if(|(end, _)| *end < at).is_some() {}
+        let context = stack.and_then(|stack| self.contexts.get(stack));
+        let unknown = context.is_none_or(|context| context.truncated && !context.javascript);
+        (self.enters && self.open.is_empty() && unknown)
+            .then(|| State::Outside(self.bucket(Some(&Context::default()), at)))
+    }
+
     fn crossing(&mut self, point: &Point) {
         let crossing = &self.recording.crossings[point.index as usize];
         let end = crossing
@@ -251,6 +327,7 @@ impl<'a> Pass<'a> {
         if let Some(end) = end.or(is_endless.then_some(u64::MAX)) {
             while self.open.pop_if(|(end, _)| *end <= point.at).is_some() {}
             self.open.push((end, crossing.kind));
+            self.enters |= crossing.kind == CrossingKind::ToJs;
         }
         let state = self.event(point.at, crossing.stack, &crossing.into());
         if crossing.kind == CrossingKind::ToJs && crossing.duration.is_some() && state.is_some() {
@@ -278,7 +355,8 @@ impl<'a> Pass<'a> {
                         self.outside.time(Bucket::Unseen, spent);
                     } else {
                         self.give(state, spent, since);
-                        self.doubt(state, spent, since);
+                        let share = self.share(state, since);
+                        self.doubt((share, spent), (Share::Nobody, 0));
                     }
                 }
                 // What ran inside ran until now.
@@ -640,6 +718,12 @@ impl<'a> Pass<'a> {
     /// Notes what the thread does at an instant, and divides the time since the last one.
     fn seen(&mut self, at: u64, stack: Option<StackId>) -> Option<State> {
         let state = self.state(stack, at)?;
+        self.see(at, stack, state);
+        Some(state)
+    }
+
+    /// The same where it is known what it does.
+    fn see(&mut self, at: u64, stack: Option<StackId>, state: State) {
         // The kernel may go on taking the process apart: its CPU time counts, but no time of a life that is over.
         let at = self.phases.exited.map_or(at, |exited| at.min(exited));
         // From the fork to the first event whose stack could be read.
@@ -653,7 +737,6 @@ impl<'a> Pass<'a> {
         self.last = Some((at, state));
         self.see_bodies(at, stack);
         self.close_calls(state, stack);
-        Some(state)
     }
 
     /// The time since the last event.
@@ -679,8 +762,8 @@ impl<'a> Pass<'a> {
                 let half = spent / 2;
                 self.give(before, half, since);
                 self.give(now, spent - half, at - (spent - half));
-                self.doubt(before, half, since);
-                self.doubt(now, spent - half, at);
+                let shares = [self.share(before, since), self.share(now, at)];
+                self.doubt((shares[0], half), (shares[1], spent - half));
             }
         }
     }
@@ -711,21 +794,25 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn doubt(&mut self, state: State, amount: u64, at: u64) {
-        let module = match state {
-            State::Module(module) => module,
+    /// Who has the time that was given to a state.
+    fn share(&mut self, state: State, at: u64) -> Share {
+        match state {
+            State::Module(module) => Share::Module(module, Some(Stage::Execute)),
             State::Loading(key) => {
                 let context = key.call.and_then(|stack| self.contexts.get(stack));
                 let owner = self.owner(context);
                 let call = self.call(key, owner, at);
                 match call.target {
-                    Some((module, _)) => module,
-                    None => return count(&mut call.uncertain, amount),
+                    Some((module, stage)) => Share::Module(module, Some(stage)),
+                    None => Share::Portion(call.portion),
                 }
             }
-            State::Outside(_) | State::Next => return,
-        };
-        count(&mut self.modules[module.0 as usize].uncertain_ns, amount);
+            State::Outside(_) | State::Next => Share::Nobody,
+        }
+    }
+
+    fn doubt(&mut self, before: (Share, u64), now: (Share, u64)) {
+        self.doubts.list.push([before, now]);
     }
 
     fn target(&self, state: Option<State>) -> Option<(ModuleId, Stage)> {
@@ -744,7 +831,7 @@ impl<'a> Pass<'a> {
                 owner,
                 first: at,
                 spent: 0,
-                uncertain: 0,
+                portion: self.doubts.new_portion(),
                 costs: Costs::default(),
                 owed: Costs::default(),
                 target: None,
@@ -761,16 +848,17 @@ impl<'a> Pass<'a> {
         };
         let context = key.call.and_then(|stack| self.contexts.get(stack));
         let owner = self.owner(context);
+        let portion = self.doubts.new_portion();
         let call = self.call(key, owner, at);
         let (first, spent) = (call.first, std::mem::take(&mut call.spent));
-        let uncertain = std::mem::take(&mut call.uncertain);
+        let told = std::mem::replace(&mut call.portion, portion);
         let costs = std::mem::take(&mut call.costs);
         let owed = std::mem::take(&mut call.owed);
         call.target = stage.map(|stage| (module, stage));
         call.first = at;
+        self.doubts.portions[told] = Some((module, None));
         let of_module = &mut self.modules[module.0 as usize];
         of_module.spend(None, spent);
-        count(&mut of_module.uncertain_ns, uncertain);
         of_module.loading.add(&costs);
         let start = of_module.start.get_or_insert(Nanoseconds(first));
         start.0 = start.0.min(first);
@@ -802,10 +890,10 @@ impl<'a> Pass<'a> {
     fn retire(&mut self, call: Call) {
         match call.owner {
             Some(owner) => {
+                self.doubts.portions[call.portion] = Some((owner, Some(Stage::Execute)));
                 let owner = &mut self.modules[owner.0 as usize];
                 owner.spend(Some(Stage::Execute), call.spent);
                 count(&mut owner.vain_ns, call.spent);
-                count(&mut owner.uncertain_ns, call.uncertain);
                 owner.caused.add(&call.owed);
             }
             None => {
