@@ -118,7 +118,7 @@ struct thread {
 	__s16 wait_syscall; /* in which system call; -1: in none */
 	__u8 wait_flags;
 	__u8 kept;	     /* frames that have been open since the last walk */
-	__u32 second, waits; /* waits written in that second */
+	__u32 second, waits; /* waits that count at the limit, since that second */
 	__u32 known;	     /* 1 + the binary that the ranges are of */
 	__u32 flushes;	     /* tallies that went to the sums */
 	__u8 is_listed;	     /* in the map of those that have tallies */

@@ -8,9 +8,11 @@
 #define NODEPROF_WAITS_H
 
 /*
- * Two threads that hand a lock to and fro switch 100,000 times a second. After this many in a second (of one thread)
- * only waits that are long enough to matter are recorded: at most 1,000 a second more.
+ * Two threads that hand a lock to and fro switch 100,000 times a second. Of one thread this many at once are recorded,
+ * and each second makes up for some of them: a start in which threads yield to each other for some milliseconds comes
+ * to 5,000. Of more only those that are long enough to matter: at most 1,000 a second.
  */
+#define WAITS_AT_ONCE	 10000
 #define WAITS_PER_SECOND 2000
 #define LONG_WAIT	 1000000 /* ns */
 #define SECOND		 1000000000ULL
@@ -19,13 +21,18 @@
 
 static __always_inline bool below_limit(struct thread *t, __u64 now)
 {
-	__u32 second = now / SECOND;
+	__u32 second = now / SECOND, gone = second - t->second;
 
-	if (t->second != second) {
+	if (gone) {
 		t->second = second;
-		t->waits = 0;
+		t->waits = gone * (__u64)WAITS_PER_SECOND < t->waits
+				   ? t->waits - gone * WAITS_PER_SECOND
+				   : 0;
 	}
-	return t->waits++ < WAITS_PER_SECOND;
+	if (t->waits >= WAITS_AT_ONCE)
+		return false;
+	t->waits++;
+	return true;
 }
 
 static __always_inline void leave_cpu(struct task_struct *task, struct thread *t, bool runnable,

@@ -130,7 +130,7 @@ impl Sites {
         // Nothing of these tests needs samples, and each has a stack to be kept.
         let traced = Trace::new(["--freq", "0"], command).run();
         traced.succeeded();
-        // A collector that always works can come to 2,000 waits of a thread in a second, beyond which short ones are left out: no stack of these is.
+        // A collector that always works can come to more short waits of a thread than are recorded: no stack of these is.
         match flags.contains(&"--stress-compaction") {
             true => traced.lost_nothing_but(&["waits"]),
             false => traced.lost_nothing(),

@@ -6,7 +6,9 @@ use nodeprof_profile::{
     recording::{Wait, WaitReason},
 };
 
-use crate::support::{Node, Traced, copy_program, folder, has_tool, on_each_node, trace, write};
+use crate::support::{
+    Node, Trace, Traced, copy_program, folder, has_tool, number, on_each_node, trace, write,
+};
 
 on_each_node!(undisturbed:
     a_timer_is_waited_for_idly,
@@ -15,6 +17,7 @@ on_each_node!(undisturbed:
     a_child_is_waited_for_as_one,
     threads_that_share_a_cpu_preempt_each_other,
     running_and_waiting_make_up_the_life_of_a_thread,
+    of_many_short_waits_those_beyond_the_limit_are_counted,
 );
 
 fn recording(traced: &Traced) -> Recording {
@@ -225,6 +228,43 @@ fn a_page_that_must_be_read_from_the_disk_is_told() {
     }
     assert!(!faults.is_empty());
     assert!(faults.iter().all(|w| w.syscall.is_none()));
+}
+
+/// Two threads hand a token to and fro: each waits once for each time.
+const HANDS_OVER: &str = "const { Worker, isMainThread, workerData } = require('worker_threads');\n\
+     const times = Number(process.argv[2]);\n\
+     const cell = isMainThread ? new Int32Array(new SharedArrayBuffer(4)) : workerData;\n\
+     if (isMainThread) new Worker(__filename, { workerData: cell, argv: [times] });\n\
+     const mine = isMainThread ? 0 : 1;\n\
+     for (let i = 0; i < times; i++) {\n\
+       while (Atomics.load(cell, 0) !== mine) Atomics.wait(cell, 0, 1 - mine);\n\
+       Atomics.store(cell, 0, 1 - mine);\n\
+       Atomics.notify(cell, 0);\n\
+     }";
+
+fn of_many_short_waits_those_beyond_the_limit_are_counted(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "hands-over.js", HANDS_OVER);
+    // As many as a start comes to where its threads want one lock; twice as many where they come too early.
+    let traced = trace(&[], node.command([&script, "3500"]));
+    let few = of_main(&recording(&traced)).len();
+    assert!(few > 2_500, "{few} waits");
+
+    let traced = Trace::new::<&str, _>([], node.command([&script, "40000"])).run();
+    traced.succeeded();
+    traced.lost_nothing_but(&["waits"]);
+    let lost = number(&traced.run["losses"]["waits"]);
+    let recording = recording(&traced);
+    let main = of_main(&recording);
+    let short = main.iter().filter(|w| w.duration.0 < 1_000_000).count() as u64;
+    // `WAITS_AT_ONCE` of waits.bpf.h, and 2,000 for each second that has begun since.
+    let seconds = number(&traced.run["time"]["wall_ns"]) / 1_000_000_000 + 1;
+    let most = 10_000 + 2_000 * seconds;
+    let total = main.len() as u64;
+    assert!(total >= 10_000, "{total} waits");
+    assert!(short <= most, "{short} short waits, {most} at most");
+    let all = recording.waits.len() as u64 + lost;
+    assert!(all > 60_000, "{all} waits, {lost} of them left out");
 }
 
 /// Whether a folder is on a file system that has no disk.
