@@ -242,6 +242,75 @@ fn a_code_cache_that_was_lost_or_came_is_the_cause_whoever_has_the_modules() {
     assert_eq!(cause.kind, CauseKind::Package, "{}", cause.sentence);
 }
 
+/// The first stat of a run takes so much longer, and all comes later.
+fn delay_first_stat(run: &mut Recording, by: u64) {
+    let first = run.files.iter().map(|file| file.start).min().expect("one");
+    for file in &mut run.files {
+        match file.start == first {
+            true => file.duration.0 += by,
+            false => file.start.0 += by,
+        }
+    }
+    for compilation in &mut run.compilations {
+        compilation.start.0 += by;
+    }
+    for crossing in &mut run.crossings {
+        let end = crossing.start.0 + crossing.duration.map_or(0, |duration| duration.0);
+        match (
+            crossing.start > first,
+            end > first.0,
+            &mut crossing.duration,
+        ) {
+            (true, _, _) => crossing.start.0 += by,
+            (false, true, Some(duration)) => duration.0 += by,
+            _ => {}
+        }
+    }
+    for milestone in run.milestones.iter_mut().filter(|m| m.at > first) {
+        milestone.at.0 += by;
+    }
+    for process in &mut run.processes {
+        process.exited.iter_mut().for_each(|at| at.0 += by);
+    }
+    run.runs[0].ended.0 += by;
+}
+
+/// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.
+#[test]
+fn an_added_package_is_the_cause_of_the_search_for_it() {
+    let side = |name: &str, added: usize, later: u64| {
+        let mut all = Recording::default();
+        for (index, micros) in NOISE.iter().enumerate() {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.busy(10_000_000 + micros * 100);
+                for module in 0..added {
+                    let path = format!("/app/node_modules/delta/{module}.js");
+                    main.require(&path, &[], 50_000, |module| module.busy(20_000));
+                }
+            });
+            let (mut one, _) = program.end();
+            delay_first_stat(&mut one, later);
+            one.runs[0].started_unix_ns +=
+                index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+            one.runs[0].labels.push(("name".into(), name.into()));
+            all.append(one);
+        }
+        all
+    };
+    let diff = compare(side("base", 0, 0), side("head", 12, 3_000_000));
+    // What took longer besides is another cause.
+    assert!(diff.causes.len() > 1, "{:#?}", diff.causes);
+    let first = diff.causes.first().expect("a cause");
+    let named = (first.kind, first.name.as_str(), first.presence);
+    assert_eq!(
+        named,
+        (CauseKind::Package, "delta", Some("added")),
+        "{}",
+        first.sentence
+    );
+}
+
 #[test]
 fn a_slower_side_is_slower_with_stars() {
     let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();

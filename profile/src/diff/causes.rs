@@ -456,6 +456,12 @@ impl Search<'_> {
         {
             (index, change) = package;
         }
+        // What is looked for because of a package that came or went is that package's doing, however long the search takes otherwise.
+        if self.candidates[index].kind == CauseKind::Resolution
+            && let Some(package) = self.sought_for(change)
+        {
+            (index, change) = (package, self.left(&self.candidates[package]));
+        }
         let chosen = &self.candidates[index];
         if chosen.kind == CauseKind::Package
             && chosen.presence.is_none()
@@ -506,6 +512,34 @@ impl Search<'_> {
             true => head < base,
             false => head > base,
         })
+    }
+
+    /// The package that came or went for which most of the stats were made that there are more or fewer of, if the search for files
+    /// takes longer or less by so much.
+    fn sought_for(&self, change: f64) -> Option<usize> {
+        let table = self.sides.figures.table(List::Run);
+        let row = table.find("files.stat.calls")?;
+        let (base, head) = self.medians(List::Run, row, "")?;
+        let all = head - base;
+        if all == 0.0 || (all > 0.0) != (change > 0.0) {
+            return None;
+        }
+        let packages = self.candidates.iter().enumerate();
+        packages
+            .filter(|(_, c)| c.kind == CauseKind::Package && c.presence.is_some())
+            .filter_map(|(index, c)| {
+                // What was done to find its modules, or what those asked for: some is both.
+                let part = |field: &str| {
+                    let medians = self.medians(List::Packages, c.row, field);
+                    medians.map_or(0.0, |(base, head)| (head - base) / all)
+                };
+                let share = part("loading.stats").max(part("stats"));
+                // It has time of its own that is not explained yet.
+                let left = self.left(c) / change > 0.0;
+                (left && share >= ONE_OF_MANY).then_some((index, share))
+            })
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(index, _)| index)
     }
 
     /// Takes out what a cause explains.
