@@ -300,20 +300,22 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether the innermost crossing that lasts is one into JavaScript.
-    fn in_javascript(&mut self, at: u64) -> bool {
+    /// The innermost crossing that lasts.
+    fn lasting(&mut self, at: u64) -> Option<CrossingKind> {
         while self.open.pop_if(|(end, _)| *end < at).is_some() {}
-        self.open
-            .last()
-            .is_some_and(|&(_, kind)| kind == CrossingKind::ToJs)
+        self.open.last().map(|&(_, kind)| kind)
+    }
+
+    /// Whether that is one into JavaScript.
+    fn in_javascript(&mut self, at: u64) -> bool {
+        self.lasting(at) == Some(CrossingKind::ToJs)
     }
 
     /// What a thread does that is off the CPU while no call into JavaScript or out of it lasts: C++ alone, whatever is missing of its stack.
     fn alone(&mut self, at: u64, stack: Option<StackId>) -> Option<State> {
-        while self.open.pop_if(|(end, _)| *end < at).is_some() {}
         let context = stack.and_then(|stack| self.contexts.get(stack));
         let unknown = context.is_none_or(|context| context.truncated && !context.javascript);
-        (self.enters && self.open.is_empty() && unknown)
+        (self.enters && unknown && self.lasting(at).is_none())
             .then(|| State::Outside(self.bucket(Some(&Context::default()), at)))
     }
 
