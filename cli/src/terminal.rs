@@ -57,6 +57,14 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What came of printing, where it is not all that is to be done: a reader that went away has had enough.
+pub fn printed(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    match outcome {
+        Err(error) if is_closed_pipe(&error) => Ok(()),
+        other => other,
+    }
+}
+
 /// Whether the reader of our output went away (`| head`): no failure of ours.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| {

@@ -265,7 +265,7 @@ fn phase_between(rank: usize, next: Option<usize>, only: bool) -> Cow<'static, s
 }
 
 /// Per run, the process with node that has the fewest ancestors; the earliest of several.
-fn main_processes(recording: &Recording) -> Vec<Option<ProcessId>> {
+pub fn main_processes(recording: &Recording) -> Vec<Option<ProcessId>> {
     let processes = &recording.processes;
     let depth_of = |mut index: usize| {
         let mut depth = 0;

@@ -72,7 +72,8 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
             text::check(&checked, &style)
         }
     };
-    super::print_or_write(args.output.as_deref(), args.force, &text, "check.txt")?;
+    let written = super::print_or_write(args.output.as_deref(), args.force, &text, "check.txt");
+    terminal::printed(written)?;
     Ok(match checked.outcome {
         Outcome::Within => ExitCode::SUCCESS,
         Outcome::Over => ExitCode::from(OVER),

@@ -82,7 +82,7 @@ pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
             let _ = writeln!(text, "{:22} → {todo}", "");
         }
     }
-    terminal::print(&text)?;
+    terminal::printed(terminal::print(&text))?;
     Ok(if all.iter().all(|c| c.outcome == Outcome::Ok) {
         ExitCode::SUCCESS
     } else {

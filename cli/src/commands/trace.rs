@@ -111,11 +111,7 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
     }
     let status = status?;
     saved?;
-    match printed {
-        // Who read it has enough.
-        Err(error) if terminal::is_closed_pipe(&error) => {}
-        other => other?,
-    }
+    terminal::printed(printed)?;
     leave(status)
 }
 

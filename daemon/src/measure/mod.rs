@@ -252,12 +252,7 @@ impl Runner {
         if read.is_err() {
             return String::new();
         }
-        let text = String::from_utf8_lossy(&bytes);
-        let whole = match length > SHOWN {
-            true => text.split_once('\n').map_or("", |(_, rest)| rest),
-            false => &text,
-        };
-        whole.trim_end().to_owned()
+        end_of(&bytes, length > SHOWN)
     }
 
     fn command(&self, subject: usize) -> Vec<OsString> {
@@ -372,4 +367,33 @@ fn memory_file() -> io::Result<File> {
     }
     // SAFETY: a new descriptor that nobody else owns.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// The last lines of what was written, of which `bytes` are the end; `is_cut`: there was more before them.
+fn end_of(bytes: &[u8], is_cut: bool) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end();
+    match text.split_once('\n') {
+        Some((_, whole)) if is_cut && !whole.trim().is_empty() => whole.to_owned(),
+        // One line that is longer than what is shown.
+        _ if is_cut && !text.is_empty() => format!("…{}", text.trim_start_matches('\u{fffd}')),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_said_last_is_shown_from_the_beginning_of_a_line_if_it_has_one() {
+        assert_eq!(end_of(b"first\nsecond\n\n", false), "first\nsecond");
+        assert_eq!(end_of(b"of a line\nsecond\nthird\n", true), "second\nthird");
+        // Of a line without an end, and of one whose end is all that follows: what there is of it.
+        assert_eq!(end_of(b"{\"error\":1}", true), "…{\"error\":1}");
+        assert_eq!(end_of(b"{\"error\":1}\n\n", true), "…{\"error\":1}");
+        // The last byte of a character that was cut.
+        assert_eq!(end_of(b"\xa9 error", true), "… error");
+        assert_eq!(end_of(b"", false), "");
+    }
 }

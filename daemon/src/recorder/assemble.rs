@@ -11,11 +11,14 @@ use std::{
 
 use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily, Unended};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
-use nodeprof_profile::recording::{
-    Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing, CrossingKind,
-    CrossingSum, EVENTS_BEYOND_LIMIT, Exec, FileAccess, FileOperation, Import, Lookup, Loss,
-    Milestone, NameId, Nanoseconds, Process, ProcessId, Recording, RunId, Sample, Serialization,
-    SerializationSum, Span, StackId, ThreadId, UNREADABLE, Wait,
+use nodeprof_profile::{
+    breakdown::main_processes,
+    recording::{
+        Binary, BinaryId, Callback, CallbackId, Compilation, CompilationUnit, Crossing,
+        CrossingKind, CrossingSum, EVENTS_BEYOND_LIMIT, Exec, FileAccess, FileOperation, Import,
+        Lookup, Loss, Milestone, NameId, Nanoseconds, Process, ProcessId, Recording, RunId, Sample,
+        Serialization, SerializationSum, Span, StackId, ThreadId, UNREADABLE, Wait,
+    },
 };
 
 use super::{
@@ -313,6 +316,15 @@ impl Assembler {
     pub fn find_process(&mut self, pid: u32) -> Option<&mut Process> {
         let id = *self.processes.get(&pid)?;
         self.recording.processes.get_mut(id.0 as usize)
+    }
+
+    /// Whether a run is about this process, by what is known so far.
+    pub fn is_main_process(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|id| {
+            main_processes(&self.recording)
+                .iter()
+                .any(|main| main == &Some(*id))
+        })
     }
 
     /// Whether a process is known only because probes were attached to it.

@@ -328,9 +328,15 @@ impl Session {
                 Notice::Milestone { pid, name, at } => {
                     let field = match name.as_str() {
                         "loop_start" => {
-                            self.loop_started.get_or_insert(at);
+                            // A node that the program waits for has a loop of its own, and may be in it long before.
+                            let is_main = self.assembler.is_main_process(pid);
+                            if is_main {
+                                self.loop_started.get_or_insert(at);
+                            }
                             if self.count {
-                                self.memory_due.get_or_insert((pid, at));
+                                if is_main {
+                                    self.memory_due.get_or_insert((pid, at));
+                                }
                                 continue;
                             }
                             0

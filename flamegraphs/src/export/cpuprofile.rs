@@ -154,7 +154,7 @@ impl<'a> Builder<'a> {
     }
 
     fn as_it_was(&mut self, entries: &[Entry]) -> u64 {
-        let (steps, end) = steps(entries);
+        let (steps, end) = steps(self.stacks, entries);
         for step in steps {
             match step.node {
                 Some(node) => {

@@ -495,7 +495,7 @@ impl Builder<'_> {
         let metric = self.stacks.about.metric;
         let has_cpu_time = matches!(metric, Metric::Cpu | Metric::Wall);
         let (mut steps, end) = match metric {
-            Metric::Cpu | Metric::OffCpu | Metric::Wall => steps(&thread.entries),
+            Metric::Cpu | Metric::OffCpu | Metric::Wall => steps(self.stacks, &thread.entries),
             _ => {
                 let each = thread.entries.iter().map(|entry| Step {
                     at: entry.at.0,

@@ -40,14 +40,18 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
     let outcome = measure(&mut session, args.runs.map(|n| n as usize), variants.len());
     session.progress.done();
     let go_on = outcome?;
-    if !args.measuring.quiet {
-        let profile = Profile::from_recording(&session.all);
-        terminal::print(&measurements(&session.all, &profile, &style(color)))?;
-    }
+    let printed = match args.measuring.quiet {
+        true => Ok(()),
+        false => {
+            let profile = Profile::from_recording(&session.all);
+            terminal::print(&measurements(&session.all, &profile, &style(color)))
+        }
+    };
     if !go_on {
         say!("interrupted: the runs that had ended are kept");
     }
     session.save()?;
+    terminal::printed(printed)?;
     Ok(leave(go_on))
 }
 

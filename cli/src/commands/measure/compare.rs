@@ -70,13 +70,15 @@ pub fn run(args: Compare, color: Color) -> anyhow::Result<ExitCode> {
     let outcome = measure(&mut session, &rule, &mut pairs);
     session.progress.done();
     let go_on = outcome?;
-    if !args.measuring.quiet {
-        print(&session.all, session.target.path(), color)?;
-    }
+    let printed = match args.measuring.quiet {
+        true => Ok(()),
+        false => print(&session.all, session.target.path(), color),
+    };
     if !go_on {
         say!("interrupted: the runs that had ended are kept");
     }
     session.save()?;
+    terminal::printed(printed)?;
     Ok(leave(go_on))
 }
 

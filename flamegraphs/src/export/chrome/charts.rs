@@ -8,7 +8,7 @@ use crate::svg::legend_name;
 
 /// Samples as a flame chart: a frame lasts as long as it is on consecutive samples.
 pub(super) fn samples(stacks: &Stacks, thread: &Thread) -> Vec<Slice> {
-    let (steps, end) = steps(&thread.entries);
+    let (steps, end) = steps(stacks, &thread.entries);
     let mut slices: Vec<Slice> = Vec::new();
     let mut open: Vec<(u32, usize)> = Vec::new();
     for step in &steps {
@@ -37,7 +37,7 @@ pub(super) fn samples(stacks: &Stacks, thread: &Thread) -> Vec<Slice> {
 
 /// Spans in which every sample collected garbage.
 pub(super) fn collections(stacks: &Stacks, thread: &Thread) -> Vec<Slice> {
-    let (steps, end) = steps(&thread.entries);
+    let (steps, end) = steps(stacks, &thread.entries);
     let mut slices: Vec<Slice> = Vec::new();
     let mut open = false;
     for step in &steps {
