@@ -20,7 +20,7 @@ use nodeprof_flamegraphs::web;
 use nodeprof_profile::{
     Recording, SaveOptions,
     groups::{BARE, COUNT_MODE},
-    recording::{FamilyState, Loss, Nanoseconds, Run, RunId},
+    recording::{CrossingSum, FamilyState, Loss, Nanoseconds, Run, RunId},
     synthetic::program::Program,
 };
 use support::{NODEPROF, has_packages, project};
@@ -178,6 +178,34 @@ fn a_page_has_no_times_where_count_mode_takes_none() {
     }
     save(folder.path(), "count.nodeprof", &recording);
     look_at(folder.path(), "count.nodeprof", &[]);
+}
+
+/// They have no instant: an order of time says how many it leaves out, or that there is none.
+#[test]
+fn a_page_tells_of_calls_that_were_only_summed() {
+    if !has_page() {
+        return;
+    }
+    let folder = support::folder();
+    let mut some = program(40_000_000);
+    let call = some.crossings[0];
+    some.crossing_sums.push(CrossingSum {
+        process: call.process,
+        callback: call.callback,
+        kind: call.kind,
+        phase: 0,
+        calls: 250_000,
+        total: Nanoseconds(30_000_000),
+        self_time: Nanoseconds(30_000_000),
+        timed: 250_000,
+        stack: call.stack,
+    });
+    let mut all = some.clone();
+    all.crossings.clear();
+    for (name, recording) in [("some.nodeprof", some), ("all.nodeprof", all)] {
+        save(folder.path(), name, &recording);
+        look_at(folder.path(), name, &["--brief"]);
+    }
 }
 
 fn first_screen_says(recording: &Recording, expected: &str) {

@@ -5,7 +5,7 @@ import { byName, KIND } from "./colours";
 import type { Shown } from "./context";
 import { FlameCanvas, ROW, Tooltip, type Look } from "./flamecanvas";
 import { counted, inUnit, percent, shortPath } from "./format";
-import { forEach, METRICS, metricOf, offers, valuesOf, type Events, type Metric, type Values } from "./model";
+import { forEach, leftOut, METRICS, metricOf, offers, valuesOf, type Events, type Metric, type Values } from "./model";
 import { STEP, useSliced } from "./slices";
 import { moved, regroup, type Grouped, type Stacks } from "./regroup";
 import { dark, get, link, number, set, span } from "./state";
@@ -107,6 +107,8 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
   const onFocus = (path: number[]) => set({ at: pathText(path), sel: null });
   const onSelect = (path: number[]) => set({ sel: pathText(path) }, false);
   const current = tree && chosen ? follow(tree, chosen) : null;
+  const missing = values && leftOut(values, during, layout);
+  const summed = missing && `${counted(missing.calls, "call")} only summed, left out of ${missing.of}`;
   return (
     <>
       <div class="bar wrap">
@@ -132,11 +134,11 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
         <input type="search" placeholder="Search, or /regex/" aria-label="Search frames" value={query} onInput={(event) => set({ q: event.currentTarget.value }, false)} />
         {share !== null && values && <output class="found" data-value={share}>{percent(share, values.sum) || "0%"} found · {inUnit(share, metric.unit)}</output>}
       </div>
-      {!values ? <p class="empty" aria-live="polite">Adding up …</p> : values.sum === 0 ? <p class="empty">Nothing of this metric {during ? "in the selected span" : "was recorded"}.</p> : (
+      {!values ? <p class="empty" aria-live="polite">Adding up …</p> : values.sum === 0 ? <p class="empty">Nothing of this metric {during ? "in the selected span" : "was recorded"}{during && summed && `: ${summed}`}.</p> : (
         <section class="card tight">
           <p class="note">
             {metric.title}{metric.javascript ? " of main threads" : ""}: <b data-figure="total" data-value={values.sum}>{inUnit(values.sum, metric.unit)}{metric.things ? ` ${metric.things}` : ""}</b>
-            {values.leftOut > 0 && <> · {counted(values.leftOut, "call")} only summed, left out of the span</>}
+            {summed && <> · {summed}</>}
             {" · click a frame for details, double-click to zoom"}
           </p>
           {by === "kind" && <Legend events={events} kinds={added!.kinds} />}
@@ -378,7 +380,9 @@ interface TimeOrderedProperties {
 function TimeOrdered(properties: TimeOrderedProperties) {
   const { recorded, metric, during } = properties;
   const order = useSliced(() => ordered(recorded, metric, during), [recorded, metric, during]);
-  return order ? <InOrder {...properties} order={order} /> : <p class="empty" aria-live="polite">Adding up …</p>;
+  if (!order) return <p class="empty" aria-live="polite">Adding up …</p>;
+  if (order.sum === 0) return <p class="empty">Calls were only summed here: there is no order of time. Choose another layout.</p>;
+  return <InOrder {...properties} order={order} />;
 }
 
 /** Of all events that fall into a pixel the one in its middle is drawn: as quick for a million as for a hundred. */

@@ -40,6 +40,19 @@ export class Family {
   }
 }
 
+/** Which events lie within another one of their thread; it may have begun at any time before. An untimed one has nothing in it. */
+export function nestedIn({ thread, at, duration, length }: Pick<Family, "thread" | "at" | "duration" | "length">): Uint8Array {
+  const nested = new Uint8Array(length);
+  // By thread, then time, the longest first: what is around comes before what is in it.
+  let end = -Infinity;
+  for (let index = 0; index < length; index++) {
+    if (index > 0 && thread[index] !== thread[index - 1]) end = -Infinity;
+    nested[index] = at[index]! < end ? 1 : 0;
+    if (duration[index]! >= 0) end = Math.max(end, at[index]! + duration[index]!);
+  }
+  return nested;
+}
+
 export interface Sums {
   thread: Int32Array;
   calls: Float64Array;
@@ -241,8 +254,8 @@ export interface Values {
   own: Float64Array;
   total: Float64Array;
   sum: number;
-  /** Calls without an instant, which a span of time leaves out. */
-  leftOut: number;
+  /** Calls without an instant, which a span of time and an order of time leave out. */
+  summed: number;
 }
 
 export function* valuesOf(events: Events, metric: Metric, span: [number, number] | null): Generator<void, Values> {
@@ -250,17 +263,24 @@ export function* valuesOf(events: Events, metric: Metric, span: [number, number]
   yield* forEach(events, metric, span, (node, value) => {
     own[node]! += value;
   });
-  let leftOut = 0;
+  let summed = 0;
   const add = (sums: Sums) => {
     for (let index = 0; index < sums.node.length; index++) {
-      if (span) leftOut += sums.calls[index]!;
-      else own[sums.node[index]!]! += metric.unit === "count" ? sums.calls[index]! : sums.own[index]!;
+      summed += sums.calls[index]!;
+      if (!span) own[sums.node[index]!]! += metric.unit === "count" ? sums.calls[index]! : sums.own[index]!;
     }
   };
   if (metric.families.includes("crossings")) add(events.crossingSums);
   if (metric.families.includes("serializations")) add(events.serializationSums);
   yield;
-  return { metric, own, ...(yield* totalsIn(own, events.parent)), leftOut };
+  return { metric, own, ...(yield* totalsIn(own, events.parent)), summed };
+}
+
+/** How many calls a graph does not show, and what leaves them out. */
+export function leftOut({ summed }: Pick<Values, "summed">, span: [number, number] | null, layout: string): { calls: number; of: string } | null {
+  if (summed === 0) return null;
+  if (span) return { calls: summed, of: "the span" };
+  return layout === "time" ? { calls: summed, of: "the order of time" } : null;
 }
 
 export function* totalsIn(own: Float64Array, parent: Int32Array): Generator<void, { total: Float64Array; sum: number }> {

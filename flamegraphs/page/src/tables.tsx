@@ -4,7 +4,7 @@ import type { Shown } from "./context";
 import type { Callback, FileOperation, PackageJsonFile, PathRow, Process, Run, Script } from "./data";
 import { walks } from "./findings";
 import { bytes, commandLine, count, counted, shortPath, time } from "./format";
-import type { Events } from "./model";
+import { nestedIn, type Events } from "./model";
 import { get, link, OF_A_VIEW, set, span } from "./state";
 import { Table, type Column } from "./table";
 import { Tabs } from "./tabs";
@@ -51,11 +51,12 @@ function grouped<Row>(
   during: [number, number],
   key: (frame: number, node: number) => string,
   make: (frame: number, node: number) => Row,
-  add: (row: Row, duration: number, own: number, detail: number) => void,
+  add: (row: Row, duration: number, own: number, detail: number, nested: boolean) => void,
 ): Row[] {
   if (!events) return [];
   const rows = new Map<string, Row>();
   const { at, duration, own, detail, node, length } = events.family(family);
+  const nested = nestedIn(events.family(family));
   for (let index = 0; index < length; index++) {
     if (at[index]! < during[0] || at[index]! >= during[1]) continue;
     const place = node[index]!;
@@ -66,7 +67,7 @@ function grouped<Row>(
       row = make(frame, place);
       rows.set(name, row);
     }
-    add(row, duration[index]!, own[index]!, detail[index]!);
+    add(row, duration[index]!, own[index]!, detail[index]!, nested[index] === 1);
   }
   return [...rows.values()];
 }
@@ -295,26 +296,24 @@ function Files({ run, events, during }: Of) {
 
 type Function = Run["serialization"]["functions"][number];
 
-function Serialization({ run, events, during }: Of) {
-  const rows = useMemo(
-    () =>
-      during
-        ? grouped<Function>(
-            events,
-            "serializations",
-            during,
-            (frame) => String(frame),
-            (frame) => ({ function: events!.frames.names[frame]!, calls: 0, bytes: 0, total_ns: 0, self_ns: 0 }),
-            (row, duration, own, size) => {
-              row.calls = (row.calls ?? 0) + 1;
-              row.bytes = (row.bytes ?? 0) + Math.max(0, size);
-              row.total_ns = (row.total_ns ?? 0) + Math.max(0, duration);
-              row.self_ns = (row.self_ns ?? 0) + Math.max(0, own);
-            },
-          )
-        : run.serialization.functions,
-    [run, events, during],
+export function serializationsDuring(events: Events | null, during: [number, number]): Function[] {
+  return grouped<Function>(
+    events,
+    "serializations",
+    during,
+    (frame) => String(frame),
+    (frame) => ({ function: events!.frames.names[frame]!, calls: 0, bytes: 0, total_ns: 0, self_ns: 0 }),
+    (row, duration, own, size, nested) => {
+      row.calls = (row.calls ?? 0) + 1;
+      row.bytes = (row.bytes ?? 0) + Math.max(0, size);
+      row.total_ns = (row.total_ns ?? 0) + (nested ? 0 : Math.max(0, duration));
+      row.self_ns = (row.self_ns ?? 0) + Math.max(0, own);
+    },
   );
+}
+
+function Serialization({ run, events, during }: Of) {
+  const rows = useMemo(() => (during ? serializationsDuring(events, during) : run.serialization.functions), [run, events, during]);
   const columns: Column<Omit<Function, "function">>[] = [
     { key: "calls", title: "Calls", unit: "count", value: (row) => row.calls, bar: true },
     { key: "bytes", title: "Bytes", unit: "bytes", value: (row) => row.bytes },

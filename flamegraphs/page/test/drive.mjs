@@ -183,6 +183,7 @@ async function compareWithJson(page, report, side = "") {
   for (const [hash, table, list, fields] of lists) {
     if (list.length > 0) await sameRows(page, `${hash}${side}`, table, list, fields);
   }
+  if (side === "") await compareEvents(page, run);
   // What flame graphs add up to.
   const totals = {
     crossings: run.crossings.total,
@@ -200,6 +201,27 @@ async function compareWithJson(page, report, side = "") {
       await sameFigure(page, "total", total);
     }
   }
+}
+
+const ALL_TIME = "time=-9000000000000..9000000000000";
+
+/** A span that holds all has what single events add up to; an order of time tells of the calls that were only summed. */
+async function compareEvents(page, run) {
+  const { functions, calls } = run.serialization;
+  await show(page, `view=tables&table=serialization&${ALL_TIME}`);
+  const single = (await rows(page, "serialization")).reduce((sum, row) => sum + Number(row.calls ?? 0), 0);
+  if (calls > 0 && single === calls) await sameRows(page, `view=tables&table=serialization&${ALL_TIME}`, "serialization", functions, ["function", "calls", "bytes", "total_ns", "self_ns"]);
+  if (!(run.crossings.total > 0)) return;
+  await show(page, `view=overview&${ALL_TIME}`);
+  const crossings = await page.evaluate(() => Number(document.querySelector('[data-figure="during-crossings"] b')?.textContent.replaceAll(",", "") ?? 0));
+  await show(page, "view=flame&metric=crossings&layout=time");
+  const shown = await page.evaluate(() => ({
+    summed: Number(/([\d,]+) calls? only summed, left out of the order of time/.exec(document.querySelector("main").innerText)?.[1].replaceAll(",", "") ?? 0),
+    drawn: document.querySelector("main canvas") !== null,
+    empty: document.querySelector("main .card .empty") !== null,
+  }));
+  if (shown.summed !== run.crossings.total - crossings) wrong(`in order of time ${shown.summed} calls are left out, not ${run.crossings.total - crossings}`);
+  if (shown.drawn !== crossings > 0 || shown.empty !== (crossings === 0)) wrong(`in order of time ${crossings} crossings are ${shown.drawn ? "drawn" : "not drawn"}, ${shown.empty ? "and said" : "not said"} to be none`);
 }
 
 function sameText(what, found, expected) {

@@ -4,10 +4,11 @@ import { criticalChain } from "../src/chain";
 import { Columns, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
 import { bytes, commandLine, percent, shortPath, time } from "../src/format";
-import { childrenOf, totals, type Events, type Values } from "../src/model";
+import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
 import { asText, filtered, sorted, type Column } from "../src/table";
+import { serializationsDuring } from "../src/tables";
 import { follow, inverted, matching, merged, pathOf, sandwich, shareOf } from "../src/tree";
 
 test("columns are read as they are written", () => {
@@ -57,7 +58,7 @@ function stacks(): { events: Events; values: Values } {
     children: childrenOf(parent),
     frames: { names: ["main", "a", "b"], files: [null, "/x/a.js", null], packages: [null, "p", null] },
   } as unknown as Events;
-  return { events, values: { own, ...totals(own, parent), leftOut: 0 } as unknown as Values };
+  return { events, values: { own, ...totals(own, parent), summed: 0 } as unknown as Values };
 }
 
 test("a merged tree has the sums of its callees, largest first", () => {
@@ -100,7 +101,7 @@ test("by package, Node's own frames show only where they run, and nothing is los
     frames: { names: ["C++", "load", "f", "fs.stat"], kinds: ["native", "node", "javascript", "callback"], files: [null, "node:x", "/p.js", null], scripts: [null, "node:x", "/p.js", null], packages: [null, "node", "p", null], kindNames: new Map() },
   } as unknown as Events;
   const grouped = whole(regroup(events, "package"));
-  const values = whole(moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped));
+  const values = whole(moved({ own, ...totals(own, parent), summed: 0 } as unknown as Values, grouped));
   const { stacks } = grouped;
   const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)}/${stacks.frames.names[stacks.frame[node]!]}`);
   const found = Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
@@ -119,7 +120,7 @@ test("code without a file is of the module or package that called it", () => {
   } as unknown as Events;
   const sums = (by: "module" | "package") => {
     const grouped = whole(regroup(events, by));
-    const values = whole(moved({ own, ...totals(own, parent), leftOut: 0 } as unknown as Values, grouped));
+    const values = whole(moved({ own, ...totals(own, parent), summed: 0 } as unknown as Values, grouped));
     const { stacks } = grouped;
     const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)} ${stacks.frames.names[stacks.frame[node]!]}`);
     return Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
@@ -134,6 +135,40 @@ test("a search finds words, expressions and packages, and counts a stack once", 
   assert.deepEqual([found("A.JS"), found("/^b/"), found("p a"), found("/(/")], [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]);
   assert.equal(matching(events, " "), null);
   assert.equal(shareOf(events, values, matching(events, "a.js")!), 22);
+});
+
+/** Of functions a, b and c on two threads: a from 0 to 100 with b in it, which has c in it; c, untimed, and b. On the other one b, during a. */
+function serializations(): Events {
+  const calls = [[0, 0, 100, 60, 0], [0, 10, 40, 30, 1], [0, 10, 10, 10, 2], [0, 100, 5, 5, 2], [0, 110, -1, -1, 0], [0, 111, 7, 7, 1], [1, 20, 30, 30, 1]];
+  const column = (index: number) => calls.map((call) => call[index]!);
+  const family = {
+    length: calls.length, thread: Int32Array.from(column(0)), at: Float64Array.from(column(1)), duration: Float64Array.from(column(2)),
+    own: Float64Array.from(column(3)), detail: new Float64Array(calls.length).fill(8), node: Int32Array.from(column(4)),
+  };
+  return { frame: Int32Array.of(0, 1, 2), frames: { names: ["a", "b", "c"] }, family: () => family } as unknown as Events;
+}
+
+test("of a span each moment is in one outermost serialization, also where that began before", () => {
+  const events = serializations();
+  assert.deepEqual([...nestedIn(events.family("serializations"))], [0, 1, 1, 0, 0, 0, 0]);
+  const during = (from: number, until: number) => serializationsDuring(events, [from, until]).map((row) => [row.function, row.calls, row.total_ns, row.self_ns]);
+  assert.deepEqual(during(0, 1000), [["a", 2, 100, 60], ["b", 3, 37, 67], ["c", 2, 5, 15]]);
+  assert.deepEqual(during(5, 50), [["b", 2, 30, 60], ["c", 1, 0, 10]]);
+});
+
+test("calls that were only summed are told where a span or an order of time leaves them out", () => {
+  const none = { length: 0, at: [], own: [], node: [], thread: [] };
+  const sums = { thread: Int32Array.of(0, 0), calls: Float64Array.of(3, 4), own: Float64Array.of(30, 40), node: Int32Array.of(0, 1) };
+  const events = { parent: Int32Array.of(-1, 0), threads: [], family: () => none, crossingSums: sums, serializationSums: { ...sums, node: new Int32Array() } } as unknown as Events;
+  const of = (name: string, span: [number, number] | null, layout: string) => {
+    const values = whole(valuesOf(events, METRICS.find((metric) => metric.name === name)!, span));
+    return [values.sum, leftOut(values, span, layout)];
+  };
+  assert.deepEqual(of("crossings", null, "merged"), [7, null]);
+  assert.deepEqual(of("crossings", null, "time"), [7, { calls: 7, of: "the order of time" }]);
+  assert.deepEqual(of("crossing-time", null, "time"), [70, { calls: 7, of: "the order of time" }]);
+  assert.deepEqual(of("crossing-time", [0, 9], "time"), [0, { calls: 7, of: "the span" }]);
+  assert.deepEqual(of("serialization", null, "time"), [0, null]);
 });
 
 interface Row {
