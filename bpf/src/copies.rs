@@ -25,6 +25,10 @@ const PRESENT: u64 = 1 << 63;
 const OF_FILE: u64 = 1 << 61;
 /// Of an entry, bytes.
 const ENTRY: u64 = 8;
+/// So many entries are read at once: what a process maps has any length, beyond the end of its file, too.
+const AT_ONCE: u64 = 4096;
+/// Beyond so much code pages stay copies: no program has that, but one may map it.
+const MOST_CODE: u64 = 4 << 30;
 
 /// To be called before probes are taken away from a process that goes on: then none of its code stays copied. Returns how many pages were.
 ///
@@ -49,14 +53,19 @@ fn copies(pid: u32) -> io::Result<Vec<u64>> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let size = page_size() as u64;
     let mut copies = Vec::new();
+    let mut left = MOST_CODE;
     for code in maps.lines().filter_map(code_of_file) {
-        let pages = (code.end - code.start) / size;
-        let mut entries = vec![0; (pages * ENTRY) as usize];
-        pagemap.read_exact_at(&mut entries, code.start / size * ENTRY)?;
-        let (entries, _) = entries.as_chunks();
-        for (page, &entry) in (code.start..).step_by(size as usize).zip(entries) {
-            if u64::from_ne_bytes(entry) & (PRESENT | OF_FILE) == PRESENT {
-                copies.push(page);
+        let end = code.end.min(code.start.saturating_add(left));
+        left -= end - code.start;
+        for start in (code.start..end).step_by((AT_ONCE * size) as usize) {
+            let pages = AT_ONCE.min((end - start) / size);
+            let mut entries = vec![0; (pages * ENTRY) as usize];
+            pagemap.read_exact_at(&mut entries, start / size * ENTRY)?;
+            let (entries, _) = entries.as_chunks();
+            for (page, &entry) in (start..).step_by(size as usize).zip(entries) {
+                if u64::from_ne_bytes(entry) & (PRESENT | OF_FILE) == PRESENT {
+                    copies.push(page);
+                }
             }
         }
     }
@@ -125,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_code_that_was_written_to_is_found() {
+    fn a_page_of_code_that_was_written_to_is_found_and_a_long_mapping_takes_no_memory() {
         let binary = std::env::current_exe().unwrap();
         let file = File::open(binary).unwrap();
         let size = page_size();
@@ -152,5 +161,16 @@ mod tests {
         assert!(let_copies_go(me).unwrap() > 0);
         // SAFETY: nobody uses it.
         unsafe { mm::munmap(page, size).unwrap() };
+
+        // 16 TiB, which is 32 GiB of entries.
+        let long = 1 << 44;
+        // SAFETY: as above.
+        let pages = unsafe {
+            let may = ProtFlags::READ | ProtFlags::EXEC;
+            mm::mmap(ptr::null_mut(), long, may, MapFlags::PRIVATE, &file, 0).unwrap()
+        };
+        assert!(copies(me).is_ok());
+        // SAFETY: nobody uses them.
+        unsafe { mm::munmap(pages, long).unwrap() };
     }
 }

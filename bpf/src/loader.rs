@@ -474,11 +474,17 @@ impl Programs {
             let offset = offset_of!(skeleton::types::thread, code_start);
             value[offset..offset + 8].copy_from_slice(&code_start.to_ne_bytes());
         }
-        self.maps
+        let key = fd.as_raw_fd().to_ne_bytes();
+        let made = self
+            .maps
             .maps
             .threads
-            .update(&fd.as_raw_fd().to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(|e| io::Error::other(e.to_string()))
+            .update(&key, &value, MapFlags::NO_EXIST);
+        match made {
+            // What is known of it, its open calls and what it has counted, is not to be lost; its next exec begins anew.
+            Err(e) if e.kind() == libbpf_rs::ErrorKind::AlreadyExists => Ok(()),
+            other => other.map_err(|e| io::Error::other(e.to_string())),
+        }
     }
 
     /// Follows a process no longer. What it still does leaves no records, as soon as all of its threads are known of.

@@ -37,7 +37,10 @@ use copies::{COPIES_TWICE, assert_shared_again};
 use nodeprof_profile::{Profile, Recording, recording::CrossingKind, store::database::Database};
 use nodeprofd::control::{Client, Find};
 use own_service::Service;
-use support::{NODEPROF, Node, copy_program, folder, plain, project, undisturbed, write};
+use support::{
+    EXECUTES_FROM_A_THREAD, NODEPROF, Node, copy_program, folder, has_tool, plain, project,
+    undisturbed, write,
+};
 
 const VERSIONS: [&str; 8] = [
     "16.20.0", "18.20.8", "20.0.0", "20.20.2", "21.1.0", "22.23.3", "24.21.0", "26.10.0",
@@ -390,6 +393,95 @@ fn who_executes_a_known_binary_from_one_that_nobody_knew_is_told_to_be_incomplet
             );
         }
     });
+}
+
+/// The kernel ends the main thread of a process when another one executes: probes that came before would go with it.
+#[test]
+#[ignore = "needs root"]
+fn what_another_thread_than_the_main_one_executes_is_recorded_from_then_on() {
+    undisturbed(|| {
+        let Some(known) = Node::find("20.20.2") else {
+            return;
+        };
+        if !has_tool("python3") {
+            return;
+        }
+        let service = Service::knowing(&known, "");
+        service.succeeds(&known, &["-e", "0"]);
+        service.says("recorded pid=");
+        let wait = "setTimeout(() => console.log(1), 1000)";
+        let python = Node {
+            path: "python3".into(),
+            version: known.version,
+        };
+        let path = known.path.to_str().unwrap();
+        let started = service
+            .node(&python, &["-c", EXECUTES_FROM_A_THREAD, path, "-e", wait])
+            .output()
+            .unwrap();
+        assert_eq!(started.stdout, b"1\n");
+        service.says("recorded pid=");
+        let recording = service.recordings().pop().unwrap();
+        let command = &recording.runs[0].command;
+        assert!(command.contains(&wait.into()), "{command:?}");
+        // Its probes come after the exec: before its main, or it is told how much is missing.
+        let (late, whole) = (calls(&recording), calls(&service.recordings()[0]));
+        match &recording.processes[0].incomplete {
+            None => assert!(late.len() >= whole.len(), "{late:?}, {whole:?}"),
+            Some(why) => assert!(why.contains("came after"), "{why}: {late:?}"),
+        }
+    });
+}
+
+/// The tracepoints of system calls slow all programs of the host down.
+#[test]
+#[ignore = "needs root"]
+fn a_large_program_that_is_not_node_is_not_recorded_for_good() {
+    undisturbed(|| {
+        let Some(known) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&known, "");
+        service.succeeds(&known, &["-e", "0"]);
+        service.says("recorded pid=");
+        // As large as node, and it goes on.
+        let large = service.folder.path().join("large");
+        copy_program(&PathBuf::from(NODEPROF), &large);
+        assert!(fs::metadata(&large).unwrap().len() > 20 << 20);
+        let mut command = Command::new(&large);
+        plain(&mut command).args(["view", "--help"]);
+        assert!(command.output().unwrap().status.success());
+        let traces_syscalls = || {
+            links(&service)
+                .iter()
+                .any(|link| link.contains("tp_name:\tsys_exit"))
+        };
+        let until = Instant::now() + Duration::from_secs(10);
+        while traces_syscalls() {
+            assert!(Instant::now() < until, "{:#?}", links(&service));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // They are there while node starts, so this can be seen.
+        let mut sleeping = service
+            .node(&known, &["-e", "setTimeout(() => {}, 1000)"])
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while !traces_syscalls() {
+            assert!(Instant::now() < until, "{:#?}", links(&service));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(sleeping.wait().unwrap().success());
+        service.says("recorded pid=");
+        assert_eq!(service.recordings().len(), 2);
+    });
+}
+
+/// The holder's links, as the kernel tells of them.
+fn links(service: &Service) -> Vec<String> {
+    let infos = fs::read_dir(format!("/proc/{}/fdinfo", service.holder())).unwrap();
+    let infos = infos.filter_map(|info| fs::read_to_string(info.unwrap().path()).ok());
+    infos.filter(|info| info.contains("link_type")).collect()
 }
 
 /// What root does after its program was executed by another user's, in the same process, that user must not read; here the other way round.

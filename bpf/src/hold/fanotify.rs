@@ -21,7 +21,9 @@ use crate::closing::{HIGHEST, as_high};
 
 /// A new group, without marks. Needs CAP_SYS_ADMIN; to use it needs nothing.
 pub(super) fn new_group() -> io::Result<OwnedFd> {
-    let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+    // Of which thread an exec is, not only of which process: see `hold` of the keeper.
+    let flags =
+        libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_REPORT_TID;
     let opened = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE;
     // SAFETY: takes two integers; the descriptor is new.
     unsafe {
@@ -167,6 +169,7 @@ fn through(file: &File) -> PathBuf {
 pub(super) struct Held {
     /// Its descriptor is the exec's name. While anybody has it, no other exec can get that.
     pub(super) file: Arc<File>,
+    /// The thread that executes: the process, if it is its main thread.
     pub(super) pid: u32,
     place: usize,
     held: Arc<HeldExecs>,

@@ -99,8 +99,12 @@ impl Host {
     ) {
         self.binaries.extend(binary.map(|(_, inode)| inode));
         let recorded = self.recorded.entry(pid).or_default();
-        recorded.link = link;
         recorded.images.extend(image);
+        let before = std::mem::replace(&mut recorded.link, link);
+        if let Some(before) = before {
+            // Of the binary that it executed before: taking probes away may take a while, and others wait for this thread.
+            aside(move || before.detach());
+        }
     }
 
     /// Whether it is a node binary that had probes before, or is known from before.

@@ -25,7 +25,7 @@ use super::{
     Execs, HolderOptions, NOT_OPEN, Obeys, Request, act_first, aside,
     fanotify::{Fanotify, Held},
     host::Host,
-    is_followed, message, now, receive,
+    is_followed, is_main_thread, message, now, receive,
     tracee::{self, Change, Changes},
     transmit,
     turn::{LONGEST_TURN, Turn},
@@ -69,6 +69,15 @@ impl Waiting {
         }
     }
 
+    /// Which process it is.
+    fn process(&self) -> Option<u32> {
+        match self {
+            Waiting::Tracer => None,
+            Waiting::Exec(held, _) => Some(held.pid),
+            Waiting::Process(stop) => Some(stop.pid),
+        }
+    }
+
     /// Whether it is this process, and it is stopped or asked to.
     fn stops(&self, process: u32) -> bool {
         matches!(self, Waiting::Process(Stop { pid, state, .. })
@@ -86,6 +95,9 @@ struct Stop {
     /// It executes another node binary by now, or is about to, which has a job of its own.
     is_replaced: bool,
 }
+
+/// So many links of a trace are more than those of processes that run.
+const MOST_ENDED: usize = 16;
 
 /// How long the kernel takes for the end of a link that was left to it, on a busy machine, too.
 const LEAVING: Duration = Duration::from_millis(100);
@@ -123,7 +135,10 @@ pub(super) struct Keeper {
     /// Which process has the probes of which binary. A link follows its process through further execs: a second one would count
     /// everything twice.
     probed: HashMap<(u32, FileId), StartTime>,
-    links: Vec<Link>,
+    /// Of a trace: whose they are.
+    links: Vec<(u32, StartTime, Link)>,
+    /// With so many links it is looked for those of processes that have ended.
+    links_to_sweep: usize,
     /// Binaries of a trace, open, by index.
     opened: HashMap<u8, Arc<File>>,
     /// Processes of a service that execute another node binary before the first one had its probes.
@@ -179,6 +194,7 @@ impl Keeper {
             jobs: 0,
             probed: HashMap::new(),
             links: Vec::new(),
+            links_to_sweep: MOST_ENDED,
             opened: HashMap::new(),
             missed: HashSet::new(),
             host,
@@ -199,7 +215,8 @@ impl Keeper {
             thread::sleep(SHORT_STOP / 50);
             self.flush();
         }
-        let links = self.links.into_iter().chain(self.spare);
+        let links = self.links.into_iter().map(|(_, _, link)| link);
+        let links = links.chain(self.spare);
         match self.host {
             // Who has stopped the service finds no probe of it.
             Some(host) => detach_all(links.chain(host.into_links())),
@@ -317,6 +334,7 @@ impl Keeper {
                 self.hold(held, is_alone, programs);
             }
             self.give_up_waiting();
+            self.sweep();
             if let Some(host) = &mut self.host {
                 host.rest();
             }
@@ -413,10 +431,20 @@ impl Keeper {
             return;
         }
         let mut path = PathBuf::new();
+        if !is_main_thread(held.pid) {
+            // The kernel would take its probes with the main thread, which an exec of another one ends. It tells of the exec when there is
+            // but this thread left.
+            return;
+        }
         if let Some(host) = &mut self.host {
             path = fs::read_link(format!("/proc/self/fd/{}", held.file.as_raw_fd()))
                 .unwrap_or_default();
-            if !host.admits(held.pid, &path, programs) || programs.follow(held.pid).is_err() {
+            if !host.admits(held.pid, &path, programs) {
+                return;
+            }
+            if programs.follow(held.pid).is_err() {
+                // It has ended while it was held.
+                self.forget(held.pid, programs);
                 return;
             }
         } else if !is_followed(self.threads, held.pid) {
@@ -452,6 +480,15 @@ impl Keeper {
         }
         self.probed.retain(|(owner, _), _| *owner != pid);
         self.missed.remove(&pid);
+    }
+
+    /// Nothing came of the last that was done for a process of the host: it is recorded no longer, unless it has probes or will have.
+    fn forget(&mut self, pid: u32, programs: &Programs) {
+        let is_awaited = self.waiting.values().any(|w| w.process() == Some(pid))
+            || self.gone_on.values().any(|other| *other == pid);
+        if self.host.is_some() && !is_awaited && !self.is_probed(pid) {
+            self.release(pid, programs);
+        }
     }
 
     /// A process of the tree executes a program that may be node. If its exec was not held, because nobody knew of this
@@ -574,7 +611,8 @@ impl Keeper {
                         }
                     }
                     None => {
-                        self.links.extend(attached);
+                        self.links
+                            .extend(attached.map(|link| (done.pid, started, link)));
                         if let Some(file) = &done.opened {
                             // The first one stays: who was told of its descriptor may come to it later.
                             let first = self.opened.entry(image.index);
@@ -605,6 +643,9 @@ impl Keeper {
             if let (Ok(f), Some(file), true) = (&self.fanotify, &done.opened, done.is_planned) {
                 f.watch_file(file, &done.path);
             }
+        }
+        if matches!(done.outcome, Outcome::NotNode) {
+            self.forget(done.pid, programs);
         }
         let Some(waiting) = waiting else {
             if self.host.is_some() {
@@ -638,7 +679,12 @@ impl Keeper {
         {
             aside(move || link.detach());
         }
-        if !goes_on && !matches!(done.outcome, Outcome::NotNode) {
+        if goes_on {
+            return;
+        }
+        if matches!(done.outcome, Outcome::NotNode) {
+            self.forget(done.pid, programs);
+        } else {
             self.release(done.pid, programs);
             done.outcome = Outcome::Failed(
                 "it executed another program, or ended, before its probes came".into(),
@@ -723,6 +769,29 @@ impl Keeper {
         }
     }
 
+    /// Takes links of ended processes away: a build may start a thousand, each link has descriptors, and each hit of a probe passes by all links.
+    fn sweep(&mut self) {
+        if self.links.len() < self.links_to_sweep {
+            return;
+        }
+        let is_there = |pid: u32, started: StartTime| start_time(pid) == started;
+        let all = std::mem::take(&mut self.links);
+        let (left, ended): (Vec<_>, Vec<_>) =
+            (all.into_iter()).partition(|(pid, started, _)| is_there(*pid, *started));
+        self.links = left;
+        self.links_to_sweep = self.links.len() + MOST_ENDED;
+        self.probed
+            .retain(|(pid, _), started| is_there(*pid, *started));
+        if !ended.is_empty() {
+            aside(move || {
+                if let Some(link) = leave_all(ended.into_iter().map(|(_, _, link)| link)) {
+                    link.detach();
+                }
+                thread::sleep(LEAVING);
+            });
+        }
+    }
+
     /// Lets go who waits too long: a file on a disk that does not answer, for example.
     fn give_up_waiting(&mut self) {
         if self.host.is_some() {
@@ -739,7 +808,11 @@ impl Keeper {
             .waiting
             .iter()
             .filter(
-                |(_, w)| matches!(w, Waiting::Process(stop) if stop.since.elapsed() > LONGEST_STOP),
+                // Who was asked to stop may still do, and waits from then on; who was not does not wait.
+                |(_, w)| {
+                    matches!(w, Waiting::Process(Stop { state: StopState::Stopped(..), since, .. })
+                    if since.elapsed() > LONGEST_STOP)
+                },
             )
             .map(|w| *w.0)
             .collect();
@@ -752,10 +825,10 @@ impl Keeper {
                 let limit = LONGEST_STOP.as_secs();
                 let why = format!("reading its binary takes more than {limit} s");
                 self.tell(b'l', stop.pid, why.as_bytes());
-                stop.state = StopState::Refused;
-                // When the job is done, it has probes after all.
-                self.waiting.insert(number, Waiting::Process(stop));
             }
+            // When the job is done, it has probes after all, and the tracer is told.
+            stop.state = StopState::Refused;
+            self.waiting.insert(number, Waiting::Process(stop));
         }
     }
 

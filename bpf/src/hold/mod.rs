@@ -456,6 +456,20 @@ fn is_exiting(pid: libc::pid_t) -> bool {
     flags.is_some_and(|flags: u32| flags & EXITING != 0)
 }
 
+/// Whether a thread is its process's main one; also if nothing can be said.
+fn is_main_thread(thread: u32) -> bool {
+    // SAFETY: pidfd_open takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, thread, 0) } as RawFd;
+    if fd < 0 {
+        // Of a thread that is no process the kernel says EINVAL, newer ones ENOENT.
+        let why = io::Error::last_os_error().raw_os_error();
+        return !matches!(why, Some(libc::EINVAL | libc::ENOENT));
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    true
+}
+
 /// Whether the process is part of the followed tree. `threads` is [`Programs::threads`].
 pub fn is_followed(threads: RawFd, pid: u32) -> bool {
     // SAFETY: pidfd_open takes two integers.
@@ -485,6 +499,12 @@ fn leave_terminal() {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        // A process that is recorded takes some: without one for the next exec the kernel would refuse that.
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         for stream in 0..3 {
             libc::dup2(null, stream);

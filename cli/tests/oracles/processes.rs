@@ -1,10 +1,17 @@
 //! Workers, children, and children that are not node.
 
-use crate::support::{Node, Trace, list, npm_script, number, on_each_node, project, trace, write};
+use std::process::Command;
+
+use crate::support::{
+    EXECUTES_FROM_A_THREAD, NODEPROF, Node, Trace, has_tool, list, npm_script, number,
+    on_each_node, plain, project, report, text, trace, write,
+};
 
 on_each_node!(
     calls_of_workers_are_counted,
     a_tree_of_processes_is_recorded,
+    what_another_thread_than_the_main_one_executes_is_recorded_whole,
+    a_child_that_comes_to_its_loop_first_ends_no_trace,
 );
 
 mod calls_before_another_version_is_executed_have_their_names {
@@ -326,4 +333,96 @@ fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
         );
         assert_eq!(traced.calls(&["Execve"]), 1, "{place}");
     }
+}
+
+/// As launchers that are written in Go do. The kernel ends the main thread then, and would take what was attached to it.
+fn what_another_thread_than_the_main_one_executes_is_recorded_whole(node: &Node) {
+    if !has_tool("python3") {
+        return;
+    }
+    let folder = crate::support::folder();
+    let script = write(
+        folder.path(),
+        "main.js",
+        "for (let i = 0; i < 300; i++) require('fs').statSync('/'); console.log('ran');",
+    );
+    let path = node.path.display().to_string();
+    let launcher = ["python3", "-c", EXECUTES_FROM_A_THREAD, &path, &script];
+    for mode in ["count", "full"] {
+        let alone = trace(&["--mode", mode], node.command([&script]));
+        let traced = trace(&["--mode", mode], launcher.map(str::to_owned));
+        assert_eq!(traced.stdout(), "ran\n", "{mode}: {}", traced.stderr());
+        traced.lost_nothing();
+        let process = traced.process(mode, |p| !p["node"].is_null());
+        assert!(process["incomplete"].is_null(), "{mode}: {process}");
+        assert_eq!(
+            traced.calls(&["Stat", "FastStat"]),
+            alone.calls(&["Stat", "FastStat"]),
+            "{mode}"
+        );
+        let calls = number(&traced.run["crossings"]["total"]);
+        assert_eq!(calls, number(&alone.run["crossings"]["total"]), "{mode}");
+    }
+}
+
+/// While the main process waits for it, which then has its own loop yet to come.
+fn a_child_that_comes_to_its_loop_first_ends_no_trace(node: &Node) {
+    let folder = crate::support::folder();
+    let child = write(folder.path(), "child.js", "setTimeout(() => {}, 600);");
+    let script = write(
+        folder.path(),
+        "main.js",
+        &format!(
+            "require('child_process').execFileSync(process.execPath, [{child:?}]);
+             for (let i = 0; i < 300; i++) require('fs').statSync('/');
+             setTimeout(() => {{}}, 1000);"
+        ),
+    );
+    for until in ["loop-start", "idle"] {
+        for mode in ["count", "full"] {
+            let options = ["--mode", mode, "--until", until];
+            let traced = Trace::new(options, node.command([&script])).run();
+            let place = format!("{until}, {mode}");
+            assert_eq!(text(&traced.run["ended_by"]), until, "{place}");
+            assert!(traced.calls(&["Stat", "FastStat"]) >= 300, "{place}");
+            let loop_start = &traced.run["milestones"]["loop_start"];
+            assert!(loop_start.is_u64(), "{place}: {}", traced.run["milestones"]);
+        }
+    }
+}
+
+/// A build may start any number of them, and a link of each takes descriptors: without one for the next exec the kernel would refuse that.
+#[test]
+#[ignore = "needs root"]
+fn children_that_have_ended_take_no_descriptors() {
+    const CHILDREN: usize = 150;
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    let folder = crate::support::folder();
+    let script = write(
+        folder.path(),
+        "main.js",
+        &format!(
+            "const {{ spawnSync }} = require('child_process');
+             for (let i = 0; i < {CHILDREN}; i++)
+               if (spawnSync(process.execPath, ['-e', '0']).status !== 0) throw i;"
+        ),
+    );
+    let file = folder.path().join("t.nodeprof");
+    // Of 200 descriptors some 80 are nodeprof's own.
+    let limited =
+        "ulimit -n 200 && exec \"$0\" trace --quiet --mode count -o \"$1\" -- \"$2\" \"$3\"";
+    let status = plain(&mut Command::new("sh"))
+        .args(["-c", limited, NODEPROF])
+        .args([file.as_os_str(), node.path.as_os_str(), script.as_ref()])
+        .status()
+        .expect("a shell");
+    assert_eq!(status.code(), Some(0));
+    let run = report(&file);
+    let recorded = list(&run["processes"]).iter();
+    let recorded = recorded.filter(|p| p["crossings"].as_u64().is_some_and(|calls| calls > 10));
+    assert_eq!(recorded.count(), CHILDREN + 1);
+    let losses = run["losses"].as_object().expect("an object");
+    assert!(losses.values().all(|lost| lost == 0), "{losses:?}");
 }

@@ -137,6 +137,11 @@ pub fn npm_script(name: &str) -> Option<String> {
     }
 }
 
+/// For python3: executes its arguments in another thread than its main one.
+pub const EXECUTES_FROM_A_THREAD: &str = "import os, sys, threading
+threading.Thread(target=os.execv, args=(sys.argv[1], sys.argv[1:])).start()
+threading.Event().wait()";
+
 /// Whether a tool is on PATH; else says that a test was skipped.
 pub fn has_tool(name: &str) -> bool {
     let there = std::env::var_os("PATH")

@@ -1,7 +1,12 @@
 //! What the system tells of a process besides its events: folder, user, control group, container, and the few variables of
 //! its environment that may be read.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+};
 
 use nodeprof_bpf::stat_field;
 use serde::{Deserialize, Serialize};
@@ -10,6 +15,10 @@ use super::config::{Labels, Start};
 
 /// Bytes of a command line that are kept. The kernel lets it be some megabytes.
 const LONGEST_COMMAND: usize = 64 << 10;
+
+/// Bytes of arguments and environment that are read of a process: the kernel lets an exec have three quarters of 8 MiB (`bprm_stack_limits` of fs/exec.c),
+/// but a process may say afterwards that its own are gigabytes (`PR_SET_MM_MAP` of prctl(2)).
+const LONGEST_STRINGS: u64 = 6 << 20;
 
 /// Of one start.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,8 +85,8 @@ impl Context {
     /// # Errors
     /// It has ended: such a process has no environment any more.
     pub(super) fn read_program(&mut self, pid: u32, labels: &Labels) -> io::Result<()> {
-        let environment = fs::read(format!("/proc/{pid}/environ"))?;
-        let line = fs::read(format!("/proc/{pid}/cmdline"))?;
+        let environment = read_strings(pid, "environ")?;
+        let line = read_strings(pid, "cmdline")?;
         if environment.is_empty() && line.is_empty() {
             return Err(io::Error::other("it had ended"));
         }
@@ -92,7 +101,7 @@ impl Context {
     pub(super) fn take_command(&mut self, told: Vec<Vec<u8>>, is_whole: bool) {
         let line = match is_whole {
             true => Vec::new(),
-            false => fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default(),
+            false => read_strings(self.pid, "cmdline").unwrap_or_default(),
         };
         let read = arguments(&line);
         // It may have given itself a title, or execute something else by now.
@@ -148,6 +157,15 @@ impl Context {
         add("container", container(cgroup).map(str::to_owned));
         labels
     }
+}
+
+/// Arguments or environment of a process.
+fn read_strings(pid: u32, name: &str) -> io::Result<Vec<u8>> {
+    let mut strings = Vec::new();
+    File::open(format!("/proc/{pid}/{name}"))?
+        .take(LONGEST_STRINGS)
+        .read_to_end(&mut strings)?;
+    Ok(strings)
 }
 
 fn arguments(line: &[u8]) -> Vec<Vec<u8>> {

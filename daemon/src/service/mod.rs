@@ -853,6 +853,10 @@ impl Service<'_> {
                 Err(why) => {
                     self.plans.remove(&binary);
                     self.lost += 1;
+                    if !self.running.contains_key(&pid) {
+                        // Its probes are of no use, if it is there still.
+                        let _ = self.holder.release(pid);
+                    }
                     let why = match fs::read_link(format!("/proc/{pid}/exe")) {
                         // Its path was one of its own file system, which ended with it: nothing is wrong with the binary.
                         Err(e) if e.kind() == io::ErrorKind::NotFound => {

@@ -70,7 +70,6 @@ mod tests {
             value: duration,
             node,
         };
-        let entries = [entry(100, 10, 1), entry(112, 10, 2), entry(200, 5, 3)];
         let seen = |entries: &[Entry], is_wait: &dyn Fn(&Entry) -> bool| {
             let (steps, end) = steps_of(entries, is_wait);
             let steps: Vec<_> = steps.iter().map(|step| (step.at, step.node)).collect();
