@@ -216,6 +216,71 @@ fn a_command_that_fails_is_told_with_what_it_wrote() {
     );
 }
 
+/// What took minutes to measure is not lost because a pager was left, or a disk is full.
+#[test]
+fn what_was_measured_is_kept_and_judged_whoever_reads_it() {
+    let folder = folder();
+    let status = |arguments: &[&str], out: std::process::Stdio| {
+        let mut command = std::process::Command::new(NODEPROF);
+        plain(&mut command)
+            .args(arguments)
+            .current_dir(folder.path());
+        command.stdout(out).stderr(std::process::Stdio::null());
+        command.status().unwrap().code()
+    };
+    let nobody = || std::process::Stdio::from(std::io::pipe().unwrap().1);
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let unprobed = ["-w", "0", "--probed-runs", "0", "--export-csv", "t.csv"];
+    for measured in [
+        &["bench", "-n", "2", "-o", "t.nodeprof", "--", "true"][..],
+        &[
+            "compare",
+            "-n",
+            "2",
+            "-o",
+            "t.nodeprof",
+            "--base",
+            "true",
+            "--head",
+            "true",
+        ],
+    ] {
+        let (command, rest) = measured.split_first().unwrap();
+        let arguments = [&[*command][..], &unprobed, rest].concat();
+        for (out, expected) in [(nobody(), 0), (full().into(), 125)] {
+            assert_eq!(status(&arguments, out), Some(expected), "{measured:?}");
+            for file in ["t.nodeprof", "t.csv"] {
+                let file = folder.path().join(file);
+                assert!(fs::metadata(&file).unwrap().len() > 0, "{file:?}");
+                fs::remove_file(file).unwrap();
+            }
+        }
+    }
+    ok(
+        folder.path(),
+        &[
+            &["bench", "-o", "t.nodeprof"][..],
+            &unprobed,
+            &["-n", "12", "--", "true"],
+        ]
+        .concat(),
+    );
+    let budget = |max: &str| format!("[[budget]]\nfigure = \"time.wall_ns\"\nmax = \"{max}\"\n");
+    for (max, expected) in [("1us", 1), ("100s", 0)] {
+        // Even a program that does nothing takes a while to start.
+        write(folder.path(), "budget.toml", &budget(max));
+        let check = ["check", "t.nodeprof", "--budget", "budget.toml"];
+        for format in ["text", "json"] {
+            let check = [&check[..], &["--format", format]].concat();
+            assert_eq!(status(&check, nobody()), Some(expected), "{max}");
+            assert_eq!(status(&check, full().into()), Some(125), "{max}");
+        }
+    }
+    // Whether all is well here is told by its status, too.
+    let doctor = status(&["doctor"], std::process::Stdio::null());
+    assert_eq!(status(&["doctor"], nobody()), doctor);
+}
+
 #[test]
 fn an_interrupt_keeps_what_has_ended() {
     let folder = folder();

@@ -35,10 +35,10 @@ pub fn user_id(text: &str) -> Option<u32> {
 }
 
 /// Version of what is said. A request with another one is answered by an error that names both.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a request.
 pub const LONGEST_REQUEST: usize = 64 << 10;
-/// Bytes of an answer that is read, without the file beside it.
+/// Bytes of an answer that is read, without the recording behind it.
 pub const LONGEST_ANSWER: usize = 32 << 20;
 /// Bytes of one that is given.
 pub const LONGEST_GIVEN: usize = 8 << 20;
@@ -151,7 +151,7 @@ pub enum Answer {
     Runs(Vec<Summary>),
     /// To [`Ask::Runs`], where there are more than so many, or than so many bytes, or some that cannot be read.
     SomeRuns(Found),
-    /// To [`Ask::Fetch`]: the file is beside this.
+    /// To [`Ask::Fetch`]: it follows on the connection.
     Recording {
         /// Its size.
         bytes: u64,
@@ -286,13 +286,13 @@ impl Client {
         }
     }
 
-    /// Asks; returns the answer and the file beside it.
+    /// Asks; returns the answer, and the connection, on which a recording follows.
     ///
     /// # Errors
     /// [`AskError`].
-    pub fn ask(&self, ask: Ask) -> Result<(Answer, Option<OwnedFd>), AskError> {
-        let (answer, _, mut files) = self.talk(ask, &[])?;
-        Ok((answer, files.pop()))
+    pub fn ask(&self, ask: Ask) -> Result<(Answer, UnixStream), AskError> {
+        let (answer, stream, _) = self.talk(ask, &[])?;
+        Ok((answer, stream))
     }
 
     /// Asks, and hands files over; returns the connection, too.
@@ -423,15 +423,17 @@ impl Client {
                 }
                 answer => answer?,
             };
-            let (Answer::Recording { bytes }, Some(file)) = answer else {
+            let (Answer::Recording { bytes }, connection) = answer else {
                 return Err(AskError::Unexpected);
             };
-            let mut file = std::fs::File::from(file);
             let mut content = Vec::new();
-            io::Seek::rewind(&mut file)?;
-            Read::by_ref(&mut file)
-                .take(bytes)
-                .read_to_end(&mut content)?;
+            connection.take(bytes).read_to_end(&mut content)?;
+            if content.len() as u64 != bytes {
+                let error = bad(
+                    "nodeprofd has ended, or this host was too slow for it: a part of the runs is missing",
+                );
+                return Err(AskError::Broken { error });
+            }
             let recording = Recording::from_bytes(&content)
                 .map_err(|error| AskError::Refused(error.to_string()))?;
             all.append(recording);

@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap as HashMap;
 use std::{
     collections::{HashSet, hash_map::Entry},
-    fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,6 +24,7 @@ use super::{
     continuations::Continuations,
     late::Late,
     leaves::Leaves,
+    outside::Outside,
     room::{EVENT, Room},
     sources::Sources,
     stacks::Stacks,
@@ -76,6 +76,7 @@ pub struct Assembler {
     names: HashMap<Vec<u8>, NameId>,
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
+    outside: Outside,
     /// Path of each open descriptor, where it is known.
     descriptors: HashMap<(ProcessId, i32), Opened>,
     /// Path of each open file, as the kernel tells them apart.
@@ -167,6 +168,7 @@ impl Assembler {
             images: HashMap::default(),
             image_of: HashMap::default(),
             callees: HashMap::default(),
+            outside: Outside::default(),
             descriptors: HashMap::default(),
             open_files: HashMap::default(),
             directories: HashMap::default(),
@@ -340,6 +342,7 @@ impl Assembler {
     fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
         self.image_of.remove(&pid);
+        self.outside.forget(pid);
     }
 
     fn process(&mut self, pid: u32, at: u64) -> ProcessId {
@@ -399,10 +402,10 @@ impl Assembler {
             },
             (Callee::Address(a), Some(plan)) => match plan.callback_at(Address(a)) {
                 Some(c) => (c.binding.clone(), c.function.clone()),
-                None => outside(pid, a),
+                None => self.outside.callback(pid, a),
             },
             (Callee::Index(i), None) => ("(unknown)".into(), format!("#{i}")),
-            (Callee::Address(a), None) => outside(pid, a),
+            (Callee::Address(a), None) => self.outside.callback(pid, a),
         };
         let id = self.intern_callback(binding, function);
         self.callees.insert((index, callee), id);
@@ -710,6 +713,7 @@ impl Assembler {
                 let absolute = self.absolute(process, (CURRENT_DIRECTORY, 0), &path);
                 // Most are closed by it. Of those that are not the kernel tells what they are when they are used.
                 self.descriptors.retain(|key, _| key.0 != process);
+                self.outside.forget(header.pid);
                 self.notices.push(Notice::Exec {
                     pid: header.pid,
                     is_whole: !truncated,
@@ -1220,32 +1224,6 @@ impl Assembler {
 fn cut(arguments: &mut Vec<Vec<u8>>) {
     arguments.pop();
     arguments.push("…".into());
-}
-
-/// A callback that is no function of the node binary: of a native add-on, or unknown.
-fn outside(pid: u32, address: u64) -> (String, String) {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    for line in maps.lines() {
-        let mut fields = line.split_whitespace();
-        let Some((range, file)) = fields.next().zip(fields.nth(4)) else {
-            continue;
-        };
-        let Some((start, end)) = range.split_once('-') else {
-            continue;
-        };
-        let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
-        else {
-            continue;
-        };
-        if (start..end).contains(&address) {
-            let name = file.rsplit('/').next().unwrap_or(file);
-            return (
-                format!("(add-on) {name}"),
-                format!("{:#x}", address - start),
-            );
-        }
-    }
-    ("(unknown)".into(), format!("{address:#x}"))
 }
 
 fn crossing_kind(kind: u8) -> CrossingKind {

@@ -20,6 +20,7 @@ mod leaves;
 mod memory;
 mod optimized;
 mod options;
+mod outside;
 mod packages;
 mod positions;
 mod pump;

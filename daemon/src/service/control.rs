@@ -5,9 +5,10 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, Write as _},
     os::{
-        fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::{
             fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _},
             net::{UnixListener, UnixStream},
@@ -68,6 +69,18 @@ const SENDING: Patience = Patience {
     progress: PATIENCE,
     whole: Duration::from_secs(30),
 };
+
+/// The same of a recording in a file, which is larger.
+const HANDING: Patience = Patience {
+    progress: PATIENCE,
+    whole: Duration::from_secs(120),
+};
+/// Bytes of a file that are sent at once.
+const PIECE: usize = 256 << 10;
+/// Bytes of recordings that are on their way to clients in files without a name, because there is no room for them among the answers.
+const MOST_SPOOLED: usize = 8 * LARGEST;
+/// Of those to one user.
+const MOST_SPOOLED_TO_A_USER: usize = 2 * LARGEST;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -165,6 +178,8 @@ struct Shared {
     fetching: Mutex<()>,
     listing: Mutex<()>,
     sending: Sending,
+    /// What is sent from files.
+    spooling: Sending,
     /// For users' traces.
     means: Mutex<Means>,
     tracers: Places,
@@ -173,7 +188,11 @@ struct Shared {
 
 /// Bytes of the answers that are being sent, by user.
 #[derive(Default)]
-struct Sending(Mutex<HashMap<u32, usize>>);
+struct Sending {
+    by_user: Mutex<HashMap<u32, usize>>,
+    most: usize,
+    most_to_a_user: usize,
+}
 
 /// Some of them.
 struct Sent<'s> {
@@ -183,12 +202,25 @@ struct Sent<'s> {
 }
 
 impl Sending {
+    fn new(most: usize, most_to_a_user: usize) -> Sending {
+        Sending {
+            by_user: Mutex::default(),
+            most,
+            most_to_a_user,
+        }
+    }
+
+    /// What is sent from memory.
+    fn answers() -> Sending {
+        Sending::new(MOST_SENT, MOST_SENT_TO_A_USER)
+    }
+
     /// If there is room for them. Root has its share also where others have taken all.
     fn enter(&self, uid: u32, bytes: usize) -> Option<Sent<'_>> {
-        let mut by_user = locked(&self.0);
+        let mut by_user = locked(&self.by_user);
         let all: usize = by_user.values().sum();
         let own = by_user.get(&uid).copied().unwrap_or(0);
-        let fits = own + bytes <= MOST_SENT_TO_A_USER && (all + bytes <= MOST_SENT || uid == 0);
+        let fits = own + bytes <= self.most_to_a_user && (all + bytes <= self.most || uid == 0);
         fits.then(|| {
             by_user.insert(uid, own + bytes);
             Sent {
@@ -202,7 +234,7 @@ impl Sending {
 
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        let mut by_user = locked(&self.all.0);
+        let mut by_user = locked(&self.all.by_user);
         if let Some(own) = by_user.get_mut(&self.uid) {
             *own -= self.bytes;
             if *own == 0 {
@@ -248,7 +280,8 @@ impl Control {
             connections: Mutex::default(),
             fetching: Mutex::default(),
             listing: Mutex::default(),
-            sending: Sending::default(),
+            sending: Sending::answers(),
+            spooling: Sending::new(MOST_SPOOLED, MOST_SPOOLED_TO_A_USER),
             means: Mutex::new(means),
             tracers: Places::default(),
             ending: AtomicBool::new(false),
@@ -452,10 +485,10 @@ fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
     let is_list = matches!(ask, Ask::Runs(_) | Ask::Labels);
     let one_at_a_time = is_list.then(|| locked(&shared.listing));
     let refused = |why: String| (Answer::Refused { why }, None);
-    let (answer, file) = answer(ask, peer, shared).unwrap_or_else(refused);
+    let (answer, content) = answer(ask, peer, shared).unwrap_or_else(refused);
     let bytes = encoded(answer);
     drop(one_at_a_time);
-    send(stream, &bytes, file, peer, shared);
+    send(stream, &bytes, content, peer, shared);
 }
 
 /// A message of a length that is always kept.
@@ -474,15 +507,15 @@ fn encoded(answer: Answer) -> Vec<u8> {
 fn send(
     stream: &mut UnixStream,
     bytes: &[u8],
-    file: Option<OwnedFd>,
+    content: Option<Content<'_>>,
     peer: &Peer,
     shared: &Shared,
 ) {
-    let files: Vec<BorrowedFd<'_>> = file.iter().map(|file| file.as_fd()).collect();
     let sent = shared.sending.enter(peer.uid, bytes.len());
     // One that is gone, or too slow, has no use for it.
     let _ = match &sent {
-        Some(_) => send_in_time(stream, bytes, &files, SENDING),
+        Some(_) => send_in_time(stream, bytes, &[], SENDING)
+            .and_then(|()| content.map_or(Ok(()), |content| content.send(stream))),
         None => write_message(
             stream,
             &Answer::Refused {
@@ -521,7 +554,11 @@ fn trace(
     tracer.run(&means)
 }
 
-fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<OwnedFd>), String> {
+fn answer<'s>(
+    ask: Ask,
+    peer: &Peer,
+    shared: &'s Shared,
+) -> Result<(Answer, Option<Content<'s>>), String> {
     let access = locked(&shared.access).clone();
     let owners = match peer.may_read_all(&access) {
         true => None,
@@ -563,7 +600,7 @@ fn answer(ask: Ask, peer: &Peer, shared: &Shared) -> Result<(Answer, Option<Owne
             };
             return Ok((answer, None));
         }
-        Ask::Fetch { runs } => return fetch(runs, owners, shared),
+        Ask::Fetch { runs } => return fetch(runs, owners, peer, shared),
         Ask::Trace(_) => return Err("a trace has a connection of its own".into()),
         Ask::Reload => Order::Reload,
         Ask::Pause => Order::Pause,
@@ -615,11 +652,12 @@ fn reader(shared: &Shared) -> Result<Reader, String> {
     Ok(reader)
 }
 
-fn fetch(
+fn fetch<'s>(
     runs: Vec<u32>,
     owners: Option<Vec<u32>>,
-    shared: &Shared,
-) -> Result<(Answer, Option<OwnedFd>), String> {
+    peer: &Peer,
+    shared: &'s Shared,
+) -> Result<(Answer, Option<Content<'s>>), String> {
     if runs.is_empty() || runs.len() > MOST_FETCHED {
         return Err(format!(
             "found {} runs; needed: 1 to {MOST_FETCHED} in a request",
@@ -660,27 +698,72 @@ fn fetch(
         );
         return Ok((Answer::TooMuch { why }, None));
     }
-    let file = sealed(&bytes).map_err(|error| format!("a file in memory: {error}"))?;
-    let bytes = bytes.len() as u64;
-    Ok((Answer::Recording { bytes }, Some(file)))
+    let length = bytes.len() as u64;
+    let content = Content::new(bytes, peer.uid, shared)?;
+    Ok((Answer::Recording { bytes: length }, Some(content)))
 }
 
-/// A file in memory that nobody can change any more.
-pub(super) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: a name with its NUL.
-    let fd = unsafe { libc::memfd_create(c"recording".as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+/// A recording on its way to a client. It goes over the connection: memory that was handed over would be the service's for as long as whoever has it likes.
+struct Content<'s> {
+    bytes: Bytes,
+    _room: Sent<'s>,
+}
+
+enum Bytes {
+    InMemory(Vec<u8>),
+    /// Without a name, beside the store.
+    InFile(File),
+}
+
+impl<'s> Content<'s> {
+    fn new(bytes: Vec<u8>, uid: u32, shared: &'s Shared) -> Result<Content<'s>, String> {
+        if let Some(room) = shared.sending.enter(uid, bytes.len()) {
+            return Ok(Content {
+                bytes: Bytes::InMemory(bytes),
+                _room: room,
+            });
+        }
+        let room = shared.spooling.enter(uid, bytes.len());
+        let room = room.ok_or(
+            "nodeprofd hands many large recordings over; needed: some patience; type the command again",
+        )?;
+        let folder = locked(&shared.store).parent().map(Path::to_owned);
+        let spool = || -> io::Result<File> {
+            let mut file = tempfile::tempfile_in(folder.unwrap_or_default())?;
+            file.write_all(&bytes)?;
+            file.rewind()?;
+            Ok(file)
+        };
+        let file = spool().map_err(|error| {
+            format!(
+                "{} bytes of runs cannot be kept until they are handed over ({error}); needed: room beside the store; or ask for fewer",
+                bytes.len()
+            )
+        })?;
+        Ok(Content {
+            bytes: Bytes::InFile(file),
+            _room: room,
+        })
     }
-    // SAFETY: just made, and nobody else's.
-    let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    io::Write::write_all(&mut &file, bytes)?;
-    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-    // SAFETY: a descriptor of ours.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(file.into()),
+
+    fn send(self, stream: &UnixStream) -> io::Result<()> {
+        let mut file = match self.bytes {
+            Bytes::InMemory(bytes) => return send_in_time(stream, &bytes, &[], SENDING),
+            Bytes::InFile(file) => file,
+        };
+        let end = Instant::now() + HANDING.whole;
+        let mut piece = vec![0; PIECE];
+        loop {
+            let read = file.read(&mut piece)?;
+            if read == 0 {
+                return Ok(());
+            }
+            let patience = Patience {
+                whole: end.saturating_duration_since(Instant::now()),
+                ..HANDING
+            };
+            send_in_time(stream, &piece[..read], &[], patience)?;
+        }
     }
 }
 
@@ -707,7 +790,6 @@ mod tests {
         recording::{FileAccess, NameId, RunId},
         store::database::Database,
     };
-    use std::io::{Read as _, Write as _};
 
     fn access(folder: &Path) -> Access {
         Access {
@@ -783,16 +865,17 @@ mod tests {
         }
         assert!(fetch(vec![]).is_err() && fetch(vec![2; 51]).is_err());
         for ask in [Ask::Reload, Ask::Pause, Ask::Resume] {
-            let why = answer(ask, &peer(own, &[7]), &control.shared).unwrap_err();
+            let answer = answer(ask, &peer(own, &[7]), &control.shared);
+            let why = answer.map(|(answer, _)| answer).unwrap_err();
             assert!(why.contains("needed: root"), "{why}");
         }
     }
 
     #[test]
-    fn a_recording_is_handed_over_as_a_file_that_nobody_can_change() {
+    fn a_recording_is_handed_over_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let access = access(folder.path());
-        let _control = service(folder.path(), &access);
+        let control = service(folder.path(), &access);
         let client = Client::new(&access.socket);
         let runs = client.find(Find::default()).unwrap().runs;
         let ids: Vec<u32> = runs.iter().map(|run| run.id).collect();
@@ -802,10 +885,40 @@ mod tests {
             recording.runs[0].label("run"),
             Some(ids[0].to_string().as_str())
         );
-        let (_, file) = client.ask(Ask::Fetch { runs: vec![ids[0]] }).unwrap();
-        let mut file = fs::File::from(file.unwrap());
-        assert!(file.write_all(b"x").is_err());
-        assert!(file.set_len(0).is_err());
+        let ask = || client.ask(Ask::Fetch { runs: ids.clone() }).unwrap();
+        let (answer, mut connection) = ask();
+        let mut content = Vec::new();
+        connection.read_to_end(&mut content).unwrap();
+        let length = content.len() as u64;
+        assert_eq!(answer, Answer::Recording { bytes: length });
+        // Where no memory is left for it, from a file without a name.
+        // SAFETY: asks who we are.
+        let own = unsafe { libc::getuid() };
+        let sending = &control.shared.sending;
+        let until = Instant::now() + PATIENCE;
+        let taken = std::iter::repeat_with(|| sending.enter(own, MOST_SENT_TO_A_USER - 1000))
+            .find(|sent| sent.is_some() || Instant::now() > until)
+            .flatten();
+        assert!(taken.is_some() && length > 1000);
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let before = names();
+        let (answer, mut connection) = ask();
+        assert_eq!(answer, Answer::Recording { bytes: length });
+        assert_eq!(names(), before);
+        let mut other = Vec::new();
+        connection.read_to_end(&mut other).unwrap();
+        assert!(other == content);
+        let spooling = &control.shared.spooling;
+        while !locked(&spooling.by_user).is_empty() {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+        let full: Vec<_> = std::iter::from_fn(|| spooling.enter(own, LARGEST)).collect();
+        assert_eq!(full.len(), 2);
+        let why = client.fetch(&ids).unwrap_err().to_string();
+        assert!(why.contains("many large recordings"), "{why}");
+        drop((taken, full));
+        assert_eq!(client.fetch(&ids).unwrap().runs.len(), ids.len());
         assert!(
             client
                 .labels()
@@ -937,7 +1050,7 @@ mod tests {
 
     #[test]
     fn who_reads_slowly_takes_nothing_from_others() {
-        let sending = Sending::default();
+        let sending = Sending::answers();
         let mut taken = Vec::new();
         for uid in [1, 2, 3] {
             let large = || sending.enter(uid, LONGEST_GIVEN);
@@ -950,7 +1063,7 @@ mod tests {
         let root: Vec<_> = std::iter::from_fn(|| sending.enter(0, LONGEST_GIVEN)).collect();
         assert_eq!(root.len(), 3);
         drop((taken, root));
-        assert!(locked(&sending.0).is_empty());
+        assert!(locked(&sending.by_user).is_empty());
     }
 
     #[test]
@@ -1124,7 +1237,9 @@ mod tests {
         };
         write_message(&mut stream, &request).unwrap();
         let answer: Answer = read_message(&mut stream, 1 << 20).unwrap();
-        assert!(matches!(answer, Answer::Refused { why } if why.contains("protocol 9; needed: 1")));
+        assert!(
+            matches!(answer, Answer::Refused { why } if why.contains(&format!("protocol 9; needed: {VERSION}")))
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::{
 use nodeprof_profile::Recording;
 use serde::{Deserialize, Serialize};
 
-use super::{Happening, Service, ServiceError, config::Config, control::sealed};
+use super::{Happening, Service, ServiceError, config::Config};
 use crate::{
     control::{Incoming, read_message, write_message, write_with_files},
     event,
@@ -422,4 +422,22 @@ pub(super) fn with_rights<T>(mode: Mode, act: impl FnOnce() -> T) -> io::Result<
     let done = act();
     read_as_anybody(true)?;
     Ok(done)
+}
+/// A file in memory that nobody can change any more.
+fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a name with its NUL.
+    let fd = unsafe { libc::memfd_create(c"recording".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    io::Write::write_all(&mut &file, bytes)?;
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: a descriptor of ours.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(file.into()),
+    }
 }
