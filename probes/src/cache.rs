@@ -79,7 +79,7 @@ impl AttachPlan {
             Some(name) => folder.join(name),
             None => folder,
         };
-        let file = folder.join(file_name(&build_id, layout));
+        let file = folder.join(file_name(&build_id, layout, data.can_be_mapped_again()));
         let damaged = match load(&file, layout, &build_id, data.len() as u64) {
             Ok(Some(mut plan)) => {
                 path.clone_into(&mut plan.binary.path);
@@ -111,9 +111,14 @@ fn folder_for(path: &Path) -> Option<String> {
     }
 }
 
-/// A single executable application has the build-id of the node that it was made from, and other segments.
-fn file_name(build_id: &BuildId, layout: u32) -> String {
-    format!("{}-{layout:08x}-{FINGERPRINT}.plan", build_id.0)
+/// A single executable application has the build-id of the node that it was made from, and other segments; and where a file lies may decide what is safe
+/// to probe in it.
+fn file_name(build_id: &BuildId, layout: u32, can_be_mapped_again: bool) -> String {
+    let place = match can_be_mapped_again {
+        true => "",
+        false => "-apart",
+    };
+    format!("{}-{layout:08x}-{FINGERPRINT}{place}.plan", build_id.0)
 }
 
 /// `None` if there is no such file, the reason if it cannot be used.

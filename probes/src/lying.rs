@@ -71,7 +71,7 @@ fn read_all(bytes: &[u8]) -> Option<AttachPlan> {
         outline.exports(elf::NODE_START);
         outline.symtab_has_node_start();
     }
-    let plan = resolve::resolve(path, bytes).ok()?;
+    let plan = resolve::resolve(path, bytes, true).ok()?;
     for probe in plan.probes.iter().filter(|probe| probe.is_attachable()) {
         let offset = probe.offset.unwrap().0;
         assert!((offset as usize) < bytes.len(), "a probe outside the file");
@@ -292,7 +292,7 @@ fn a_stripped_node_is_told_from_another_program() {
         .find(|at| bytes[*at..*at + 4] == [2, 0, 0, 0])
         .unwrap();
     bytes[symtab] = 0;
-    let error = resolve::resolve(Path::new("node"), &bytes).unwrap_err();
+    let error = resolve::resolve(Path::new("node"), &bytes, true).unwrap_err();
     assert!(
         matches!(error, crate::PlanError::Stripped { .. }),
         "{error}"

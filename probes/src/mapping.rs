@@ -3,10 +3,11 @@
 //! Reading behind the new end of a file is a bus error, which ends the process: any user whose binary is looked at could end the service so.
 //! As systemd's journal does, the rest of such a mapping becomes zeros instead, and whoever reads it is told afterwards.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,6 +42,8 @@ static BEFORE: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 pub(crate) struct Mapping {
     data: Mmap,
     place: &'static Place,
+    /// Device, inode and mode, as stat(2) tells them.
+    file: (u64, u64, u32),
 }
 
 impl Mapping {
@@ -59,7 +62,23 @@ impl Mapping {
         let start = data.as_ptr() as usize;
         place.start.store(start, Ordering::Release);
         place.end.store(start + data.len(), Ordering::Release);
-        Ok(Mapping { data, place })
+        let about = file.metadata()?;
+        let file = (about.dev(), about.ino(), about.mode());
+        Ok(Mapping { data, place, file })
+    }
+
+    /// Whether a program that executes this file can map it a second time by what its own list of mappings says of it: if everybody may read it, and
+    /// the device there is that of stat(2). On btrfs it never is, on overlayfs not where a file is of a layer in another file system.
+    pub(crate) fn can_be_mapped_again(&self) -> bool {
+        const READ_BY_OTHERS: u32 = 0o004;
+        let (device, inode, mode) = self.file;
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        let told = fs::read("/proc/self/maps").ok().and_then(|maps| {
+            let address = self.data.as_ptr() as u64;
+            let mut lines = maps.split(|byte| *byte == b'\n');
+            lines.find_map(|line| file_at(std::str::from_utf8(line).ok()?, address))
+        });
+        told == Some((major, minor, inode)) && mode & READ_BY_OTHERS != 0
     }
 
     /// Whether the file was cut off since, and zeros have been read in place of what it had.
@@ -81,6 +100,20 @@ impl Drop for Mapping {
         self.place.end.store(0, Ordering::Release);
         self.place.taken.store(false, Ordering::Release);
     }
+}
+
+/// Device and inode that a line of `/proc/PID/maps` has, if this address lies in its range.
+fn file_at(line: &str, address: u64) -> Option<(u32, u32, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end) = fields.next()?.split_once('-')?;
+    if !(number(start)?..number(end)?).contains(&address) {
+        return None;
+    }
+    let (major, minor) = fields.nth(2)?.split_once(':')?;
+    let device = |text| u32::from_str_radix(text, 16).ok();
+    let inode = fields.next()?.parse().ok()?;
+    Some((device(major)?, device(minor)?, inode))
 }
 
 fn handle_bus_errors() -> Result<libc::sigaction, i32> {

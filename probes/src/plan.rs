@@ -424,6 +424,8 @@ pub struct AttachPlan {
     pub v8_layout: Result<V8Layout, String>,
     /// Bytes of each instruction of V8's bytecode, by opcode: with operands of one byte, then of two, then of four. Empty if the binary does not tell.
     pub bytecode_sizes: Vec<u8>,
+    /// Whether it can move its own code to large pages (`--use-largepages`), breakpoints included.
+    pub moves_code: bool,
     /// Milestone numbers of `PerformanceState::Mark` → name, for example 0 → `environment`; the first number differs by
     /// version. Empty if the binary does not tell: the first one marked is `environment`.
     pub milestones: Vec<(u32, String)>,

@@ -67,6 +67,9 @@ const MOST_MATCHES: usize = 64;
 /// Milestone numbers begin at 0, 1 or 2.
 const HIGHEST_FIRST_MILESTONE: u32 = 16;
 
+/// Of the function that node calls if it is started with `--use-largepages`; gone from Node.js 26.
+const MOVES_CODE: &[u8] = b"_ZN4node25MapStaticCodeToLargePages";
+
 /// In every name of a function that JavaScript calls.
 const CALLBACK_NEEDLES: [&str; 4] = [
     "20FunctionCallbackInfo",
@@ -75,14 +78,18 @@ const CALLBACK_NEEDLES: [&str; 4] = [
     "FastApi",
 ];
 
-pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError> {
+pub(crate) fn resolve(
+    path: &Path,
+    data: &[u8],
+    can_be_mapped_again: bool,
+) -> Result<AttachPlan, PlanError> {
     let binary = Binary::parse(path, data)?;
     let catalogue = catalogue::load()?;
     let named = NamedFunctions::find(&binary, &catalogue)?;
     let (callbacks, callback_names) = callbacks(&named);
     let returns = ReturnsToV8::new(&binary, called_by_javascript(&named, &callbacks));
 
-    let copies_builtins = copies_builtins(&binary);
+    let copies_builtins = copies_builtins(&binary, can_be_mapped_again);
     let resolver = Resolver {
         binary: &binary,
         named: &named,
@@ -108,7 +115,7 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
         }
         let (family, role) = match callback.sort {
             // Where the builtins cannot be probed, calls from optimised code are counted at the callbacks.
-            CallbackSort::Function if copies_builtins => {
+            CallbackSort::Function if copies_builtins.is_some() => {
                 (Family::Crossings, Role::CallbackEntry { callback: index })
             }
             CallbackSort::Function => (Family::Verify, Role::CallbackEntry { callback: index }),
@@ -146,6 +153,10 @@ pub(crate) fn resolve(path: &Path, data: &[u8]) -> Result<AttachPlan, PlanError>
         bytecode_sizes: binary.bytecode_sizes.clone(),
         probes,
         callbacks,
+        moves_code: binary
+            .functions
+            .iter()
+            .any(|f| f.name.starts_with(MOVES_CODE)),
         milestones,
     };
     Ok(plan)
@@ -348,7 +359,8 @@ struct Resolver<'a, 'd> {
     binary: &'a Binary<'d>,
     named: &'a NamedFunctions<'d>,
     returns: &'a ReturnsToV8,
-    copies_builtins: bool,
+    /// Why, if it does.
+    copies_builtins: Option<&'static str>,
 }
 
 impl Resolver<'_, '_> {
@@ -389,10 +401,12 @@ impl Resolver<'_, '_> {
                     let [enter, exit] = roles(sites.callback);
                     for (role, at) in [(enter, sites.enter), (exit, sites.exit)] {
                         let mut probe = self.attached(family, &named.name, role, at, None);
-                        if entry.code == CodeKind::Builtin && self.copies_builtins {
+                        if entry.code == CodeKind::Builtin
+                            && let Some(why) = self.copies_builtins
+                        {
                             probe.state = ProbeState::Unsafe;
                             probe.offset = None;
-                            probe.reason = Some(COPIED_BUILTINS.to_owned());
+                            probe.reason = Some(why.to_owned());
                         }
                         probes.push(probe);
                     }
@@ -694,23 +708,30 @@ impl Resolver<'_, '_> {
 const COPIED_BUILTINS: &str = "this V8 copies its builtins, breakpoints included, for workers and large heaps, and \
                                a copied breakpoint kills the program: these calls are counted, not timed";
 
-/// Whether this V8 may copy its embedded builtins into the code range at run time.
+const COPIED_BUILTINS_OF_FILE: &str = "this V8 copies its builtins, breakpoints included, where it cannot map its file a second time, as here: the file system \
+                                       tells of mappings another device than of files (btrfs, some overlayfs), or not everybody may read the file; a copied \
+                                       breakpoint kills the program: these calls are counted, not timed";
+
+/// Why this V8 may copy its embedded builtins into the code range at run time, if it may.
 ///
 /// V8 10.2 (Node 18) does so by memcpy if the old space may reach 2 GB: in every worker on a machine with the
 /// memory for it, and in the main isolate with `--max-old-space-size=2048` or more. A breakpoint in the
 /// copy is known to nobody: SIGTRAP. V8 9.4 (Node 16) has the function, but its flag is compiled out on x86-64;
-/// from 11.3 on (Node 20) the file is mapped a second time instead, and uprobes work there.
-fn copies_builtins(binary: &Binary<'_>) -> bool {
+/// from 11.3 on (Node 20) the file is mapped a second time instead, and uprobes work there. But where V8 does not find the file by path, device and inode of
+/// `/proc/self/maps` it copies, too (`OS::RemapPages` of platform-linux.cc).
+fn copies_builtins(binary: &Binary<'_>, can_be_mapped_again: bool) -> Option<&'static str> {
     const COPIES: &[u8] = b"_ZN2v88internal9CodeRange21RemapEmbeddedBuiltins";
     const MAPS_AGAIN: &[u8] = b"_ZN2v84base2OS10RemapPages";
     const FLAG: &[u8] = b"Put embedded builtins code into the code range";
     let has = |prefix: &[u8]| binary.functions.iter().any(|f| f.name.starts_with(prefix));
-    has(COPIES)
-        && !has(MAPS_AGAIN)
-        && binary
-            .outline
-            .read_only_data()
-            .any(|data| memchr::memmem::find(data, FLAG).is_some())
+    let why = match has(MAPS_AGAIN) {
+        false => COPIED_BUILTINS,
+        true if can_be_mapped_again => return None,
+        true => COPIED_BUILTINS_OF_FILE,
+    };
+    let mut read_only = binary.outline.read_only_data();
+    let mut is_compiled_in = || read_only.any(|data| memchr::memmem::find(data, FLAG).is_some());
+    (has(COPIES) && is_compiled_in()).then_some(why)
 }
 
 const NO_SUCH_FUNCTION: &str = "this version of node has no such function";
@@ -842,7 +863,7 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
 
 /// The same of a file that is there until the end: not of one that lost something meanwhile, which would be missing in the plan.
 pub(crate) fn of_whole(path: &Path, data: &Mapping) -> Result<AttachPlan, PlanError> {
-    let plan = resolve(path, data);
+    let plan = resolve(path, data, data.can_be_mapped_again());
     if data.was_cut() {
         return Err(PlanError::Malformed {
             path: path.to_owned(),

@@ -436,9 +436,11 @@ impl Keeper {
             // but this thread left.
             return;
         }
+        if !held.is_what_is_executed() {
+            return;
+        }
         if let Some(host) = &mut self.host {
-            path = fs::read_link(format!("/proc/self/fd/{}", held.file.as_raw_fd()))
-                .unwrap_or_default();
+            path = held.path();
             if !host.admits(held.pid, &path, programs) {
                 return;
             }

@@ -17,6 +17,7 @@ pub mod guard;
 mod host;
 mod images;
 mod keeper;
+mod large_pages;
 mod table;
 mod tracee;
 mod turn;

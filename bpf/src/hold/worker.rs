@@ -23,6 +23,7 @@ use super::{
     DESCRIPTION_LIMIT, Description, PlanSource, act_first, act_in_turn,
     fanotify::Answer,
     images::{Image, Images, MOST},
+    large_pages,
 };
 use crate::{
     AttachPoints, Link, Programs,
@@ -285,6 +286,8 @@ struct Known {
     points: Arc<AttachPoints>,
     /// The beginning of its main.
     start: Option<Mark>,
+    /// It can move its code to large pages.
+    moves_code: bool,
 }
 
 /// What the threads share.
@@ -349,6 +352,12 @@ impl Bench {
         }
         let started = Instant::now();
         done.outcome = match self.prepare(&file, &done.path, &open) {
+            Ok(image) if image.value.moves_code && large_pages::are_asked_for(job.pid) => {
+                done.is_planned = true;
+                Outcome::Failed(
+                    "it is started with --use-largepages, for which node moves its code, and a breakpoint in that would end it; needed: a start without that option".into(),
+                )
+            }
             Ok(image) => {
                 done.is_planned = true;
                 let points = image.value.points(job.after_exec);
@@ -430,6 +439,7 @@ impl Bench {
         let known = Known {
             start: Mark::start(&plan, binary),
             points: Arc::new(points),
+            moves_code: plan.moves_code,
         };
         Ok(all.add(id, binary, known))
     }
