@@ -426,6 +426,23 @@ fn sides_that_end_differently_are_not_compared_in_time() {
 }
 
 #[test]
+fn sides_that_fail_alike_are_compared() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let failed = |recording: &mut Recording, _| recording.runs[0].exit_status = Some(2);
+    let diff = compare(
+        side("base", &NOISE, failed),
+        side("head", &slower, |recording, index| {
+            failed(recording, index);
+            let again = recording.lookups[0];
+            recording.lookups.push(again);
+        }),
+    );
+    assert_eq!(kinds(&diff), ["failed", "probed_times"]);
+    assert_eq!(diff.verdict.answer, Answer::Slower);
+    assert_eq!(diff.lookups.len(), 1);
+}
+
+#[test]
 fn other_probes_and_other_kernels_are_said() {
     let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
     let diff = compare(
