@@ -169,6 +169,65 @@ fn a_program_is_the_same_from_whatever_folder_it_is_started() {
     }
 }
 
+/// Of a bare run only what was typed is known; its own paths are nobody's.
+#[test]
+fn what_was_typed_for_bare_runs_does_not_move_the_program() {
+    let moved = |name: &str, typed: &dyn Fn(&str) -> String| {
+        let script = format!("{name}/app.js");
+        let command: Vec<Vec<u8>> = (typed(&script).split(' '))
+            .map(|word| word.as_bytes().to_vec())
+            .collect();
+        let run = |index: u64, micros: u64| {
+            let main = format!("/w/{script}");
+            let mut program = Program::new(&main, false);
+            program.require(&main, &[], 50_000, |main| {
+                main.busy(1_000_000 + micros * 100);
+                let path = format!("/w/{name}/lib/part.js");
+                main.require(&path, &[], 50_000, |module| module.busy(2_000_000));
+            });
+            let (mut one, _) = program.end();
+            let run = &mut one.runs[0];
+            run.started_unix_ns +=
+                index * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+            run.directory = b"/w".to_vec();
+            run.command = command.clone();
+            run.labels.push(("name".into(), name.into()));
+            let arguments = [b"node".to_vec(), script.clone().into_bytes()];
+            one.processes[0].execs[0].arguments = arguments.to_vec();
+            one
+        };
+        let mut all = Recording::default();
+        for (index, micros) in (0..).zip(NOISE) {
+            all.append(run(index, micros));
+        }
+        let mut bare = run(0, 0);
+        bare = Recording {
+            runs: bare.runs,
+            processes: bare.processes,
+            ..Recording::default()
+        };
+        bare.runs[0].mode = "bare".into();
+        bare.processes[0].node = None;
+        bare.processes[0].execs[0].arguments = command.clone();
+        all.append(bare);
+        all
+    };
+    for typed in [
+        &(|script: &str| format!("node {script}")) as &dyn Fn(&str) -> String,
+        // By its first line.
+        &|script| script.to_owned(),
+        &|script| format!("env NODE_ENV=production node {script}"),
+        &|script| format!("node --unhandled-rejections warn {script}"),
+    ] {
+        let diff = compare(moved("base", typed), moved("head", typed));
+        let command = typed("app.js");
+        assert_eq!((diff.base.bare_runs, diff.head.bare_runs), (1, 1));
+        assert_eq!(diff.counts.len(), 0, "{command}: {:?}", diff.counts);
+        let added = (diff.causes.iter()).filter(|cause| cause.presence.is_some());
+        assert_eq!(added.count(), 0, "{command}: {:?}", diff.causes);
+    }
+}
+
 #[test]
 fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
     let noise = [NOISE, NOISE].concat();
