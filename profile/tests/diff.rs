@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::cmp::Ordering;
+
 use nodeprof_profile::diff::causes::CauseKind;
 use nodeprof_profile::diff::figures::{Figures, List, Naming, Unit};
 use nodeprof_profile::diff::verdict::Rule;
@@ -301,17 +303,24 @@ fn a_code_cache_that_was_lost_or_came_is_the_cause_whoever_has_the_modules() {
     assert_eq!(cause.kind, CauseKind::Package, "{}", cause.sentence);
 }
 
-/// The first stat of a run takes so much longer, and all comes later.
-fn delay_first_stat(run: &mut Recording, by: u64) {
-    let first = run.files.iter().map(|file| file.start).min().expect("one");
+/// The first stat of a path takes so much longer, and all comes later.
+fn delay_stat(run: &mut Recording, path: &str, by: u64) {
+    let of_path = run
+        .files
+        .iter()
+        .filter(|f| run.name(f.path) == path.as_bytes());
+    let first = of_path.map(|file| file.start).min().expect("one");
     for file in &mut run.files {
-        match file.start == first {
-            true => file.duration.0 += by,
-            false => file.start.0 += by,
+        match file.start.cmp(&first) {
+            Ordering::Less => {}
+            Ordering::Equal => file.duration.0 += by,
+            Ordering::Greater => file.start.0 += by,
         }
     }
     for compilation in &mut run.compilations {
-        compilation.start.0 += by;
+        if compilation.start > first {
+            compilation.start.0 += by;
+        }
     }
     for crossing in &mut run.crossings {
         let end = crossing.start.0 + crossing.duration.map_or(0, |duration| duration.0);
@@ -334,30 +343,40 @@ fn delay_first_stat(run: &mut Recording, by: u64) {
     run.runs[0].ended.0 += by;
 }
 
+/// Runs of a program that does this after a while, and in which the first stats of these paths take so much longer, ns.
+fn with_package(name: &str, package: impl Fn(&mut Program), later: &[(&str, u64)]) -> Recording {
+    let mut all = Recording::default();
+    for (index, micros) in NOISE.iter().enumerate() {
+        let mut program = Program::new("/app/main.js", false);
+        program.require("/app/main.js", &[], 50_000, |main| {
+            main.busy(10_000_000 + micros * 100);
+            package(main);
+        });
+        let (mut one, _) = program.end();
+        for (path, by) in later {
+            delay_stat(&mut one, path, *by);
+        }
+        one.runs[0].started_unix_ns +=
+            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+        one.runs[0].labels.push(("name".into(), name.into()));
+        all.append(one);
+    }
+    all
+}
+
 /// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.
 #[test]
 fn an_added_package_is_the_cause_of_the_search_for_it() {
-    let side = |name: &str, added: usize, later: u64| {
-        let mut all = Recording::default();
-        for (index, micros) in NOISE.iter().enumerate() {
-            let mut program = Program::new("/app/main.js", false);
-            program.require("/app/main.js", &[], 50_000, |main| {
-                main.busy(10_000_000 + micros * 100);
-                for module in 0..added {
-                    let path = format!("/app/node_modules/delta/{module}.js");
-                    main.require(&path, &[], 50_000, |module| module.busy(20_000));
-                }
-            });
-            let (mut one, _) = program.end();
-            delay_first_stat(&mut one, later);
-            one.runs[0].started_unix_ns +=
-                index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
-            one.runs[0].labels.push(("name".into(), name.into()));
-            all.append(one);
+    let package = |main: &mut Program| {
+        for module in 0..12 {
+            let path = format!("/app/node_modules/delta/{module}.js");
+            main.require(&path, &[], 50_000, |module| module.busy(20_000));
         }
-        all
     };
-    let diff = compare(side("base", 0, 0), side("head", 12, 3_000_000));
+    let diff = compare(
+        with_package("base", |_| {}, &[]),
+        with_package("head", package, &[("/app/main.js", 3_000_000)]),
+    );
     // What took longer besides is another cause.
     assert!(diff.causes.len() > 1, "{:#?}", diff.causes);
     let first = diff.causes.first().expect("a cause");
@@ -368,6 +387,35 @@ fn an_added_package_is_the_cause_of_the_search_for_it() {
         "{}",
         first.sentence
     );
+}
+
+/// What was added takes no time that matters: the search for it does.
+#[test]
+fn a_package_that_costs_next_to_nothing_hides_no_other_cause() {
+    let package = |added: bool| {
+        move |main: &mut Program| {
+            main.require("/app/node_modules/other/index.js", &[], 50_000, |_| {});
+            main.cross("fs", "fstat", 1_000);
+            if added {
+                main.require("/app/node_modules/delta/index.js", &[], 1_000, |_| {});
+            }
+            main.cross("fs", "fstat", 1_000);
+        }
+    };
+    let diff = compare(
+        with_package("base", package(false), &[]),
+        with_package(
+            "head",
+            package(true),
+            &[
+                ("/app/main.js", 1_500_000),
+                ("/app/node_modules/other/index.js", 1_500_000),
+            ],
+        ),
+    );
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!(first.kind, CauseKind::Resolution, "{}", first.sentence);
+    assert!(first.change_ns > 2_000_000.0, "{}", first.sentence);
 }
 
 #[test]
