@@ -491,6 +491,21 @@ fn one_run_carries_no_verdict() {
 }
 
 #[test]
+fn what_one_run_has_in_common_with_the_others_is_no_difference() {
+    let diff = compare(
+        side("base", &NOISE[..1], same),
+        side("head", &NOISE[..4], |recording, index| {
+            if index == 3 {
+                let last: Crossing = *recording.crossings.last().expect("crossings");
+                recording.crossings.push(last);
+            }
+        }),
+    );
+    assert_eq!(diff.counts, []);
+    assert!(diff.causes.is_empty(), "{:?}", diff.causes);
+}
+
+#[test]
 fn times_that_never_vary_carry_no_verdict() {
     let diff = compare(side("base", &[10; 5], same), side("head", &[20; 5], same));
     assert_eq!(diff.verdict.answer, Answer::CannotTell);

@@ -668,6 +668,9 @@ impl Search<'_> {
                 CauseKind::Resolution => self.of_run(&SEARCHES),
                 _ => self.package_json(),
             };
+            if evidence.is_empty() {
+                continue;
+            }
             let mut cause = self.of_count(kind, "", series, left, &evidence);
             cause.certainty = certainty;
             let events = |figure: &&str| -> f64 {
@@ -701,6 +704,9 @@ impl Search<'_> {
                 (self.candidates.iter()).find(|c| c.kind == CauseKind::Module && c.row == row);
             if let Some(candidate) = candidate {
                 let evidence = self.of_row_counts(List::Modules, row, None);
+                if evidence.is_empty() {
+                    continue;
+                }
                 let left = self.left(candidate);
                 let (name, series) = (&candidate.name, &candidate.series);
                 let kind = CauseKind::Module;
