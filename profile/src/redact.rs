@@ -407,8 +407,9 @@ mod tests {
     #[test]
     fn a_long_text_takes_as_long_as_its_length_says() {
         let redaction = Redaction::default();
-        let time = |piece: &str, bytes: usize| {
-            let text = piece.repeat(bytes / piece.len());
+        let time = |before: &str, piece: &str, after: &str, bytes: usize| {
+            let repeated = |piece: &str| piece.repeat(bytes / piece.len().max(1));
+            let text = format!("{before}{}{}", repeated(piece), repeated(after));
             // Of this thread alone: others may have the processor meanwhile.
             let cpu = || {
                 let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -421,6 +422,19 @@ mod tests {
             let mut line = vec![text.into_bytes()];
             redaction.arguments(&mut line);
             cpu() - begun
+        };
+        let least_of = |before: &str, piece: &str, after: &str| {
+            // The least of some: the machine may do something else.
+            let least = |bytes| {
+                let times = (0..3).map(|_| time(before, piece, after, bytes));
+                times.min().unwrap()
+            };
+            let (short, long) = (least(20_000), least(200_000));
+            let most = short * 40 + std::time::Duration::from_millis(20);
+            assert!(
+                long < most,
+                "{before}{piece}{after}: {short:?}, ten times: {long:?}"
+            );
         };
         for piece in [
             "token=",
@@ -451,11 +465,24 @@ mod tests {
             "[redacted]",
             "token=[redacted]",
         ] {
-            // The least of some: the machine may do something else.
-            let least = |bytes| (0..3).map(|_| time(piece, bytes)).min().unwrap();
-            let (short, long) = (least(20_000), least(200_000));
-            let most = short * 40 + std::time::Duration::from_millis(20);
-            assert!(long < most, "{piece}: {short:?}, ten times: {long:?}");
+            least_of("", piece, "");
+        }
+        // A beginning, and what is repeated behind it and at the end.
+        for (before, piece, after) in [
+            ("", "?key=./", ""),
+            ("", "&api_key=../", ")"),
+            ("", "%3Fkey%3D./", "]"),
+            ("", "api_key%3A./", "\\"),
+            ("", "api_key=token ~/", "}"),
+            ("", "?key=./[redacted]", "]"),
+            ("token=\"", "\\", ""),
+            ("api_key='./", "\\", "api_key=\"./"),
+            // Headers, whose strings end before the line, and the other way round.
+            ("", "\"Authorization: x\", ", ""),
+            ("`", "Authorization: x\n", ""),
+            ("", "\"Cookie: null\" ", ""),
+        ] {
+            least_of(before, piece, after);
         }
     }
 

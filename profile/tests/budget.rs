@@ -316,6 +316,45 @@ fn what_was_not_recorded_or_failed_cannot_be_told() {
     assert_eq!(found.outcome, Outcome::CannotTell);
 }
 
+/// A start that fails at once is the fastest, on both sides.
+#[test]
+fn both_sides_that_fail_alike_keep_no_limit() {
+    let failed = |recording: &mut Recording| recording.runs[0].exit_status = Some(1);
+    let killed = |recording: &mut Recording| {
+        recording.runs[0].exit_status = None;
+        recording.runs[0].signal = Some(9);
+    };
+    let interrupted = |recording: &mut Recording| {
+        recording.runs[0].exit_status = None;
+        recording.runs[0].ended_by = "interrupt".into();
+    };
+    let text = format!("{WALL}max = \"10s\"\n{WALL}max-increase = \"50%\"");
+    for (change, says) in [
+        (
+            &failed as &dyn Fn(&mut Recording),
+            "the runs of both sides failed: ended with status 1",
+        ),
+        (
+            &killed,
+            "the runs of both sides did not come to their end: killed by signal 9",
+        ),
+        (
+            &interrupted,
+            "the runs of both sides did not come to their end: interrupted",
+        ),
+    ] {
+        let side = |name| runs(name, &NOISE, change);
+        let found = checked(side("base"), side("head"), &text).unwrap();
+        assert_eq!(found.outcome, Outcome::CannotTell, "{says}");
+        for row in &found.rows {
+            assert_eq!(
+                (row.status, row.sentence.as_str()),
+                (Status::CannotTell, says)
+            );
+        }
+    }
+}
+
 #[test]
 fn the_baseline_keeps_the_budgets_written_from_it() {
     let baseline = || runs("base", &NOISE, |_| {});

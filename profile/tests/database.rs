@@ -512,6 +512,69 @@ fn the_oldest_go_by_number_age_and_size_and_the_file_shrinks() {
     database.check().unwrap();
 }
 
+/// Most of what a run takes can be paths that no other has: these go with it, else all runs would go before the file is small enough.
+#[test]
+fn where_the_file_is_too_large_no_more_runs_go_than_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    let of = |number: usize| {
+        let mut one = Recording::synthetic(400);
+        // Of each run, of it and the next ones, and of all.
+        let first = one.names.len() as u32;
+        for (of, count) in [
+            (format!("run {number}"), 300),
+            (format!("twenty {}", number / 20), 50),
+            ("all".to_owned(), 50),
+        ] {
+            for name in 0..count {
+                let text = format!("/{of}/{name}/{}", "folder/".repeat(20));
+                one.names.push(text.into_bytes());
+            }
+        }
+        let lookup = one.lookups[0];
+        for name in first..one.names.len() as u32 {
+            let mut lookup = lookup;
+            lookup.path = NameId(name);
+            one.lookups.push(lookup);
+        }
+        one
+    };
+    for number in 0..60 {
+        database.keep(of(number), None).unwrap();
+    }
+    let bytes = database.bytes().unwrap() / 2;
+    let limits = Limits { bytes, ..NO_LIMITS };
+    // What comes meanwhile, too: some of it needs again what is about to go.
+    let again = |number: usize| if number < 65 { number - 55 } else { number };
+    let (mut next, mut steps) = (60, 0);
+    while database.retain(&limits).unwrap().more {
+        steps += 1;
+        if steps % 2 == 0 && next < 70 {
+            database.keep(of(again(next)), None).unwrap();
+            next += 1;
+        }
+    }
+    assert!(database.bytes().unwrap() <= bytes);
+    // Half of them, less what is left unused in pages, and a part that goes at once.
+    assert!(database.runs() >= 22, "{} are left", database.runs());
+    assert_eq!(next, 70);
+    database.check().unwrap();
+    let reader = Reader::open(&path).unwrap();
+    for run in reader.find(&Filter::default()).unwrap() {
+        let number = run.id as usize - 1;
+        let number = if number < 60 { number } else { again(number) };
+        assert_eq!(said(&reader.load(&[run.id]).unwrap()), said(&of(number)));
+    }
+    // So it is from then on, start by start.
+    for number in 70..85 {
+        database.keep(of(number), None).unwrap();
+        while database.retain(&limits).unwrap().more {}
+        assert!(database.bytes().unwrap() <= bytes);
+        assert!(database.runs() >= 22, "{} are left", database.runs());
+    }
+}
+
 #[test]
 fn old_runs_are_thinned_to_their_counts_and_stay_so() {
     let folder = tempfile::tempdir().unwrap();

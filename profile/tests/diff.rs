@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::cmp::Ordering;
+
 use nodeprof_profile::diff::causes::CauseKind;
 use nodeprof_profile::diff::figures::{Figures, List, Naming, Unit};
 use nodeprof_profile::diff::verdict::Rule;
@@ -169,6 +171,65 @@ fn a_program_is_the_same_from_whatever_folder_it_is_started() {
     }
 }
 
+/// Of a bare run only what was typed is known; its own paths are nobody's.
+#[test]
+fn what_was_typed_for_bare_runs_does_not_move_the_program() {
+    let moved = |name: &str, typed: &dyn Fn(&str) -> String| {
+        let script = format!("{name}/app.js");
+        let command: Vec<Vec<u8>> = (typed(&script).split(' '))
+            .map(|word| word.as_bytes().to_vec())
+            .collect();
+        let run = |index: u64, micros: u64| {
+            let main = format!("/w/{script}");
+            let mut program = Program::new(&main, false);
+            program.require(&main, &[], 50_000, |main| {
+                main.busy(1_000_000 + micros * 100);
+                let path = format!("/w/{name}/lib/part.js");
+                main.require(&path, &[], 50_000, |module| module.busy(2_000_000));
+            });
+            let (mut one, _) = program.end();
+            let run = &mut one.runs[0];
+            run.started_unix_ns +=
+                index * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+            run.directory = b"/w".to_vec();
+            run.command = command.clone();
+            run.labels.push(("name".into(), name.into()));
+            let arguments = [b"node".to_vec(), script.clone().into_bytes()];
+            one.processes[0].execs[0].arguments = arguments.to_vec();
+            one
+        };
+        let mut all = Recording::default();
+        for (index, micros) in (0..).zip(NOISE) {
+            all.append(run(index, micros));
+        }
+        let mut bare = run(0, 0);
+        bare = Recording {
+            runs: bare.runs,
+            processes: bare.processes,
+            ..Recording::default()
+        };
+        bare.runs[0].mode = "bare".into();
+        bare.processes[0].node = None;
+        bare.processes[0].execs[0].arguments = command.clone();
+        all.append(bare);
+        all
+    };
+    for typed in [
+        &(|script: &str| format!("node {script}")) as &dyn Fn(&str) -> String,
+        // By its first line.
+        &|script| script.to_owned(),
+        &|script| format!("env NODE_ENV=production node {script}"),
+        &|script| format!("node --unhandled-rejections warn {script}"),
+    ] {
+        let diff = compare(moved("base", typed), moved("head", typed));
+        let command = typed("app.js");
+        assert_eq!((diff.base.bare_runs, diff.head.bare_runs), (1, 1));
+        assert_eq!(diff.counts.len(), 0, "{command}: {:?}", diff.counts);
+        let added = (diff.causes.iter()).filter(|cause| cause.presence.is_some());
+        assert_eq!(added.count(), 0, "{command}: {:?}", diff.causes);
+    }
+}
+
 #[test]
 fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
     let noise = [NOISE, NOISE].concat();
@@ -242,17 +303,24 @@ fn a_code_cache_that_was_lost_or_came_is_the_cause_whoever_has_the_modules() {
     assert_eq!(cause.kind, CauseKind::Package, "{}", cause.sentence);
 }
 
-/// The first stat of a run takes so much longer, and all comes later.
-fn delay_first_stat(run: &mut Recording, by: u64) {
-    let first = run.files.iter().map(|file| file.start).min().expect("one");
+/// The first stat of a path takes so much longer, and all comes later.
+fn delay_stat(run: &mut Recording, path: &str, by: u64) {
+    let of_path = run
+        .files
+        .iter()
+        .filter(|f| run.name(f.path) == path.as_bytes());
+    let first = of_path.map(|file| file.start).min().expect("one");
     for file in &mut run.files {
-        match file.start == first {
-            true => file.duration.0 += by,
-            false => file.start.0 += by,
+        match file.start.cmp(&first) {
+            Ordering::Less => {}
+            Ordering::Equal => file.duration.0 += by,
+            Ordering::Greater => file.start.0 += by,
         }
     }
     for compilation in &mut run.compilations {
-        compilation.start.0 += by;
+        if compilation.start > first {
+            compilation.start.0 += by;
+        }
     }
     for crossing in &mut run.crossings {
         let end = crossing.start.0 + crossing.duration.map_or(0, |duration| duration.0);
@@ -275,30 +343,40 @@ fn delay_first_stat(run: &mut Recording, by: u64) {
     run.runs[0].ended.0 += by;
 }
 
+/// Runs of a program that does this after a while, and in which the first stats of these paths take so much longer, ns.
+fn with_package(name: &str, package: impl Fn(&mut Program), later: &[(&str, u64)]) -> Recording {
+    let mut all = Recording::default();
+    for (index, micros) in NOISE.iter().enumerate() {
+        let mut program = Program::new("/app/main.js", false);
+        program.require("/app/main.js", &[], 50_000, |main| {
+            main.busy(10_000_000 + micros * 100);
+            package(main);
+        });
+        let (mut one, _) = program.end();
+        for (path, by) in later {
+            delay_stat(&mut one, path, *by);
+        }
+        one.runs[0].started_unix_ns +=
+            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+        one.runs[0].labels.push(("name".into(), name.into()));
+        all.append(one);
+    }
+    all
+}
+
 /// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.
 #[test]
 fn an_added_package_is_the_cause_of_the_search_for_it() {
-    let side = |name: &str, added: usize, later: u64| {
-        let mut all = Recording::default();
-        for (index, micros) in NOISE.iter().enumerate() {
-            let mut program = Program::new("/app/main.js", false);
-            program.require("/app/main.js", &[], 50_000, |main| {
-                main.busy(10_000_000 + micros * 100);
-                for module in 0..added {
-                    let path = format!("/app/node_modules/delta/{module}.js");
-                    main.require(&path, &[], 50_000, |module| module.busy(20_000));
-                }
-            });
-            let (mut one, _) = program.end();
-            delay_first_stat(&mut one, later);
-            one.runs[0].started_unix_ns +=
-                index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
-            one.runs[0].labels.push(("name".into(), name.into()));
-            all.append(one);
+    let package = |main: &mut Program| {
+        for module in 0..12 {
+            let path = format!("/app/node_modules/delta/{module}.js");
+            main.require(&path, &[], 50_000, |module| module.busy(20_000));
         }
-        all
     };
-    let diff = compare(side("base", 0, 0), side("head", 12, 3_000_000));
+    let diff = compare(
+        with_package("base", |_| {}, &[]),
+        with_package("head", package, &[("/app/main.js", 3_000_000)]),
+    );
     // What took longer besides is another cause.
     assert!(diff.causes.len() > 1, "{:#?}", diff.causes);
     let first = diff.causes.first().expect("a cause");
@@ -309,6 +387,35 @@ fn an_added_package_is_the_cause_of_the_search_for_it() {
         "{}",
         first.sentence
     );
+}
+
+/// What was added takes no time that matters: the search for it does.
+#[test]
+fn a_package_that_costs_next_to_nothing_hides_no_other_cause() {
+    let package = |added: bool| {
+        move |main: &mut Program| {
+            main.require("/app/node_modules/other/index.js", &[], 50_000, |_| {});
+            main.cross("fs", "fstat", 1_000);
+            if added {
+                main.require("/app/node_modules/delta/index.js", &[], 1_000, |_| {});
+            }
+            main.cross("fs", "fstat", 1_000);
+        }
+    };
+    let diff = compare(
+        with_package("base", package(false), &[]),
+        with_package(
+            "head",
+            package(true),
+            &[
+                ("/app/main.js", 1_500_000),
+                ("/app/node_modules/other/index.js", 1_500_000),
+            ],
+        ),
+    );
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!(first.kind, CauseKind::Resolution, "{}", first.sentence);
+    assert!(first.change_ns > 2_000_000.0, "{}", first.sentence);
 }
 
 #[test]
@@ -384,6 +491,21 @@ fn one_run_carries_no_verdict() {
 }
 
 #[test]
+fn what_one_run_has_in_common_with_the_others_is_no_difference() {
+    let diff = compare(
+        side("base", &NOISE[..1], same),
+        side("head", &NOISE[..4], |recording, index| {
+            if index == 3 {
+                let last: Crossing = *recording.crossings.last().expect("crossings");
+                recording.crossings.push(last);
+            }
+        }),
+    );
+    assert_eq!(diff.counts, []);
+    assert!(diff.causes.is_empty(), "{:?}", diff.causes);
+}
+
+#[test]
 fn times_that_never_vary_carry_no_verdict() {
     let diff = compare(side("base", &[10; 5], same), side("head", &[20; 5], same));
     assert_eq!(diff.verdict.answer, Answer::CannotTell);
@@ -423,6 +545,23 @@ fn sides_that_end_differently_are_not_compared_in_time() {
         "{}",
         diff.verdict.sentence
     );
+}
+
+#[test]
+fn sides_that_fail_alike_are_compared() {
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let failed = |recording: &mut Recording, _| recording.runs[0].exit_status = Some(2);
+    let diff = compare(
+        side("base", &NOISE, failed),
+        side("head", &slower, |recording, index| {
+            failed(recording, index);
+            let again = recording.lookups[0];
+            recording.lookups.push(again);
+        }),
+    );
+    assert_eq!(kinds(&diff), ["failed", "probed_times"]);
+    assert_eq!(diff.verdict.answer, Answer::Slower);
+    assert_eq!(diff.lookups.len(), 1);
 }
 
 #[test]

@@ -190,15 +190,16 @@ pub fn causes(
     let mut causes = Vec::new();
     let mut largest = 0.0f64;
     while causes.len() < MOST {
-        let Some(mut choice) = search.next() else {
+        let least = search.least.max(largest * LEAST_SHARE);
+        let Some(mut choice) = search.next(least) else {
             break;
         };
         choice.package_json &= !causes.iter().any(|cause| is_step(cause, PACKAGE_JSON));
         let change = choice.change;
-        largest = largest.max(change.abs());
-        if change.abs() < search.least || change.abs() < largest * LEAST_SHARE {
+        if change.abs() < least {
             break;
         }
+        largest = largest.max(change.abs());
         let share = (told && wall != 0.0 && (wall > 0.0) == (change > 0.0)).then(|| change / wall);
         causes.push(search.cause(&choice, share));
         search.take(choice.index);
@@ -416,8 +417,9 @@ impl Search<'_> {
         of_step.map(|cell| cell.left).sum()
     }
 
-    /// What explains most of what is left, and how much.
-    fn next(&self) -> Option<Choice> {
+    /// What explains most of what is left, and how much. What says more than that takes its place only where so much is left of it, too: else
+    /// nothing would be told of either.
+    fn next(&self, least: f64) -> Option<Choice> {
         // With too few runs to measure chance, what came or went is the only cause that can be told.
         let sure =
             |candidate: &Candidate| candidate.certainty.is_known() || candidate.presence.is_some();
@@ -429,6 +431,7 @@ impl Search<'_> {
             }
         }
         let (mut index, mut change) = best?;
+        let is_enough = |index: usize| self.left(&self.candidates[index]).abs() >= least;
         // One of many that holds most of it says more than the whole.
         let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
             let own = &self.candidates[index].cells;
@@ -444,7 +447,7 @@ impl Search<'_> {
                         step.map_or_else(|| self.left(c), |step| self.left_in(c, step)),
                     )
                 })
-                .filter(|(_, part)| part / change >= ONE_OF_MANY)
+                .filter(|(finer, part)| part / change >= ONE_OF_MANY && is_enough(*finer))
                 .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
                 .map(|(finer, _)| (finer, self.left(&self.candidates[finer])))
         };
@@ -458,7 +461,9 @@ impl Search<'_> {
         }
         // What is looked for because of a package that came or went is that package's doing, however long the search takes otherwise.
         if self.candidates[index].kind == CauseKind::Resolution
-            && let Some(package) = self.sought_for(change)
+            && let Some(package) = self
+                .sought_for(change)
+                .filter(|package| is_enough(*package))
         {
             (index, change) = (package, self.left(&self.candidates[package]));
         }
@@ -475,7 +480,7 @@ impl Search<'_> {
         if chosen.presence.is_none() && compiles && self.is_of_code_cache(change) {
             let compilation =
                 (self.candidates.iter()).position(|c| c.kind == CauseKind::Compilation && sure(c));
-            if let Some(compilation) = compilation {
+            if let Some(compilation) = compilation.filter(|index| is_enough(*index)) {
                 index = compilation;
                 change = self.left(&self.candidates[index]);
             }
@@ -663,6 +668,9 @@ impl Search<'_> {
                 CauseKind::Resolution => self.of_run(&SEARCHES),
                 _ => self.package_json(),
             };
+            if evidence.is_empty() {
+                continue;
+            }
             let mut cause = self.of_count(kind, "", series, left, &evidence);
             cause.certainty = certainty;
             let events = |figure: &&str| -> f64 {
@@ -696,6 +704,9 @@ impl Search<'_> {
                 (self.candidates.iter()).find(|c| c.kind == CauseKind::Module && c.row == row);
             if let Some(candidate) = candidate {
                 let evidence = self.of_row_counts(List::Modules, row, None);
+                if evidence.is_empty() {
+                    continue;
+                }
                 let left = self.left(candidate);
                 let (name, series) = (&candidate.name, &candidate.series);
                 let kind = CauseKind::Module;

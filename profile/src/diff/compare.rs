@@ -131,8 +131,9 @@ impl Change {
             _ => {
                 change.p = chance(unit, base, head);
                 match change.p {
-                    Some(_) => Certainty::Noise,
-                    None => Certainty::TooFewRuns,
+                    // Of one run a side nothing tells chance; what both sides have is no difference all the same.
+                    None if apart => Certainty::TooFewRuns,
+                    _ => Certainty::Noise,
                 }
             }
         };
@@ -328,6 +329,14 @@ mod tests {
             Certainty::TooFewRuns
         );
         assert_eq!(certainty(Unit::Count, &[31.0], &[31.0]), Certainty::Same);
+        // One run, whose value others have, too.
+        let several = [5.0, 5.0, 5.0, 6.0];
+        assert_eq!(certainty(Unit::Count, &[5.0], &several), Certainty::Noise);
+        assert_eq!(certainty(Unit::Ns, &several, &[5.0]), Certainty::Noise);
+        assert_eq!(
+            certainty(Unit::Count, &[4.0], &several),
+            Certainty::TooFewRuns
+        );
         assert_eq!(
             certainty(Unit::Count, &[f64::NAN; 5], &[32.0; 5]),
             Certainty::Unknown

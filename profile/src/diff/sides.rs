@@ -341,6 +341,26 @@ pub(crate) fn program(run: &RunProfile) -> String {
     }
 }
 
+/// What the paths of each run are seen from. Bare runs have no paths, and of them nothing is known but what was typed, which may be a script
+/// without node or a program that executes it: they count only where no run of their side is probed.
+fn roots(runs: &[&RunProfile], base_runs: usize, origins: &[Origin]) -> Vec<Roots> {
+    let is_probed = |run: &&RunProfile| run.mode != crate::groups::BARE;
+    let (base, head) = runs.split_at(base_runs.min(runs.len()));
+    let side_is_probed = [base, head].map(|side| side.iter().any(is_probed));
+    let counts: Vec<bool> = (runs.iter().enumerate())
+        .map(|(index, run)| is_probed(run) || !side_is_probed[usize::from(index >= base_runs)])
+        .collect();
+    let counted: Vec<Origin> = (origins.iter().zip(&counts))
+        .filter(|(_, counts)| **counts)
+        .map(|(origin, _)| origin.clone())
+        .collect();
+    let mut of_counted = Roots::of(&counted).into_iter();
+    (counts.into_iter())
+        .map(|counts| counts.then(|| of_counted.next()).flatten())
+        .map(Option::unwrap_or_default)
+        .collect()
+}
+
 /// Names that both sides know.
 struct Names {
     roots: Vec<Roots>,
@@ -354,7 +374,7 @@ struct Names {
 
 impl Names {
     fn new(runs: &[&RunProfile], base_runs: usize, origins: &[Origin]) -> Names {
-        let roots = Roots::of(origins);
+        let roots = roots(runs, base_runs, origins);
         let mut paths: [BTreeSet<String>; 2] = Default::default();
         let mut folders: [BTreeSet<String>; 2] = Default::default();
         let mut ambiguous = BTreeSet::new();

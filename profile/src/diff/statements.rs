@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::names::generic;
-use super::sides::{Member, Sides, ending_of};
+use super::sides::{Ending, Member, Sides, ending_of};
 use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
@@ -86,13 +86,7 @@ impl Statements {
                         ),
                     );
                 }
-                let reason = if signal.is_some() || run.ended_by == "interrupt" {
-                    Some("did not come to their end")
-                } else {
-                    // What fails at once is fast, and keeps each limit.
-                    failed.then_some("failed")
-                };
-                statements.unusable = reason
+                statements.unusable = failure(&ending_of(run))
                     .map(|reason| format!("the runs of {name} {reason}: {}", ending_words(run)));
             }
         }
@@ -144,11 +138,15 @@ impl Statements {
                 self.forbid("the sides end differently, so they did not do the same".into());
                 self.unusable =
                     Some("the sides end differently, so they did not do the same".into());
-            } else if base.1.is_some() || base.0.is_some_and(|status| status != 0) {
-                self.say(
-                    "failed",
-                    format!("All runs of both sides fail alike: {base_words}."),
-                );
+            } else {
+                if base.1.is_some() || base.0.is_some_and(|status| status != 0) {
+                    self.say(
+                        "failed",
+                        format!("All runs of both sides fail alike: {base_words}."),
+                    );
+                }
+                self.unusable = failure(&base)
+                    .map(|reason| format!("the runs of both sides {reason}: {base_words}"));
             }
         }
     }
@@ -401,6 +399,15 @@ fn command(run: &RunProfile) -> Vec<String> {
         generic.rsplit('/').next().unwrap_or_default().to_owned()
     };
     run.command.iter().map(last).collect()
+}
+
+/// What runs did that ended like this instead of coming to a good end: no figure of them keeps a limit.
+fn failure((status, signal, ended_by): &Ending) -> Option<&'static str> {
+    if signal.is_some() || ended_by == "interrupt" {
+        return Some("did not come to their end");
+    }
+    // What fails at once is fast, and keeps each limit.
+    (status.is_some_and(|status| status != 0)).then_some("failed")
 }
 
 fn ending_words(run: &RunProfile) -> String {

@@ -27,6 +27,7 @@ pub(super) const ANY_NAME: &str = r"(?is)(?:token|secret|pass|pwd|pw|psk|key|aut
 pub(super) fn secrets(name: &Regex, text: &[u8], kind: Kind) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut strings = Strings::default();
+    let mut ends = Ends::default();
     let mut at = 0;
     while let Some(groups) = name.captures_at(text, at) {
         let (Some(all), Some(name), Some(space), Some(sign)) =
@@ -49,7 +50,7 @@ pub(super) fn secrets(name: &Regex, text: &[u8], kind: Kind) -> Vec<Range<usize>
             has_space: !space.is_empty(),
             sign: sign.as_bytes(),
         };
-        let values = place.values(all.end());
+        let values = place.values(all.end(), &mut ends);
         at = values.last().map_or(all.end(), |last| last.end);
         found.extend(values);
     }
@@ -80,6 +81,27 @@ impl Strings {
     }
 }
 
+/// Ends that were looked for: those of names that stand in what is no secret are not looked for again, so that each byte is looked at a few
+/// times only.
+#[derive(Default)]
+struct Ends {
+    /// Of a word that may be the value of a parameter, or stand in an encoded address.
+    words: [Option<Word>; 4],
+    /// Of the last line: where it was looked for from, and where it is.
+    line: Option<Range<usize>>,
+}
+
+/// A value without quotes.
+#[derive(Clone, Copy)]
+struct Word {
+    /// It was looked at from here on.
+    start: usize,
+    /// Before what closes around it.
+    end: usize,
+    /// Behind that.
+    closed: usize,
+}
+
 /// A name in a text.
 struct Place<'t> {
     text: &'t [u8],
@@ -95,7 +117,7 @@ struct Place<'t> {
 
 impl Place<'_> {
     /// The secrets that the name has, from this place on.
-    fn values(&self, after: usize) -> Vec<Range<usize>> {
+    fn values(&self, after: usize, ends: &mut Ends) -> Vec<Range<usize>> {
         let none = Vec::new();
         let text = self.text;
         let meaning = self.meaning();
@@ -123,7 +145,7 @@ impl Place<'_> {
             return none;
         }
         if self.is_colon() && names::is_header_to_its_end(self.name.as_bytes()) {
-            let end = self.end_of_header(start);
+            let end = self.end_of_header(start, ends);
             return vec_of(start + scheme(&text[start..end])..end, text, meaning);
         }
         // Prose: "auth: ok". A header has a name of several words.
@@ -131,10 +153,10 @@ impl Place<'_> {
         if is_prose && !self.name.as_bytes().contains(&b'-') {
             return none;
         }
-        let mut end = self.end_of_word(start);
+        let mut end = self.end_of_word(start, ends);
         if is_scheme(&text[start..end]) {
             let next = end + spaces(&text[end..]);
-            end = self.end_of_word(next).max(end);
+            end = self.end_of_word(next, ends).max(end);
         }
         vec_of(start..end, text, meaning)
     }
@@ -186,7 +208,7 @@ impl Place<'_> {
     }
 
     /// A header ends with the string that it is in, or with the line.
-    fn end_of_header(&self, start: usize) -> usize {
+    fn end_of_header(&self, start: usize, ends: &mut Ends) -> usize {
         let before = &self.text[..self.name.start()];
         let escapes = |quote: usize| before[..quote].iter().rev().take_while(|b| **b == b'\\');
         let quote = before.len().saturating_sub(1);
@@ -194,28 +216,45 @@ impl Place<'_> {
             (Some(b'"' | b'\'' | b'`'), _) => Some(&before[quote - escapes(quote).count()..]),
             _ => None,
         };
-        let line = self.text[start..].iter().position(|b| b"\r\n".contains(b));
-        let line = line.map_or(self.text.len(), |length| start + length);
+        let known = (ends.line.as_ref()).filter(|line| (line.start..=line.end).contains(&start));
+        let line = known.map_or_else(
+            || {
+                let length = self.text[start..].iter().position(|b| b"\r\n".contains(b));
+                length.map_or(self.text.len(), |length| start + length)
+            },
+            |line| line.end,
+        );
+        ends.line = Some(start..line);
+        let text = &self.text[..line];
         match (opener, self.string) {
-            (Some(opener), _) => closing(self.text, start, opener).min(line),
-            (None, Some(quote)) => closing(self.text, start, &[quote]).min(line),
+            (Some(opener), _) => closing(text, start, opener),
+            (None, Some(quote)) => closing(text, start, &[quote]),
             (None, None) => line,
         }
     }
 
     /// Where a value without quotes ends.
-    fn end_of_word(&self, start: usize) -> usize {
+    fn end_of_word(&self, start: usize, ends: &mut Ends) -> usize {
+        let kind = usize::from(self.is_parameter()) + 2 * usize::from(self.is_encoded());
+        let known = &mut ends.words[kind];
+        let word = match *known {
+            // What ends a word does not depend on where it begins.
+            Some(word) if (word.start..=word.closed).contains(&start) => word,
+            _ => self.word(start),
+        };
+        *known = Some(word);
+        word.end.max(start)
+    }
+
+    fn word(&self, start: usize) -> Word {
         let text = self.text;
+        let is_parameter = self.is_parameter();
         let mut at = start;
         while at < text.len() {
             let rest = &text[at..];
-            if rest.starts_with(REDACTED.as_bytes()) {
-                at += REDACTED.len();
-                continue;
-            }
             let is_end = match rest[0] {
                 b'"' | b'\'' | b'`' | b'<' | b'>' => true,
-                b'&' | b'#' if self.is_parameter() => true,
+                b'&' | b'#' if is_parameter => true,
                 b'%' if self.is_encoded() => [b"%26", b"%23", b"%22"]
                     .iter()
                     .any(|e| rest.starts_with(*e)),
@@ -227,6 +266,7 @@ impl Place<'_> {
             }
             at += 1;
         }
+        let closed = at;
         // What closes around it is not its own.
         let before_quote = matches!(text.get(at), Some(b'"' | b'\'' | b'`'));
         let closes = |at: usize| match text[at - 1] {
@@ -236,7 +276,11 @@ impl Place<'_> {
         while at > start && closes(at) {
             at -= 1;
         }
-        at
+        Word {
+            start,
+            end: at,
+            closed,
+        }
     }
 }
 
@@ -291,8 +335,12 @@ fn opener(rest: &[u8]) -> Option<&[u8]> {
             return Some(quote);
         }
     }
-    let escapes = rest.iter().take_while(|b| **b == b'\\').count();
+    let escapes = escapes(rest);
     matches!(rest.get(escapes), Some(b'"' | b'\'' | b'`')).then(|| &rest[..=escapes])
+}
+
+fn escapes(rest: &[u8]) -> usize {
+    rest.iter().take_while(|b| **b == b'\\').count()
 }
 
 /// Where the text ends that this quote has opened.
@@ -303,11 +351,10 @@ fn closing(text: &[u8], start: usize, opener: &[u8]) -> usize {
             return at;
         }
         // An escaped character, of this level or of a deeper one.
-        let escapes = text[at..].iter().take_while(|b| **b == b'\\').count();
-        at += match (escapes, opener.len()) {
-            (0, _) => 1,
-            (_, 1) => 2,
-            (escapes, _) => escapes + 1,
+        at += match (text[at], opener.len()) {
+            (b'\\', 1) => 2,
+            (b'\\', _) => escapes(&text[at..]) + 1,
+            _ => 1,
         };
     }
     text.len()

@@ -1,6 +1,6 @@
 //! Those who read.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -588,6 +588,60 @@ fn load_one_within(
         });
     }
     Ok(Some((recording, first)))
+}
+
+/// Shared rows that runs need, by table.
+#[derive(Debug, Default)]
+pub(super) struct Needed {
+    ids: HashMap<Table, HashSet<u32>>,
+    /// Those that may refer to others, which were not looked at yet.
+    open: Vec<(Table, u32)>,
+}
+
+impl Places for Needed {
+    fn place(&mut self, table: Table, id: u32) -> u32 {
+        let is_new = self.add(table, id);
+        if is_new && matches!(table, Table::Stack | Table::Frame) {
+            self.open.push((table, id));
+        }
+        id
+    }
+}
+
+impl Needed {
+    /// Adds a row by itself; tells whether it is new.
+    pub(super) fn add(&mut self, table: Table, id: u32) -> bool {
+        self.ids.entry(table).or_default().insert(id)
+    }
+
+    pub(super) fn contains(&self, table: Table, id: u32) -> bool {
+        (self.ids.get(&table)).is_some_and(|ids| ids.contains(&id))
+    }
+
+    /// Adds what a run needs. One that cannot be read needs nothing, and what cannot be read refers to nothing.
+    pub(super) fn add_run(
+        &mut self,
+        connection: &Connection,
+        run: RunNumber,
+    ) -> Result<(), Malformed> {
+        fn readable<T>(read: Result<Option<T>, Malformed>) -> Result<Option<T>, Malformed> {
+            match read {
+                Err(failed @ Malformed::Sqlite(_)) => Err(failed),
+                read => Ok(read.ok().flatten()),
+            }
+        }
+        if let Some((mut recording, _)) = readable(tables::read_run(connection, run))? {
+            recording.relocate(self);
+        }
+        while let Some((table, id)) = self.open.pop() {
+            if table == Table::Stack {
+                readable(Stack::find(connection, id))?.relocate(self);
+            } else {
+                readable(Frame::find(connection, id))?.relocate(self);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn load(connection: &Connection, runs: &[RunNumber], most: u64) -> Result<Recording, Malformed> {

@@ -14,7 +14,7 @@ use super::super::Malformed;
 use super::super::digest::Digest;
 use super::super::schema::VERSION;
 use super::super::tables::{self, First, shared::Shared};
-use super::read::Gaps;
+use super::read::{Gaps, Needed};
 use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
 use crate::random::Random;
@@ -25,6 +25,9 @@ use crate::relocate::{Places, Relocate as _, Table};
 const GRAIN: i64 = 256;
 /// Runs that are thinned or removed in one transaction.
 const AT_ONCE: usize = 32;
+/// Where the file is too large, what only removed runs needed is looked for when this part of the runs is gone: that takes longer than to remove
+/// them.
+const PART: usize = 16;
 /// Pages of 4 KiB.
 const PAGE: u64 = 4096;
 /// By so much a clock may be set back for a while without what was kept before it counting as of the future.
@@ -67,6 +70,10 @@ pub struct Database {
     unreadable: BTreeSet<RunNumber>,
     /// Rows that nobody needs are removed when this run is the oldest.
     swept: (i64, i64),
+    /// Runs that were removed or thinned since all of these rows were looked for.
+    unswept: usize,
+    /// It is under way.
+    sweep: Option<Sweep>,
     /// Changes when somebody else has written, as SQLite tells it.
     data_version: i64,
     _lock: File,
@@ -82,6 +89,17 @@ struct Ids {
     seen: HashMap<u128, Seen>,
     /// A shared row was written anew.
     mended: bool,
+    /// Rows that are needed, while these are looked for.
+    needed: Option<Needed>,
+}
+
+/// A search for the shared rows that no run needs, a few runs at a time.
+#[derive(Debug)]
+struct Sweep {
+    /// The oldest runs that were whole and thinned when it began: what such runs were noted to need is needed.
+    oldest: (i64, i64),
+    /// Runs to look at: those that can need more than what was noted.
+    runs: Vec<RunNumber>,
 }
 
 /// Shared rows that are remembered: 3 MB.
@@ -171,10 +189,13 @@ impl Database {
                 key,
                 seen: HashMap::new(),
                 mended: false,
+                needed: None,
             },
             runs: runs as usize,
             unreadable: BTreeSet::new(),
             swept: (0, 0),
+            unswept: 0,
+            sweep: None,
             data_version: 0,
             _lock: lock,
         })
@@ -285,11 +306,21 @@ impl Database {
             }
         }
         let bytes = self.bytes()?;
-        if gone.is_empty() && bytes > limits.bytes && self.runs > 0 {
+        let is_large = bytes > limits.bytes && self.runs > 0;
+        let part = self.runs.div_ceil(PART);
+        if !is_large {
+            self.sweep = None;
+            self.ids.needed = None;
+        } else if self.unswept >= part {
+            // What runs share goes before more of them do.
+            self.sweep_exactly()?;
+            retained.more = true;
+        } else if gone.is_empty() {
             // About as many as lie above the limit.
             let each = (bytes / self.runs as u64).max(1);
             let above = ((bytes - limits.bytes) / each + 1) as usize;
-            gone = self.oldest("kept_unix_ns < ?1", i64::MAX, above.min(AT_ONCE))?;
+            let most = above.min(AT_ONCE).min(part);
+            gone = self.oldest("kept_unix_ns < ?1", i64::MAX, most)?;
         }
         if !gone.is_empty() {
             self.transaction(|_, connection| {
@@ -298,6 +329,7 @@ impl Database {
             self.runs = self.runs.saturating_sub(gone.len());
             retained.removed = gone.len();
         }
+        self.unswept += gone.len();
         self.unreadable.retain(|run| !gone.contains(run));
         let unreadable: Vec<String> = self.unreadable.iter().map(u32::to_string).collect();
         let unreadable = unreadable.join(",");
@@ -316,12 +348,15 @@ impl Database {
                 thinned => {
                     thinned?;
                     retained.thinned += 1;
+                    self.unswept += 1;
                 }
             }
         }
-        retained.more = retained.removed == AT_ONCE || thin.len() == AT_ONCE;
-        if retained.removed + retained.thinned > 0 {
-            if !retained.more {
+        let is_part = retained.removed == AT_ONCE || thin.len() == AT_ONCE;
+        let is_swept = retained.more && self.sweep.is_none();
+        retained.more |= is_part;
+        if retained.removed + retained.thinned > 0 || is_swept {
+            if !is_part {
                 self.sweep()?;
             }
             self.shrink()?;
@@ -397,20 +432,21 @@ impl Database {
         })
     }
 
-    /// Removes shared rows that no run needs.
-    fn sweep(&mut self) -> Result<(), DatabaseError> {
-        let failed = |error| DatabaseError::of(&self.path, error);
-        let oldest = |which: &str| -> rusqlite::Result<Option<i64>> {
+    /// The oldest run that is whole, and the oldest that is thinned.
+    fn oldest_of_each(&self) -> Result<(i64, i64), DatabaseError> {
+        let oldest = |which: &str| -> Result<i64, DatabaseError> {
             let query = format!("SELECT min(run) FROM kept WHERE {which}");
-            self.connection.query_row(&query, [], |row| row.get(0))
+            let found = (self.connection).query_row(&query, [], |row| row.get::<_, Option<i64>>(0));
+            let found = found.map_err(|error| DatabaseError::of(&self.path, error))?;
+            Ok(found.unwrap_or(i64::MAX))
         };
-        let none = i64::MAX;
-        let whole = oldest("thinned_unix_ns IS NULL")
-            .map_err(failed)?
-            .unwrap_or(none);
-        let thinned = oldest("thinned_unix_ns IS NOT NULL")
-            .map_err(failed)?
-            .unwrap_or(none);
+        let whole = oldest("thinned_unix_ns IS NULL")?;
+        Ok((whole, oldest("thinned_unix_ns IS NOT NULL")?))
+    }
+
+    /// Removes shared rows that no run needs, as far as that is known by what was noted.
+    fn sweep(&mut self) -> Result<(), DatabaseError> {
+        let (whole, thinned) = self.oldest_of_each()?;
         let grain = GRAIN as u64;
         if whole.abs_diff(self.swept.0) < grain && thinned.abs_diff(self.swept.1) < grain {
             return Ok(());
@@ -429,6 +465,59 @@ impl Database {
                     parameters,
                 )?;
                 connection.execute(&format!("DELETE FROM shared WHERE {unused}"), parameters)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Looks for all shared rows that no run needs, by what the runs need that can need more than what was noted, and then removes them.
+    fn sweep_exactly(&mut self) -> Result<(), DatabaseError> {
+        let mut sweep = match self.sweep.take() {
+            Some(sweep) => sweep,
+            None => {
+                let oldest = self.oldest_of_each()?;
+                let near = |oldest: i64, which: &str| {
+                    let end = oldest.saturating_add(GRAIN);
+                    let which = format!("thinned_unix_ns {which} AND run < ?1");
+                    self.oldest(&which, end, usize::MAX >> 1)
+                };
+                let runs = [near(oldest.0, "IS NULL")?, near(oldest.1, "IS NOT NULL")?].concat();
+                self.ids.needed = Some(Needed::default());
+                Sweep { oldest, runs }
+            }
+        };
+        for run in sweep
+            .runs
+            .split_off(sweep.runs.len().saturating_sub(AT_ONCE))
+        {
+            let needed = self.ids.needed.get_or_insert_default();
+            let added = needed.add_run(&self.connection, run);
+            added.map_err(|malformed| DatabaseError::malformed(&self.path, malformed))?;
+        }
+        if !sweep.runs.is_empty() {
+            self.sweep = Some(sweep);
+            return Ok(());
+        }
+        let needed = self.ids.needed.take().unwrap_or_default();
+        self.unswept = 0;
+        self.ids.seen.clear();
+        self.transaction(|_, connection| {
+            for (kind, table) in KIND_NAMES.iter().enumerate() {
+                let mut unused = connection.prepare(
+                    "SELECT rowid, id FROM shared WHERE kind = ? AND last_whole < ? AND last_thinned < ?",
+                )?;
+                let (whole, thinned) = sweep.oldest;
+                let rows = unused.query_map((kind as i64, whole, thinned), |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?))
+                })?;
+                let rows: Vec<(i64, u32)> = rows.collect::<rusqlite::Result<_>>()?;
+                let mut remove = connection.prepare(&format!("DELETE FROM {table} WHERE id = ?"))?;
+                let mut forget = connection.prepare("DELETE FROM shared WHERE rowid = ?")?;
+                let is_needed = |id: u32| needed.contains(KINDS[kind], id);
+                for (place, id) in rows.iter().filter(|(_, id)| !is_needed(*id)) {
+                    remove.execute([id])?;
+                    forget.execute([place])?;
+                }
             }
             Ok(())
         })
@@ -612,6 +701,9 @@ impl Ids {
                 self.seen.clear();
             }
             self.seen.insert(hash.as_u128(), seen);
+            if let Some(needed) = &mut self.needed {
+                needed.add(KINDS[kind], seen.id);
+            }
             ids.push(seen.id);
         }
         Ok(ids)
