@@ -356,6 +356,28 @@ fn a_cpuprofile_of_calls_has_their_self_times() {
     assert_eq!(found, expected.collect());
 }
 
+#[test]
+fn a_cpuprofile_has_a_wait_within_a_sample_as_long_as_it_was() {
+    let mut recording = stacked();
+    let main = |process: ProcessId, thread: ThreadId| (process.0, thread.0) == (0, 100);
+    recording
+        .samples
+        .retain(|sample| main(sample.process, sample.thread));
+    recording.samples.truncate(1);
+    let sample = recording.samples[0];
+    recording
+        .waits
+        .retain(|wait| main(wait.process, wait.thread));
+    recording.waits.truncate(1);
+    let wait = &mut recording.waits[0];
+    wait.start.0 = sample.at.0 - 900_000;
+    (wait.duration.0, wait.runnable.0) = (50_000, 0);
+    let (file, _) = cpuprofile_of(&recording, &Request::new(Metric::Wall));
+    let found = read_cpuprofile(&file);
+    assert_eq!(found["[waits for a file]"], 50);
+    assert_eq!(found.values().sum::<u64>(), 1_000, "{found:?}");
+}
+
 fn firefox_of(recording: &Recording, request: &Request) -> Value {
     let mut file = Vec::new();
     let timeline = Timeline::new(recording);
