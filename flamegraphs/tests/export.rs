@@ -506,7 +506,26 @@ fn chrome_of(recording: &Recording, request: &Request, all: bool) -> Vec<Value> 
 
 #[test]
 fn slices_of_a_chrome_trace_lie_one_inside_the_other() {
-    for recording in [stacked(), common::small(), Recording::synthetic(5_000)] {
+    // The first sample begins before the run, the next one at once after it; another one ended before the run.
+    let mut early = stacked();
+    let started = early.runs[0].started.0;
+    for (index, at) in [
+        (0, started - 1),
+        (2, started + 300_000),
+        (3, started + 1_300_000),
+    ] {
+        early.samples[index].at.0 = at;
+        early.samples[index].process = early.samples[0].process;
+        early.samples[index].thread = early.samples[0].thread;
+    }
+    assert!(early.samples[2].weight.0 > 300_000);
+    assert_ne!(early.samples[2].stack, early.samples[3].stack);
+    for recording in [
+        stacked(),
+        common::small(),
+        Recording::synthetic(5_000),
+        early,
+    ] {
         let events = chrome_of(&recording, &Request::new(Metric::Cpu), true);
         let mut tracks: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
         let mut named = std::collections::BTreeSet::new();

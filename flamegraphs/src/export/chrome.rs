@@ -100,7 +100,10 @@ struct Tracks<'a> {
 }
 
 impl Tracks<'_> {
-    fn push(&mut self, of: (ProcessId, ThreadId), shows: Shows, slices: Vec<Slice>) {
+    /// Adds a track, from the start of the run on: the first sample stands for time before it.
+    fn push(&mut self, of: (ProcessId, ThreadId), shows: Shows, mut slices: Vec<Slice>) {
+        let started = self.started.0;
+        slices.retain_mut(|slice| slice.clip(started));
         if !slices.is_empty() {
             self.tracks.push(Track {
                 process: of.0,
