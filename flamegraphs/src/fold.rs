@@ -161,7 +161,7 @@ pub enum FoldError {
     },
     /// There are such events, but without stacks.
     #[error(
-        "found: {0} without stacks in this recording; needed: a trace with stacks, or --by phase, which needs none"
+        "found: {0} without stacks in this run; needed: a trace with stacks, or --by phase, which needs none"
     )]
     NoStacks(Metric),
     /// Folded by phase, there is nothing to put in order of time.
@@ -245,12 +245,14 @@ pub(crate) fn select(
 
 /// What the frames are to be.
 fn form(recording: &Recording, request: &Request) -> Result<By, FoldError> {
-    let has_stacks = request.metric.has_stacks(recording);
+    let has_stacks = request.metric.has_stacks(recording, request.run);
     match request.by {
         None if has_stacks => Ok(By::Stack),
         None | Some(By::Phase) => Ok(By::Phase),
         Some(by) if has_stacks => Ok(by),
-        Some(_) if !request.metric.has_events(recording) => Err(nothing(recording, request)),
+        Some(_) if !request.metric.has_events(recording, request.run) => {
+            Err(nothing(recording, request))
+        }
         Some(_) => Err(FoldError::NoStacks(request.metric)),
     }
 }
@@ -345,7 +347,7 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             }
             .to_owned(),
         ),
-        _ if metric.has_events(recording) && request.selection != Selection::default() => (
+        _ if metric.has_events(recording, request.run) && request.selection != Selection::default() => (
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
         ),
@@ -362,12 +364,16 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             "needed: a run in which there are some; to see what this one holds, type: nodeprof report FILE".to_owned(),
         ),
     };
+    let whole = match recording.runs.len() {
+        0 | 1 => "this recording",
+        _ => "this run",
+    };
     FoldError::NothingToShow {
         metric,
         things: metric.things(),
         place: match request.selection == Selection::default() {
-            true => "this recording".to_owned(),
-            false => "the selected part of this recording".to_owned(),
+            true => whole.to_owned(),
+            false => format!("the selected part of {whole}"),
         },
         reason,
         remedy,
