@@ -110,7 +110,8 @@ pub struct Request {
     pub run: RunId,
     /// What to count.
     pub metric: Metric,
-    /// What the frames are. `None`: [`By::Stack`] if stacks were recorded, else [`By::Phase`].
+    /// What the frames are. `None`: [`By::Stack`] if stacks were recorded, of a graph of several runs in all of them, else
+    /// [`By::Phase`].
     pub by: Option<By>,
     /// From left to right.
     pub order: Order,
@@ -254,6 +255,26 @@ fn form(recording: &Recording, request: &Request) -> Result<By, FoldError> {
             Err(nothing(recording, request))
         }
         Some(_) => Err(FoldError::NoStacks(request.metric)),
+    }
+}
+
+/// The form of a graph of several runs that is drawn by stack or by phase, for all of them: by stack if every run that has
+/// something to show has stacks.
+pub(crate) fn form_of_all<'a>(
+    runs: impl IntoIterator<Item = (&'a Recording, RunId)>,
+    metric: Metric,
+) -> By {
+    let mut some = false;
+    for (recording, run) in runs {
+        if metric.has_stacks(recording, run) {
+            some = true;
+        } else if metric.has_events(recording, run) {
+            return By::Phase;
+        }
+    }
+    match some {
+        true => By::Stack,
+        false => By::Phase,
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use common::stacked::stacked;
+use common::stacked::{stacked, stackless};
 use nodeprof_flamegraphs::export::{ExportError, chrome, cpuprofile, firefox, pprof, speedscope};
 use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, Unit, fold, stacks};
 use nodeprof_flamegraphs::select::{Selection, Threads};
@@ -173,6 +173,24 @@ fn a_profile_of_several_runs_is_of_all_of_them() {
         "{of_all:?}"
     );
     assert!(!of_one[1].contains("runs of"), "{of_one:?}");
+}
+
+#[test]
+fn a_profile_of_several_runs_has_one_form() {
+    let mut recording = stacked();
+    recording.append(stackless());
+    let request = Request::new(Metric::Crossings);
+    let mut packed = Vec::new();
+    pprof::write_runs(&recording, &request, (0..2).map(RunId), &mut packed).unwrap();
+    let found = unpacked(&packed).string_table;
+    let in_stacks = |name: &String| name.contains("express.js");
+    assert!(
+        decoded(&recording, &request)
+            .string_table
+            .iter()
+            .any(in_stacks)
+    );
+    assert!(!found.iter().any(in_stacks), "{found:?}");
 }
 
 #[test]
