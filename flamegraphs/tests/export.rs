@@ -13,7 +13,7 @@ use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, Unit, fold, stacks}
 use nodeprof_flamegraphs::select::{Selection, Threads};
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
-use nodeprof_profile::recording::{Process, ProcessId, RunId, ThreadId};
+use nodeprof_profile::recording::{Process, ProcessId, RunId, SerializationSum, ThreadId};
 use prost::Message as _;
 use serde_json::Value;
 
@@ -644,6 +644,49 @@ fn a_chrome_trace_has_every_event_or_those_of_a_metric() {
             .all(|event| event["ts"].as_f64().is_none_or(|ts| ts >= 40_000.0))
     );
     assert_eq!(of(&late, "phase"), 2 + 1);
+}
+
+#[test]
+fn a_chrome_trace_says_which_calls_of_the_selected_span_were_only_counted() {
+    let mut recording = stacked();
+    let sum = recording.crossing_sums[0];
+    let function = recording.serializations[0].function;
+    recording.serialization_sums.push(SerializationSum {
+        process: sum.process,
+        function,
+        callback: None,
+        phase: sum.phase,
+        calls: 7,
+        bytes: 0,
+        total: sum.total,
+        self_time: sum.self_time,
+        stack: None,
+    });
+    let notes = |metric, all, from: Option<&str>, until: Option<&str>| {
+        let point = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+        let request = Request {
+            selection: Selection {
+                from: point(from),
+                until: point(until),
+                ..Selection::default()
+            },
+            ..Request::new(metric)
+        };
+        chrome::write(&recording, &request, all, Vec::new()).unwrap()
+    };
+    let script = Some("main_script");
+    for (from, until) in [(None, None), (script, script), (Some("12ms"), None)] {
+        let found = notes(Metric::Cpu, true, from, until);
+        assert!(found[0].contains("107 calls that were"), "{found:?}");
+    }
+    let found = notes(Metric::Serialization, false, None, None);
+    assert!(found[0].contains(" 7 calls that were"), "{found:?}");
+    let found = notes(Metric::Crossings, false, None, None);
+    assert!(found[0].contains(" 100 calls that were"), "{found:?}");
+    assert!(notes(Metric::Files, false, None, None).is_empty());
+    // They were of the main script.
+    assert!(notes(Metric::Cpu, true, Some("loop_start"), None).is_empty());
+    assert!(notes(Metric::Cpu, true, None, Some("environment")).is_empty());
 }
 
 #[test]
