@@ -110,7 +110,8 @@ pub struct Request {
     pub run: RunId,
     /// What to count.
     pub metric: Metric,
-    /// What the frames are. `None`: [`By::Stack`] if stacks were recorded, else [`By::Phase`].
+    /// What the frames are. `None`: [`By::Stack`] if stacks were recorded, of a graph of several runs in all of them, else
+    /// [`By::Phase`].
     pub by: Option<By>,
     /// From left to right.
     pub order: Order,
@@ -161,7 +162,7 @@ pub enum FoldError {
     },
     /// There are such events, but without stacks.
     #[error(
-        "found: {0} without stacks in this recording; needed: a trace with stacks, or --by phase, which needs none"
+        "found: {0} without stacks in this run; needed: a trace with stacks, or --by phase, which needs none"
     )]
     NoStacks(Metric),
     /// Folded by phase, there is nothing to put in order of time.
@@ -245,13 +246,35 @@ pub(crate) fn select(
 
 /// What the frames are to be.
 fn form(recording: &Recording, request: &Request) -> Result<By, FoldError> {
-    let has_stacks = request.metric.has_stacks(recording);
+    let has_stacks = request.metric.has_stacks(recording, request.run);
     match request.by {
         None if has_stacks => Ok(By::Stack),
         None | Some(By::Phase) => Ok(By::Phase),
         Some(by) if has_stacks => Ok(by),
-        Some(_) if !request.metric.has_events(recording) => Err(nothing(recording, request)),
+        Some(_) if !request.metric.has_events(recording, request.run) => {
+            Err(nothing(recording, request))
+        }
         Some(_) => Err(FoldError::NoStacks(request.metric)),
+    }
+}
+
+/// The form of a graph of several runs that is drawn by stack or by phase, for all of them: by stack if every run that has
+/// something to show has stacks.
+pub(crate) fn form_of_all<'a>(
+    runs: impl IntoIterator<Item = (&'a Recording, RunId)>,
+    metric: Metric,
+) -> By {
+    let mut some = false;
+    for (recording, run) in runs {
+        if metric.has_stacks(recording, run) {
+            some = true;
+        } else if metric.has_events(recording, run) {
+            return By::Phase;
+        }
+    }
+    match some {
+        true => By::Stack,
+        false => By::Phase,
     }
 }
 
@@ -345,7 +368,7 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             }
             .to_owned(),
         ),
-        _ if metric.has_events(recording) && request.selection != Selection::default() => (
+        _ if metric.has_events(recording, request.run) && request.selection != Selection::default() => (
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
         ),
@@ -362,12 +385,16 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             "needed: a run in which there are some; to see what this one holds, type: nodeprof report FILE".to_owned(),
         ),
     };
+    let whole = match recording.runs.len() {
+        0 | 1 => "this recording",
+        _ => "this run",
+    };
     FoldError::NothingToShow {
         metric,
         things: metric.things(),
         place: match request.selection == Selection::default() {
-            true => "this recording".to_owned(),
-            false => "the selected part of this recording".to_owned(),
+            true => whole.to_owned(),
+            false => format!("the selected part of {whole}"),
         },
         reason,
         remedy,

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::{PhaseId, Timeline};
-use nodeprof_profile::recording::{Nanoseconds, ProcessId, RunId, ThreadId};
+use nodeprof_profile::recording::{Nanoseconds, ProcessId, RunId, Sample, ThreadId};
 
 use crate::fold::Metric;
 use crate::units::time;
@@ -287,6 +287,11 @@ impl Selected {
             SumFit::In
         }
     }
+}
+
+/// When the time began that a sample stands for: it is taken at its end.
+pub(crate) fn start_of(sample: &Sample) -> Nanoseconds {
+    Nanoseconds(sample.at.0.saturating_sub(sample.weight.0))
 }
 
 /// Whether what was only summed over a phase is part of a span of time.

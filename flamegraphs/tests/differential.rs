@@ -2,8 +2,11 @@
 // clippy knows only test functions as tests, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 
+use common::stacked::{stacked, stackless};
 use nodeprof_flamegraphs::differential::{Differential, DifferentialError, Direction, Known, Side};
 use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, fold};
 use nodeprof_flamegraphs::svg::{SvgOptions, write_difference};
@@ -378,4 +381,27 @@ fn speedscope_and_json_hold_the_sums() {
     let roots = frames.iter().filter(|frame| frame.get("caller").is_none());
     let sum: f64 = roots.map(|frame| frame["base"].as_f64().unwrap()).sum();
     assert_eq!(sum, base_total);
+}
+
+#[test]
+fn a_run_without_stacks_makes_both_sides_stand_by_phase() {
+    let (with, without) = (stacked(), stackless());
+    for metric in METRICS {
+        let request = Request::new(metric);
+        for (base, head) in [(&with, &without), (&without, &with)] {
+            let of = difference(base, head, &request);
+            assert!(of.title().ends_with(", by phase"), "{}", of.title());
+            assert!(of.nodes().iter().all(|node| node.change() == 0.0));
+        }
+        let of = difference(&with, &with, &request);
+        assert!(!of.title().contains("by phase"), "{}", of.title());
+        // A run in which there was nothing has no form.
+        let nothing = Recording {
+            runs: with.runs.clone(),
+            processes: with.processes.clone(),
+            ..Recording::default()
+        };
+        let of = difference(&nothing, &with, &request);
+        assert!(!of.title().contains("by phase"), "{}", of.title());
+    }
 }

@@ -7,13 +7,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use common::stacked::stacked;
+use common::stacked::{stacked, stackless};
 use nodeprof_flamegraphs::export::{ExportError, chrome, cpuprofile, firefox, pprof, speedscope};
 use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, Unit, fold, stacks};
 use nodeprof_flamegraphs::select::{Selection, Threads};
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
-use nodeprof_profile::recording::{Process, ProcessId, RunId, ThreadId};
+use nodeprof_profile::recording::{Process, ProcessId, RunId, SerializationSum, ThreadId};
 use prost::Message as _;
 use serde_json::Value;
 
@@ -173,6 +173,24 @@ fn a_profile_of_several_runs_is_of_all_of_them() {
         "{of_all:?}"
     );
     assert!(!of_one[1].contains("runs of"), "{of_one:?}");
+}
+
+#[test]
+fn a_profile_of_several_runs_has_one_form() {
+    let mut recording = stacked();
+    recording.append(stackless());
+    let request = Request::new(Metric::Crossings);
+    let mut packed = Vec::new();
+    pprof::write_runs(&recording, &request, (0..2).map(RunId), &mut packed).unwrap();
+    let found = unpacked(&packed).string_table;
+    let in_stacks = |name: &String| name.contains("express.js");
+    assert!(
+        decoded(&recording, &request)
+            .string_table
+            .iter()
+            .any(in_stacks)
+    );
+    assert!(!found.iter().any(in_stacks), "{found:?}");
 }
 
 #[test]
@@ -356,6 +374,28 @@ fn a_cpuprofile_of_calls_has_their_self_times() {
     assert_eq!(found, expected.collect());
 }
 
+#[test]
+fn a_cpuprofile_has_a_wait_within_a_sample_as_long_as_it_was() {
+    let mut recording = stacked();
+    let main = |process: ProcessId, thread: ThreadId| (process.0, thread.0) == (0, 100);
+    recording
+        .samples
+        .retain(|sample| main(sample.process, sample.thread));
+    recording.samples.truncate(1);
+    let sample = recording.samples[0];
+    recording
+        .waits
+        .retain(|wait| main(wait.process, wait.thread));
+    recording.waits.truncate(1);
+    let wait = &mut recording.waits[0];
+    wait.start.0 = sample.at.0 - 900_000;
+    (wait.duration.0, wait.runnable.0) = (50_000, 0);
+    let (file, _) = cpuprofile_of(&recording, &Request::new(Metric::Wall));
+    let found = read_cpuprofile(&file);
+    assert_eq!(found["[waits for a file]"], 50);
+    assert_eq!(found.values().sum::<u64>(), 1_000, "{found:?}");
+}
+
 fn firefox_of(recording: &Recording, request: &Request) -> Value {
     let mut file = Vec::new();
     let timeline = Timeline::new(recording);
@@ -484,7 +524,26 @@ fn chrome_of(recording: &Recording, request: &Request, all: bool) -> Vec<Value> 
 
 #[test]
 fn slices_of_a_chrome_trace_lie_one_inside_the_other() {
-    for recording in [stacked(), common::small(), Recording::synthetic(5_000)] {
+    // The first sample begins before the run, the next one at once after it; another one ended before the run.
+    let mut early = stacked();
+    let started = early.runs[0].started.0;
+    for (index, at) in [
+        (0, started - 1),
+        (2, started + 300_000),
+        (3, started + 1_300_000),
+    ] {
+        early.samples[index].at.0 = at;
+        early.samples[index].process = early.samples[0].process;
+        early.samples[index].thread = early.samples[0].thread;
+    }
+    assert!(early.samples[2].weight.0 > 300_000);
+    assert_ne!(early.samples[2].stack, early.samples[3].stack);
+    for recording in [
+        stacked(),
+        common::small(),
+        Recording::synthetic(5_000),
+        early,
+    ] {
         let events = chrome_of(&recording, &Request::new(Metric::Cpu), true);
         let mut tracks: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
         let mut named = std::collections::BTreeSet::new();
@@ -585,6 +644,49 @@ fn a_chrome_trace_has_every_event_or_those_of_a_metric() {
             .all(|event| event["ts"].as_f64().is_none_or(|ts| ts >= 40_000.0))
     );
     assert_eq!(of(&late, "phase"), 2 + 1);
+}
+
+#[test]
+fn a_chrome_trace_says_which_calls_of_the_selected_span_were_only_counted() {
+    let mut recording = stacked();
+    let sum = recording.crossing_sums[0];
+    let function = recording.serializations[0].function;
+    recording.serialization_sums.push(SerializationSum {
+        process: sum.process,
+        function,
+        callback: None,
+        phase: sum.phase,
+        calls: 7,
+        bytes: 0,
+        total: sum.total,
+        self_time: sum.self_time,
+        stack: None,
+    });
+    let notes = |metric, all, from: Option<&str>, until: Option<&str>| {
+        let point = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+        let request = Request {
+            selection: Selection {
+                from: point(from),
+                until: point(until),
+                ..Selection::default()
+            },
+            ..Request::new(metric)
+        };
+        chrome::write(&recording, &request, all, Vec::new()).unwrap()
+    };
+    let script = Some("main_script");
+    for (from, until) in [(None, None), (script, script), (Some("12ms"), None)] {
+        let found = notes(Metric::Cpu, true, from, until);
+        assert!(found[0].contains("107 calls that were"), "{found:?}");
+    }
+    let found = notes(Metric::Serialization, false, None, None);
+    assert!(found[0].contains(" 7 calls that were"), "{found:?}");
+    let found = notes(Metric::Crossings, false, None, None);
+    assert!(found[0].contains(" 100 calls that were"), "{found:?}");
+    assert!(notes(Metric::Files, false, None, None).is_empty());
+    // They were of the main script.
+    assert!(notes(Metric::Cpu, true, Some("loop_start"), None).is_empty());
+    assert!(notes(Metric::Cpu, true, None, Some("environment")).is_empty());
 }
 
 #[test]

@@ -6,7 +6,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use common::stacked::{stacked, stackless};
 use nodeprof_flamegraphs::fold::{By, FoldError, Folded, Metric, Order, Request, fold};
+use nodeprof_flamegraphs::select::{Selection, Threads};
 use nodeprof_flamegraphs::svg::{SvgOptions, write};
 use nodeprof_profile::recording::{FamilyState, RunId};
 use nodeprof_profile::{Profile, Recording};
@@ -441,4 +443,42 @@ fn processes_in_a_circle_and_ids_of_nothing_are_no_reason_to_panic() {
     let text =
         nodeprof_flamegraphs::render(&Profile::from_recording(&recording), &Default::default());
     assert!(text.contains("Processes"));
+}
+
+#[test]
+fn the_form_and_the_advice_are_those_of_the_run_that_is_drawn() {
+    let mut recording = stacked();
+    let mut other = stackless();
+    other.samples.clear();
+    other.runs[0].sample_hz = None;
+    recording.append(other);
+    let of_run = |run, request: Request| {
+        let run = RunId(run);
+        fold(&recording, &Request { run, ..request })
+    };
+    for metric in EVENTS {
+        for (run, by) in [(0, By::Stack), (1, By::Phase)] {
+            let folded = of_run(run, Request::new(metric)).unwrap();
+            assert_eq!(folded.about().by, by, "{metric}");
+        }
+        let by_stack = Request {
+            by: Some(By::Stack),
+            ..Request::new(metric)
+        };
+        assert!(of_run(0, by_stack.clone()).is_ok());
+        let error = of_run(1, by_stack).unwrap_err();
+        assert_eq!(error, FoldError::NoStacks(metric));
+    }
+    let main = Request {
+        selection: Selection {
+            threads: Some(Threads::Main),
+            ..Selection::default()
+        },
+        ..Request::new(Metric::Cpu)
+    };
+    let error = of_run(1, main).unwrap_err().to_string();
+    assert!(
+        error.contains("part of this run (none were taken)"),
+        "{error}"
+    );
 }

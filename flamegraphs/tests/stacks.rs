@@ -165,6 +165,38 @@ fn the_title_tells_what_is_shown() {
 }
 
 #[test]
+fn a_sample_belongs_to_the_moment_at_which_its_time_began() {
+    let mut recording = stacked();
+    // From 9.5 to 10.5 ms: the main script begins between.
+    recording
+        .samples
+        .retain(|sample| sample.at == at(12_000) && sample.weight.0 == 1_000_000);
+    recording.samples[0].at = at(10_500);
+    for form in [By::Stack, By::Module, By::Package, By::Phase] {
+        let total = |from, until| {
+            let folded = fold(&recording, &part(Metric::Cpu, form, from, until));
+            folded.map_or(0, |folded| folded.total())
+        };
+        let script = Some("main_script");
+        assert_eq!(total(script, script), 0, "by {form}");
+        assert_eq!(total(None, script), 1_000_000, "by {form}");
+        assert_eq!(total(Some("bootstrap"), Some("bootstrap")), 1_000_000);
+        assert_eq!(total(Some("9.6ms"), None), 0, "by {form}");
+        assert_eq!(total(None, Some("9.6ms")), 1_000_000, "by {form}");
+        let order = match form {
+            By::Phase => Order::Merged,
+            _ => Order::Time,
+        };
+        let request = Request {
+            order,
+            ..by(Metric::Cpu, form)
+        };
+        let text = fold(&recording, &request).unwrap().to_string();
+        assert!(text.contains(";bootstrap"), "by {form}: {text}");
+    }
+}
+
+#[test]
 fn waits_are_cut_at_the_ends_of_a_span() {
     let recording = stacked();
     let off = |from, until| {
@@ -555,8 +587,9 @@ fn in_order_of_time_a_stack_comes_as_often_as_it_was_there() {
         selection: Selection {
             threads: Some(Threads::Main),
             process: Some(100),
-            from: Some(Point::After(Nanoseconds(11_500_000))),
-            until: Some(Point::After(Nanoseconds(16_500_000))),
+            // The first of these samples was taken at 12 ms, and stands for the millisecond before.
+            from: Some(Point::After(Nanoseconds(10_500_000))),
+            until: Some(Point::After(Nanoseconds(15_500_000))),
         },
         ..by(Metric::Cpu, By::Module)
     };

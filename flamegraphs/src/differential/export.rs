@@ -158,7 +158,7 @@ impl Differential {
         let document = json!({
             "$schema": "https://www.speedscope.app/file-format-schema.json",
             "exporter": crate::export::EXPORTER,
-            "name": format!("{}: {base} → {head}", self.about.title()),
+            "name": format!("{}: {base} → {head}", self.title()),
             "activeProfileIndex": 0,
             "shared": { "frames": frames },
             "profiles": profiles,

@@ -15,7 +15,7 @@ use nodeprof_profile::recording::RunId;
 use nodeprof_profile::statistics::{Moments, Welch};
 use nodeprof_profile::{Recording, diff::sides};
 
-use crate::fold::{self, About, FoldError, Folded, Frame, Order, Request};
+use crate::fold::{self, About, By, FoldError, Folded, Frame, Order, Request};
 use crate::hash::IdMap;
 use unify::Unifier;
 
@@ -160,6 +160,15 @@ impl Differential {
             origins.extend(runs.map(|run| sides::origin(side.recording, timeline, *run)));
         }
         let roots = Roots::of(&origins);
+        // One form for all runs: frames of stacks and phases have nothing in common.
+        let runs = [base, head]
+            .into_iter()
+            .flat_map(|side| side.group.runs.iter().map(|run| (side.recording, *run)));
+        let form = fold::form_of_all(runs, request.metric);
+        let request = &Request {
+            by: request.by.or(Some(form)),
+            ..request.clone()
+        };
         let fold = |side: &Side<'_>, timeline: &Timeline, run: RunId, roots: &Roots| {
             let request = Request {
                 run,
@@ -218,6 +227,19 @@ impl Differential {
             frames,
             nodes,
         })
+    }
+
+    /// What is shown, and by what.
+    pub fn title(&self) -> String {
+        self.titled(&self.about.title())
+    }
+
+    /// The same for what is called so.
+    pub(crate) fn titled(&self, what: &str) -> String {
+        match self.about.by {
+            By::Phase => format!("{what}, by phase"),
+            By::Stack | By::Module | By::Package => what.to_owned(),
+        }
     }
 
     /// Frames in their places, callers first.

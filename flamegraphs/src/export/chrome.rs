@@ -21,7 +21,7 @@ use nodeprof_profile::recording::{Nanoseconds, ProcessId, ThreadId};
 
 use super::ExportError;
 use crate::fold::{self, By, FoldError, Metric, Request, ThreadClasses};
-use crate::select::Selected;
+use crate::select::{Selected, SumFit};
 use crate::stacks;
 use sink::Sink;
 use slices::{Slice, Told, What, into_lanes, nested};
@@ -100,7 +100,10 @@ struct Tracks<'a> {
 }
 
 impl Tracks<'_> {
-    fn push(&mut self, of: (ProcessId, ThreadId), shows: Shows, slices: Vec<Slice>) {
+    /// Adds a track, from the start of the run on: the first sample stands for time before it.
+    fn push(&mut self, of: (ProcessId, ThreadId), shows: Shows, mut slices: Vec<Slice>) {
+        let started = self.started.0;
+        slices.retain_mut(|slice| slice.clip(started));
         if !slices.is_empty() {
             self.tracks.push(Track {
                 process: of.0,
@@ -184,13 +187,26 @@ impl Tracks<'_> {
         for (of, slices) in calls::collect(self, metric) {
             self.push(of, Shows::Calls, nested(slices));
         }
-        let wanted =
-            metric.is_none_or(|metric| matches!(metric, Metric::Crossings | Metric::CrossingTime));
-        let sums = self.recording.crossing_sums.iter().filter(|sum| {
-            let main = ThreadId(self.pid(sum.process));
-            wanted && self.selected.has_thread(sum.process, main)
-        });
-        let summed = sums.fold(0u64, |calls, sum| calls.saturating_add(sum.calls));
+        let wanted = |metrics: &[Metric]| metric.is_none_or(|metric| metrics.contains(&metric));
+        // Those that the selected span cuts may be of it.
+        let calls = |process, passed, calls| {
+            let phase = self.timeline.phase_after(process, passed);
+            match self.selected.has_sum(self.timeline, process, phase) {
+                SumFit::Out => 0,
+                SumFit::In | SumFit::Cut => calls,
+            }
+        };
+        let mut summed = 0u64;
+        if wanted(&[Metric::Crossings, Metric::CrossingTime]) {
+            for sum in &self.recording.crossing_sums {
+                summed = summed.saturating_add(calls(sum.process, sum.phase, sum.calls));
+            }
+        }
+        if wanted(&[Metric::Serialization]) {
+            for sum in &self.recording.serialization_sums {
+                summed = summed.saturating_add(calls(sum.process, sum.phase, sum.calls));
+            }
+        }
         if summed > 0 {
             self.notes.push(nodeprof_profile::wording::counted(
                 summed,

@@ -11,7 +11,7 @@ use nodeprof_profile::recording::RunId;
 use prost::Message;
 
 use super::{EXPORTER, ExportError};
-use crate::fold::{About, Frame, FrameKind, Metric, Request, Unit, stacks};
+use crate::fold::{self, About, Frame, FrameKind, Metric, Request, Unit, stacks};
 use crate::hash::IdMap;
 use crate::stacks::{StackNode, Stacks};
 
@@ -162,9 +162,11 @@ pub fn write_runs(
     let runs: Vec<RunId> = runs.into_iter().collect();
     let mut builder = Builder::new(runs.len() > 1);
     let mut missing = None;
+    let form = fold::form_of_all(runs.iter().map(|run| (recording, *run)), request.metric);
     for run in runs {
         let request = Request {
             run,
+            by: request.by.or(Some(form)),
             ..request.clone()
         };
         match stacks(recording, &request) {

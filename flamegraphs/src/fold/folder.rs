@@ -13,7 +13,7 @@ use super::threads::{ThreadClass, ThreadClasses};
 use super::tree::{ROOT, Tree};
 use super::{command_line, command_of};
 use crate::hash::IdMap;
-use crate::select::{Selected, SumFit};
+use crate::select::{Selected, SumFit, start_of};
 
 /// Where events of a thread stand while one phase lasts, or the selected part of it.
 #[derive(Clone, Copy)]
@@ -287,7 +287,7 @@ impl<'a> Folder<'a> {
     /// CPU time and time off the CPU without stacks: which phase, and why it did not run.
     pub(super) fn samples(&mut self) {
         for sample in &self.recording.samples {
-            if let Some(base) = self.place(sample.process, sample.thread, sample.at) {
+            if let Some(base) = self.place(sample.process, sample.thread, start_of(sample)) {
                 let node = self.tree.named(base, FrameKind::Native, "on a CPU", 0);
                 self.tree.add(node, sample.weight.0);
             }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use nodeprof_profile::Recording;
+use nodeprof_profile::recording::{ProcessId, RunId, StackId};
 
 /// What is counted in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,47 +124,41 @@ impl Metric {
         }
     }
 
-    /// Whether there are events of it.
-    pub(super) fn has_events(self, recording: &Recording) -> bool {
-        match self {
-            Metric::Cpu => !recording.samples.is_empty(),
-            Metric::OffCpu => !recording.waits.is_empty(),
-            Metric::Wall => !recording.samples.is_empty() || !recording.waits.is_empty(),
-            Metric::Crossings | Metric::CrossingTime => {
-                !recording.crossings.is_empty() || !recording.crossing_sums.is_empty()
-            }
-            Metric::Serialization => {
-                !recording.serializations.is_empty() || !recording.serialization_sums.is_empty()
-            }
-            Metric::Files | Metric::FileTime => !recording.files.is_empty(),
-            Metric::PackageJson => !recording.lookups.is_empty(),
-            Metric::Compile => !recording.compilations.is_empty(),
-        }
+    /// Whether a run has events of it.
+    pub(super) fn has_events(self, recording: &Recording, run: RunId) -> bool {
+        self.any(recording, run, |_| true)
     }
 
-    /// Whether events of it have stacks.
-    pub(super) fn has_stacks(self, recording: &Recording) -> bool {
-        let samples = || recording.samples.iter().any(|event| event.stack.is_some());
-        let waits = || recording.waits.iter().any(|event| event.stack.is_some());
+    /// Whether events of it in a run have stacks.
+    pub(super) fn has_stacks(self, recording: &Recording, run: RunId) -> bool {
+        self.any(recording, run, |stack| stack.is_some())
+    }
+
+    /// Whether an event or sum of it in a run has a stack as is asked for.
+    fn any(
+        self,
+        recording: &Recording,
+        run: RunId,
+        fits: impl Fn(Option<StackId>) -> bool,
+    ) -> bool {
+        let fits = |of: ProcessId, stack| {
+            let process = recording.processes.get(of.0 as usize);
+            process.is_some_and(|process| process.run == run) && fits(stack)
+        };
+        macro_rules! any {
+            ($($family:ident),*) => {
+                $(recording.$family.iter().any(|of| fits(of.process, of.stack)))||*
+            };
+        }
         match self {
-            Metric::Cpu => samples(),
-            Metric::OffCpu => waits(),
-            Metric::Wall => samples() || waits(),
-            Metric::Crossings | Metric::CrossingTime => {
-                let single = recording.crossings.iter().map(|event| event.stack);
-                let sums = recording.crossing_sums.iter().map(|sum| sum.stack);
-                single.chain(sums).any(|stack| stack.is_some())
-            }
-            Metric::Serialization => {
-                let single = recording.serializations.iter().map(|event| event.stack);
-                let sums = recording.serialization_sums.iter().map(|sum| sum.stack);
-                single.chain(sums).any(|stack| stack.is_some())
-            }
-            Metric::Files | Metric::FileTime => {
-                recording.files.iter().any(|event| event.stack.is_some())
-            }
-            Metric::PackageJson => recording.lookups.iter().any(|event| event.stack.is_some()),
-            Metric::Compile => (recording.compilations.iter()).any(|event| event.stack.is_some()),
+            Metric::Cpu => any!(samples),
+            Metric::OffCpu => any!(waits),
+            Metric::Wall => any!(samples, waits),
+            Metric::Crossings | Metric::CrossingTime => any!(crossings, crossing_sums),
+            Metric::Serialization => any!(serializations, serialization_sums),
+            Metric::Files | Metric::FileTime => any!(files),
+            Metric::PackageJson => any!(lookups),
+            Metric::Compile => any!(compilations),
         }
     }
 

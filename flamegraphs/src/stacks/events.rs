@@ -12,7 +12,7 @@ use super::{Entry, Sum, Thread};
 use crate::fold::{self, Frame, FrameKind, Metric, ThreadClasses};
 use crate::hash::IdMap;
 use crate::paths::seen_from;
-use crate::select::{Selected, SumFit};
+use crate::select::{Selected, SumFit, start_of};
 
 pub(super) struct Collector<'a> {
     recording: &'a Recording,
@@ -85,12 +85,12 @@ impl<'a> Collector<'a> {
     fn samples(&mut self) {
         for sample in &self.recording.samples {
             let entry = Entry {
-                at: Nanoseconds(sample.at.0.saturating_sub(sample.weight.0)),
+                at: start_of(sample),
                 duration: sample.weight,
                 value: sample.weight.0,
                 node: 0,
             };
-            if self.selected.has(sample.process, sample.thread, sample.at) {
+            if self.selected.has(sample.process, sample.thread, entry.at) {
                 let thread = (sample.process, sample.thread);
                 self.add(thread, sample.stack, Leaf::None, entry);
             }

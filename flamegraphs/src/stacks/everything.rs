@@ -9,7 +9,7 @@ use super::modules::{PackageOf, Packages};
 use super::nodes::Nodes;
 use super::{StackNode, thread_name};
 use crate::fold::{By, Frame, Metric, ThreadClass};
-use crate::select::{Selected, Selection, Threads};
+use crate::select::{Selected, Selection, Threads, start_of};
 
 /// A thread of the run.
 #[derive(Clone, Debug)]
@@ -238,7 +238,7 @@ impl Gathering<'_> {
             }
         }
         for of in &recording.samples {
-            let at = Nanoseconds(of.at.0.saturating_sub(of.weight.0));
+            let at = start_of(of);
             if let Some(event) = self.event(of.process, of.thread, at, (of.stack, Leaf::None)) {
                 self.found.samples.push(Event {
                     duration: Some(of.weight.0),

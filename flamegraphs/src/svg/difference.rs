@@ -36,7 +36,7 @@ pub fn write(
     let title = options
         .title
         .clone()
-        .unwrap_or_else(|| format!("{}: {base_name} → {head_name}", differential.about.title()));
+        .unwrap_or_else(|| format!("{}: {base_name} → {head_name}", differential.title()));
     let runs = match differential.runs {
         [1, 1] => "one run a side".to_owned(),
         [base, head] if base == head => format!("means of {base} runs a side"),

@@ -14,7 +14,7 @@ use crate::svg::legend_name;
 #[derive(Debug, Serialize)]
 pub(super) struct Of {
     metric: &'static str,
-    title: &'static str,
+    title: String,
     unit: &'static str,
     runs: [usize; 2],
     notes: Vec<String>,
@@ -58,12 +58,15 @@ pub(super) fn all(
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for metric in METRICS {
-        let request = Request {
-            by: Some(By::Stack),
-            ..Request::new(metric)
+        // Where a run has none by stack, all are by phase: one tree holds either.
+        let by = |form| {
+            let request = Request {
+                by: Some(form),
+                ..Request::new(metric)
+            };
+            Differential::new(&base, &head, &request, varying)
         };
-        let differential = Differential::new(&base, &head, &request, varying)
-            .or_else(|_| Differential::new(&base, &head, &Request::new(metric), varying));
+        let differential = by(By::Stack).or_else(|_| by(By::Phase));
         match differential {
             Ok(differential) => found.push(of(&differential, metric, columns)),
             Err(error) => missing.push(format!("{}: {error}", metric.title())),
@@ -87,7 +90,7 @@ fn of(differential: &Differential, metric: Metric, columns: &mut Columns) -> Of 
     let nodes = differential.nodes();
     Of {
         metric: metric.name(),
-        title: metric.title(),
+        title: differential.titled(metric.title()),
         unit: metric.unit().name(),
         runs: differential.runs,
         notes: differential.notes(),

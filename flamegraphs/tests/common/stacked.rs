@@ -377,3 +377,26 @@ pub fn stacked() -> Recording {
     });
     s.recording
 }
+
+/// The same as without stacks: a run in count mode, or one that was thinned.
+pub fn stackless() -> Recording {
+    let mut recording = stacked();
+    macro_rules! forget {
+        ($($family:ident),*) => {
+            $(for event in &mut recording.$family {
+                event.stack = None;
+            })*
+        };
+    }
+    forget!(
+        samples,
+        waits,
+        crossings,
+        crossing_sums,
+        files,
+        lookups,
+        serializations
+    );
+    forget!(serialization_sums, compilations);
+    recording
+}

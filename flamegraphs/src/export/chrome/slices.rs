@@ -62,6 +62,16 @@ impl Slice {
             ..Slice::new(at, at, told)
         }
     }
+
+    /// Cuts off what is before `from`; false if nothing is left. What lay one in the other does so still.
+    pub(super) fn clip(&mut self, from: u64) -> bool {
+        if self.start >= from {
+            return true;
+        }
+        self.start = from;
+        // Instants have no length that could be lost.
+        self.end.is_none_or(|end| end > from)
+    }
 }
 
 /// Sorted, the longer first of those that begin at once, each cut where the one around it ends.
