@@ -2,6 +2,7 @@
 //! process are gone.
 
 use std::{
+    collections::{HashMap, hash_map},
     ffi::{CString, OsStr},
     fs, io,
     os::{
@@ -26,7 +27,7 @@ use object::{
 pub struct FileId(pub u32);
 
 /// What the kernel said of a file when it was mapped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// From the root of the process's mount namespace.
     pub path: Rc<[u8]>,
@@ -42,33 +43,48 @@ struct Held {
 }
 
 struct Entry {
-    identity: Identity,
-    /// `None`: it was gone or another one when it was looked at.
+    path: Rc<[u8]>,
+    /// `None`: it was gone or another one when it was looked at, or there were too many.
     held: Option<Held>,
 }
+
+/// So many files are held: a process may have 1,024 open, and each is open twice more while its symbols are known. Of a trace of node and its
+/// add-ons that is all; a tool that runs a thousand programs that it has built would leave nothing for the binaries that come later.
+const MOST_HELD: usize = 200;
 
 /// All files of a trace.
 #[derive(Default)]
 pub struct Files {
     entries: Vec<Entry>,
+    /// By hashes that a program cannot foresee.
+    ids: HashMap<Identity, FileId>,
+    held: usize,
 }
 
 impl Files {
     /// The file of this identity; opened when it is met first. `pid`: a process that has it mapped, whose root
     /// is tried where the path leads elsewhere in nodeprof's own.
     pub fn meet(&mut self, identity: Identity, pid: u32) -> FileId {
-        let known = self.entries.iter().position(|e| e.identity == identity);
-        let index = known.unwrap_or_else(|| {
-            let held = hold(&identity, pid);
-            self.entries.push(Entry { identity, held });
-            self.entries.len() - 1
-        });
-        FileId(index as u32)
+        let id = FileId(self.entries.len() as u32);
+        let place = match self.ids.entry(identity) {
+            hash_map::Entry::Occupied(known) => return *known.get(),
+            hash_map::Entry::Vacant(place) => place,
+        };
+        // Those beyond are known by path only.
+        let held = match self.held < MOST_HELD {
+            true => hold(place.key(), pid),
+            false => None,
+        };
+        self.held += usize::from(held.is_some());
+        let path = place.key().path.clone();
+        place.insert(id);
+        self.entries.push(Entry { path, held });
+        id
     }
 
     /// Its path.
     pub fn path(&self, file: FileId) -> Option<&Rc<[u8]>> {
-        Some(&self.entries.get(file.0 as usize)?.identity.path)
+        Some(&self.entries.get(file.0 as usize)?.path)
     }
 
     /// A path by which its content can be read; `None` if it is gone, another one, or was changed since it was mapped.
@@ -76,6 +92,13 @@ impl Files {
         let held = self.entries.get(file.0 as usize)?.held.as_ref()?;
         (state(&held.descriptor).ok()? == held.state)
             .then(|| format!("/proc/self/fd/{}", held.descriptor.as_raw_fd()).into())
+    }
+
+    /// The descriptor by which it is held.
+    #[cfg(test)]
+    pub fn descriptor(&self, file: FileId) -> i32 {
+        let held = self.entries[file.0 as usize].held.as_ref();
+        held.map_or(-1, |held| held.descriptor.as_raw_fd())
     }
 
     /// Whether it is named as shared libraries are: `libc.so.6`, `ld-linux-x86-64.so.2`.
@@ -162,12 +185,23 @@ pub struct Layout {
     pub interpreter: Option<Vec<u8>>,
 }
 
+/// Bytes of program headers of which the kernel executes a program.
+const LARGEST_HEADERS: u64 = 65_536;
+/// Bytes of an interpreter's path with its NUL, as the kernel takes it (`PATH_MAX`).
+const LONGEST_INTERPRETER: u64 = 4_096;
+
 impl Layout {
     fn read(path: &Path) -> Option<Layout> {
         let file = ReadCache::new(fs::File::open(path).ok()?);
         let header = FileHeader64::<Endianness>::parse(&file).ok()?;
         let endian = header.endian().ok()?;
+        // Anybody writes programs, and as much memory is taken as they say.
+        let size = u64::from(header.e_phnum(endian)) * u64::from(header.e_phentsize(endian));
+        if size > LARGEST_HEADERS {
+            return None;
+        }
         let mut layout = Layout::default();
+        let mut has_interpreter = false;
         for program in header.program_headers(endian, &file).ok()? {
             let executable = program.p_type(endian) == elf::PT_LOAD
                 && program.p_flags(endian).contains(elf::PF_X);
@@ -178,8 +212,14 @@ impl Layout {
                     size: program.p_filesz(endian),
                 });
             }
-            if let Ok(Some(path)) = program.interpreter(endian, &file) {
-                layout.interpreter = Some(path.to_vec());
+            // The kernel goes by the first one.
+            if program.p_type(endian) == elf::PT_INTERP && !has_interpreter {
+                has_interpreter = true;
+                if program.p_filesz(endian) <= LONGEST_INTERPRETER
+                    && let Ok(Some(path)) = program.interpreter(endian, &file)
+                {
+                    layout.interpreter = Some(path.to_vec());
+                }
             }
         }
         Some(layout)
@@ -213,6 +253,26 @@ mod tests {
     }
 
     #[test]
+    fn so_many_files_are_held_and_others_are_known_by_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = Files::default();
+        let met: Vec<(Identity, FileId)> = (0..MOST_HELD + 50)
+            .map(|number| {
+                let path = folder.path().join(number.to_string());
+                fs::write(&path, "a test").expect("a file");
+                (identity(&path), files.meet(identity(&path), 0))
+            })
+            .collect();
+        let readable = |id: &FileId| files.readable(*id).is_some();
+        assert_eq!(met.iter().filter(|(_, id)| readable(id)).count(), MOST_HELD);
+        assert!(readable(&met[0].1), "the first ones");
+        for (identity, id) in met {
+            assert_eq!(files.path(id), Some(&identity.path));
+            assert_eq!(files.meet(identity, 0), id, "once");
+        }
+    }
+
+    #[test]
     fn a_file_that_is_another_one_or_has_changed_is_not_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.node");
@@ -239,5 +299,54 @@ mod tests {
         assert!(layout.segments.iter().any(|s| s.size > 100_000));
         let interpreter = layout.interpreter.expect("dynamically linked");
         assert!(interpreter.starts_with(b"/lib"), "{interpreter:?}");
+    }
+
+    /// An ELF file with these program headers, type, place and size each, and as many bytes behind.
+    fn program(headers: &[(u32, u64, u64)], length: u64) -> tempfile::NamedTempFile {
+        let mut bytes = vec![0; 64];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[16] = 2;
+        bytes[18] = 62;
+        bytes[20] = 1;
+        bytes[32] = 64;
+        bytes[52] = 64;
+        bytes[54] = 56;
+        bytes[56..58].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+        for (kind, offset, size) in headers {
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend(4u32.to_le_bytes());
+            for field in [*offset, 0, 0, *size, *size, 1] {
+                bytes.extend(field.to_le_bytes());
+            }
+        }
+        bytes.resize(1024, 0);
+        bytes.extend(b"/lib/first\0/lib/second\0");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), bytes).expect("written");
+        // No blocks on the disk.
+        file.as_file().set_len(length).expect("long");
+        file
+    }
+
+    #[test]
+    fn the_first_interpreter_counts_and_none_that_is_longer_than_a_path() {
+        const INTERPRETER: u32 = 3;
+        let of = |headers: &[(u32, u64, u64)]| {
+            let file = program(headers, 1 << 20);
+            Layout::read(file.path()).expect("an ELF file").interpreter
+        };
+        let (first, second) = ((INTERPRETER, 1024, 11), (INTERPRETER, 1035, 12));
+        assert_eq!(of(&[first]).as_deref(), Some(&b"/lib/first"[..]));
+        assert_eq!(of(&[first, second]).as_deref(), Some(&b"/lib/first"[..]));
+        let long = (INTERPRETER, 1024, 4_097);
+        assert_eq!(of(&[long]), None);
+        assert_eq!(of(&[long, second]), None, "nor the second then");
+        // A terabyte, which nobody has.
+        let huge = program(&[first, (INTERPRETER, 1024, 1 << 40)], 2 << 40);
+        let layout = Layout::read(huge.path()).expect("an ELF file");
+        assert_eq!(layout.interpreter.as_deref(), Some(&b"/lib/first"[..]));
+        // More headers than the kernel takes.
+        let many = vec![(0, 0, 0); 2_000];
+        assert_eq!(Layout::read(program(&many, 1 << 20).path()), None);
     }
 }
