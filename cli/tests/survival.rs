@@ -602,3 +602,175 @@ fn a_profile_written_by_node_itself_is_whole() {
         );
     }
 }
+
+/// Node then copies its code, breakpoints included, to memory in which nobody knows of them.
+#[test]
+#[ignore = "needs root"]
+fn node_that_moves_its_code_to_large_pages_is_left_alone() {
+    const FLAG: &str = "--use-largepages=silent";
+    const PRINTS: [&str; 2] = ["-p", "1 + 1"];
+    for version in VERSIONS {
+        let Some(node) = build(version) else { continue };
+        let folder = Folder::new();
+        let words = |words: &[&str]| -> Vec<std::ffi::OsString> {
+            let mut all: Vec<std::ffi::OsString> = words.iter().map(Into::into).collect();
+            let own = all
+                .iter()
+                .position(|word| word == "NODE")
+                .expect("it is run");
+            all[own] = node.clone().into();
+            all.extend(PRINTS.map(Into::into));
+            all
+        };
+        for (way, options, program) in [
+            ("itself", "", words(&["NODE", FLAG])),
+            (
+                "executed",
+                "",
+                words(&["sh", "-c", "exec \"$@\"", "sh", "NODE", FLAG]),
+            ),
+            (
+                "a child",
+                "",
+                words(&["sh", "-c", "\"$@\"; exit $?", "sh", "NODE", FLAG]),
+            ),
+            (
+                "by a variable",
+                FLAG,
+                words(&["sh", "-c", "\"$@\"; exit $?", "sh", "NODE"]),
+            ),
+        ] {
+            for mode in ["full", "count"] {
+                let file = folder.path(format!("{mode}.nodeprof"));
+                let traced = run(trace(&file)
+                    .args(["--force", "--mode", mode, "--"])
+                    .args(&program)
+                    .env("NODE_OPTIONS", options));
+                let place = format!("node {version}, {way}, {mode}");
+                let said = (traced.code(), traced.stdout());
+                assert_eq!(said, (0, "2\n".to_owned()), "{place}: {}", traced.stderr());
+                // It is told, unless there is no such thing any more.
+                let is_told = traced.stderr().contains("--use-largepages, for which");
+                assert_eq!(
+                    is_told,
+                    version != "26.10.0",
+                    "{place}: {}",
+                    traced.stderr()
+                );
+            }
+        }
+    }
+}
+
+/// Taken away when the test ends, however it ends.
+struct Mounted(Vec<std::path::PathBuf>);
+
+impl Mounted {
+    fn mount(&mut self, kind: &str, options: &str, at: &Path) -> bool {
+        let status = std::process::Command::new("mount")
+            .args(["-t", kind, "-o", options, "nodeprof-test"])
+            .arg(at)
+            .status();
+        let done = status.is_ok_and(|status| status.success());
+        if done {
+            self.0.push(at.to_owned());
+        }
+        done
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for at in self.0.iter().rev() {
+            let _ = std::process::Command::new("umount")
+                .arg("-l")
+                .arg(at)
+                .status();
+        }
+    }
+}
+
+/// V8 maps its builtins a second time, for workers and large heaps, and finds the file by the device in /proc/self/maps; in an overlay of two file systems
+/// stat(2) has another one. Then it copies them, as Node 18 does everywhere.
+#[test]
+#[ignore = "needs root"]
+fn v8_that_cannot_map_its_file_again_is_not_harmed() {
+    const CALLS: u64 = 20_000;
+    for version in VERSIONS {
+        let Some(node) = build(version) else { continue };
+        let folder = Folder::new();
+        let script = folder.file(
+            "program.js",
+            format!(
+                "const {{ Worker, isMainThread }} = require('worker_threads');
+                 for (let i = 0; i < {CALLS}; i++) process.uptime();
+                 if (isMainThread) new Worker(__filename).on('exit', (code) => console.log('worker', code));"
+            ),
+        );
+        let (other, seen) = (folder.path("other"), folder.path("seen"));
+        let mut mounted = Mounted(Vec::new());
+        fs::create_dir(&other).unwrap();
+        fs::create_dir(&seen).unwrap();
+        let is_mounted = mounted.mount("tmpfs", "size=1m", &other) && {
+            let (upper, work) = (other.join("upper"), other.join("work"));
+            fs::create_dir(&upper).unwrap();
+            fs::create_dir(&work).unwrap();
+            let lower = node.parent().expect("a folder");
+            let options = format!(
+                "lowerdir={},upperdir={},workdir={},xino=off",
+                lower.display(),
+                upper.display(),
+                work.display()
+            );
+            mounted.mount("overlay", &options, &seen)
+        };
+        if !is_mounted {
+            println!("skipped: this system mounts no overlay");
+            return;
+        }
+        let mut counted = Vec::new();
+        for node in [&node, &seen.join("node")] {
+            for mode in ["full", "count"] {
+                let file = folder.path("t.nodeprof");
+                let traced = run(trace(&file)
+                    .args(["--force", "--mode", mode, "--"])
+                    .args([node, Path::new("--max-old-space-size=4096"), &script])
+                    .current_dir(&folder.0));
+                let place = format!("{}, {mode}", node.display());
+                let said = (traced.code(), traced.stdout());
+                assert_eq!(
+                    said,
+                    (0, "worker 0\n".to_owned()),
+                    "{place}: {}",
+                    traced.stderr()
+                );
+                let recording = load(&file);
+                let calls = recording.crossings.iter().map(|c| (c.callback, c.kind, 1));
+                let sums = &recording.crossing_sums;
+                let calls = calls.chain(sums.iter().map(|s| (s.callback, s.kind, s.calls)));
+                let of_it = |callback: nodeprof_profile::recording::CallbackId| {
+                    let function = &recording.callbacks[callback.0 as usize].function;
+                    function.ends_with("Uptime")
+                };
+                let calls: u64 = calls
+                    .filter(|(callback, kind, _)| *kind != CrossingKind::ToJs && of_it(*callback))
+                    .map(|(_, _, calls)| calls)
+                    .sum();
+                // Of both threads.
+                assert!(
+                    (2 * CALLS..2 * CALLS + 50).contains(&calls),
+                    "{place}: {calls}"
+                );
+                assert!(
+                    recording.losses.iter().all(|loss| loss.count == 0),
+                    "{place}"
+                );
+                counted.push(calls);
+            }
+        }
+        assert!(
+            counted.iter().all(|calls| *calls == counted[0]),
+            "{version}: {counted:?}"
+        );
+    }
+}

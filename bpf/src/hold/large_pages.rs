@@ -19,10 +19,11 @@ const BLOCK: u64 = 4096;
 /// pages makes it have no effect.
 pub(super) fn are_asked_for(pid: u32) -> bool {
     match of_exec(pid) {
-        Some((arguments, variables)) => {
+        // Behind an exec the kernel tells of it still, but not with what.
+        Some((arguments, variables)) if !arguments.is_empty() => {
             arguments.iter().any(|text| is_option(text)) || variables.iter().any(|v| is_variable(v))
         }
-        None => {
+        _ => {
             let strings = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
             strings("cmdline").split(|b| *b == 0).any(is_option)
                 || strings("environ").split(|b| *b == 0).any(is_variable)
