@@ -196,6 +196,7 @@ impl Assembler {
     /// Keeps no more than there is room for: of what comes then, how many events it was, and what tells how the process goes on. To be called for a run of
     /// one process: others that it starts are recorded by themselves.
     pub fn keep_within(&mut self, room: Room) {
+        self.sources.keep_within(&room);
         self.room = Some(room);
     }
 
@@ -480,8 +481,15 @@ impl Assembler {
                 room.take_if_there(EVENT);
                 return true;
             }
-            // They have a limit of their own.
-            Record::Source { .. } => return !room.is_full(),
+            // They have a room of their own, with the lines of all scripts.
+            Record::Source { script, text, .. } => {
+                let bytes = text.bytes.len() as u64;
+                let is_taken = !room.is_full() && self.sources.take_text(bytes);
+                if !is_taken {
+                    self.stacks.cut_text(*script);
+                }
+                return is_taken;
+            }
             // What is told of stacks and code.
             Record::Walk { .. }
             | Record::Function { .. }
@@ -1201,10 +1209,6 @@ impl Assembler {
         self.tell_sources();
         let mut sources = std::mem::take(&mut self.sources);
         let stacks = std::mem::take(&mut self.stacks);
-        let texts = stacks.texts_lost();
-        if texts > 0 {
-            self.lose("sources", texts);
-        }
         let leaves = std::mem::take(&mut self.leaves);
         let lost = stacks.finish(
             &mut self.recording,
@@ -1215,6 +1219,10 @@ impl Assembler {
         );
         if lost > 0 {
             self.lose("stacks", lost);
+        }
+        let sources_lost = stacks.sources_lost(sources.beyond());
+        if sources_lost > 0 {
+            self.lose("sources", sources_lost);
         }
         sources.mapped()
     }
@@ -1462,6 +1470,33 @@ mod tests {
         a.open_files.insert(77, path);
         assert_eq!(a.absolute(root, (6, 77), b"y"), b"/lib/y");
         assert_eq!(a.absolute(root, (5, 78), b"y"), b"y");
+    }
+
+    #[test]
+    fn texts_of_scripts_have_a_limit_and_the_rest_is_counted() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        a.keep_within(Rooms::new(1 << 40, 3 << 20).enter());
+        for script in 0..5 {
+            let source = Record::Source {
+                header: Header {
+                    pid: 1,
+                    tid: 1,
+                    phase: 0,
+                    time: 1,
+                    stack: 0,
+                },
+                script,
+                two_byte: false,
+                text: nodeprof_bpf::Piece {
+                    offset: 0,
+                    whole: 1 << 20,
+                    bytes: vec![b' '; 1 << 20],
+                },
+            };
+            a.take_record(source, 1 << 20);
+        }
+        a.finish_stacks();
+        assert_eq!(a.losses["sources"], 2);
     }
 
     #[test]

@@ -46,6 +46,31 @@ pub struct Room {
 }
 
 impl Room {
+    /// Another one for the same start, of so many bytes.
+    pub(crate) fn beside(&self, one: u64) -> Room {
+        let rooms = Rooms {
+            one,
+            ..self.rooms.clone()
+        };
+        rooms.enter()
+    }
+
+    /// How many bytes may still be taken.
+    pub(crate) fn left(&self) -> u64 {
+        let of_all = self.rooms.all.saturating_sub(self.rooms.used.get());
+        let of_all = of_all.max(LEAST.saturating_sub(self.used));
+        self.rooms.one.saturating_sub(self.used).min(of_all)
+    }
+
+    /// Takes so many bytes, unless there are not as many left; returns whether it did.
+    pub(crate) fn take_within(&mut self, bytes: u64) -> bool {
+        let is_there = bytes <= self.left();
+        if is_there {
+            self.take(bytes);
+        }
+        is_there
+    }
+
     /// Nothing more is to be taken.
     pub(crate) fn is_full(&self) -> bool {
         let is_crowded = self.rooms.used.get() >= self.rooms.all;
@@ -100,5 +125,21 @@ mod tests {
         assert!(!second.is_full() && !third.is_full());
         drop((second, third));
         assert_eq!(rooms.used.get(), 0);
+    }
+
+    #[test]
+    fn what_is_taken_within_a_room_is_never_more_than_it_has() {
+        let rooms = Rooms::new(4 << 20, 6 << 20);
+        let mut events = rooms.enter();
+        let mut sources = events.beside(3 << 20);
+        assert_eq!(sources.left(), 3 << 20);
+        assert!(!sources.take_within((3 << 20) + 1) && sources.take_within(2 << 20));
+        assert_eq!((sources.left(), events.left()), (1 << 20, 4 << 20));
+        events.take(4 << 20);
+        assert_eq!(sources.left(), 0, "all is taken");
+        let other = rooms.enter().beside(3 << 20);
+        assert_eq!(other.left(), LEAST);
+        drop((events, sources));
+        assert_eq!(other.left(), 3 << 20);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fs::File,
     io::Read,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -11,12 +12,28 @@ use std::{
 use nodeprof_bpf::ScriptRecord;
 use nodeprof_probes::{AttachPlan, BinaryFile};
 
-use super::stacks::Source;
-
-use super::source_maps::{names_a_map, open_regular};
+use super::{
+    room::Room,
+    source_maps::{names_a_map, open_regular},
+    stacks::Source,
+};
 
 /// No script that is larger is read.
 const LARGEST_SCRIPT: u64 = 64 << 20;
+/// Where there is a limit to what is kept: bytes of texts that are in no file, and of tables of lines. A script of 10 MB has a table of 1 MB; one that is
+/// all newlines has one of four times its size.
+const MOST_KEPT: u64 = 64 << 20;
+/// There, bytes of files that are read. A program may name one file often, with another length each time. All of a large application has 100 MB.
+const MOST_READ: u64 = 1 << 30;
+/// Bytes of a table besides its lines, with what finds it again.
+const TABLE: u64 = 256;
+
+/// More than is kept or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Beyond;
+
+/// The lines of a script, if its source is there.
+type Found = Result<Option<Rc<Lines>>, Beyond>;
 
 /// Where the lines of a script begin, in characters (UTF-16 units, as V8 counts).
 pub struct Lines {
@@ -26,7 +43,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    fn of(units: impl Iterator<Item = u16>) -> Lines {
+    /// `None` if there are more than `most`; so also of the others.
+    fn of(units: impl Iterator<Item = u16>, most: usize) -> Option<Lines> {
         let mut starts = vec![0];
         let (mut at, mut previous) = (0u32, 0u16);
         for unit in units {
@@ -38,16 +56,22 @@ impl Lines {
                         *last = at;
                     }
                 }
-                0x0a | 0x0d | 0x2028 | 0x2029 => starts.push(at),
+                0x0a | 0x0d | 0x2028 | 0x2029 => {
+                    if starts.len() >= most {
+                        return None;
+                    }
+                    starts.push(at);
+                }
                 _ => {}
             }
             previous = unit;
         }
-        Lines { starts, length: at }
+        starts.shrink_to_fit();
+        Some(Lines { starts, length: at })
     }
 
     /// The same for characters of one byte each: the ends of lines are found many at a time.
-    fn of_bytes(bytes: &[u8]) -> Lines {
+    fn of_bytes(bytes: &[u8], most: usize) -> Option<Lines> {
         let mut starts = vec![0];
         for end in memchr::memchr2_iter(b'\n', b'\r', bytes) {
             let next = end as u32 + 1;
@@ -60,22 +84,47 @@ impl Lines {
                         *last = next;
                     }
                 }
+                _ if starts.len() >= most => return None,
                 _ => starts.push(next),
             }
         }
-        Lines {
+        starts.shrink_to_fit();
+        Some(Lines {
             starts,
             length: bytes.len() as u32,
-        }
+        })
     }
 
     /// The same for characters as V8 keeps them: little-endian UTF-16, or Latin-1, of which no character but these two ends a line.
-    fn of_v8(bytes: &[u8], two_byte: bool) -> Lines {
+    fn of_v8(bytes: &[u8], two_byte: bool, most: usize) -> Option<Lines> {
         if !two_byte {
-            return Lines::of_bytes(bytes);
+            return Lines::of_bytes(bytes, most);
         }
         let units = bytes.chunks_exact(2);
-        Lines::of(units.map(|c| u16::from_le_bytes([c[0], c[1]])))
+        Lines::of(units.map(|c| u16::from_le_bytes([c[0], c[1]])), most)
+    }
+
+    /// The same for a file's text. What is no UTF-8 in it are characters, too, as Node reads it.
+    fn of_file(bytes: &[u8], most: usize) -> Option<Lines> {
+        if bytes.is_ascii() {
+            return Lines::of_bytes(bytes, most);
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Lines::of(text.encode_utf16(), most),
+            // Without a copy, which may be three times as large.
+            Err(_) => {
+                let units = bytes.utf8_chunks().flat_map(|chunk| {
+                    let broken = (!chunk.invalid().is_empty()).then_some(0xfffd);
+                    chunk.valid().encode_utf16().chain(broken)
+                });
+                Lines::of(units, most)
+            }
+        }
+    }
+
+    /// Bytes that it takes.
+    fn bytes(&self) -> u64 {
+        TABLE + size_of_val(self.starts.as_slice()) as u64
     }
 
     /// Line and column, from 1, of a character, from 0; `None` behind the end.
@@ -116,12 +165,34 @@ struct Binary {
 pub struct Sources {
     binaries: HashMap<u32, Binary>,
     open: HashMap<PathBuf, Option<BinaryFile>>,
-    by_file: HashMap<(PathBuf, u64), Option<Rc<Lines>>>,
+    by_file: HashMap<(PathBuf, u64), Found>,
     /// Scripts that seem to name a source map.
     mapped: HashSet<PathBuf>,
+    /// How much may be kept, where that has a limit.
+    room: Option<Room>,
+    /// Bytes of files that were read.
+    read: u64,
+    /// Scripts that have no lines because there were too many.
+    beyond: HashSet<u32>,
 }
 
 impl Sources {
+    /// Keeps no more than so much, beside what a start has room for.
+    pub fn keep_within(&mut self, room: &Room) {
+        self.room = Some(room.beside(MOST_KEPT));
+    }
+
+    /// Takes room for a text that came with the records; returns whether there is any.
+    pub fn take_text(&mut self, bytes: u64) -> bool {
+        let room = self.room.as_mut();
+        room.is_none_or(|room| room.take_within(bytes))
+    }
+
+    /// Scripts that have no lines because there were too many.
+    pub fn beyond(&self) -> &HashSet<u32> {
+        &self.beyond
+    }
+
     /// Says which binary a process runs.
     pub fn runs(&mut self, pid: u32, plan: &AttachPlan) {
         let binary = Binary {
@@ -165,15 +236,62 @@ impl Sources {
         text: Option<&Source>,
         pid: u32,
     ) -> Option<Rc<Lines>> {
-        if let Some(text) = text {
-            return Some(Rc::new(Lines::of_v8(&text.bytes, text.two_byte)));
+        match self.find(script, text, pid) {
+            Ok(lines) => {
+                self.beyond.remove(&script.number);
+                lines
+            }
+            Err(Beyond) => {
+                self.beyond.insert(script.number);
+                None
+            }
         }
-        self.in_binary(script, pid)
-            .or_else(|| self.on_disk(script.name.as_deref()?, script.length))
+    }
+
+    fn find(&mut self, script: &ScriptRecord, text: Option<&Source>, pid: u32) -> Found {
+        if let Some(text) = text {
+            let lines = Lines::of_v8(&text.bytes, text.two_byte, self.most_lines());
+            return self.keep(lines).map(Some);
+        }
+        if let Some(found) = self.in_binary(script, pid)? {
+            return Ok(Some(found));
+        }
+        match script.name.as_deref().and_then(path_of) {
+            Some(path) => self.on_disk(path, script.length),
+            None => Ok(None),
+        }
+    }
+
+    /// So many lines of one more script may be kept.
+    fn most_lines(&self) -> usize {
+        let left = self.room.as_ref().map(Room::left);
+        left.map_or(usize::MAX, |left| {
+            left.saturating_sub(TABLE) as usize / size_of::<u32>()
+        })
+    }
+
+    /// Takes room for lines; `None`: there were more than may be kept.
+    fn keep(&mut self, lines: Option<Lines>) -> Result<Rc<Lines>, Beyond> {
+        let lines = lines.ok_or(Beyond)?;
+        if let Some(room) = &mut self.room
+            && !room.take_within(lines.bytes())
+        {
+            return Err(Beyond);
+        }
+        Ok(Rc::new(lines))
     }
 
     /// Node's own modules lie in the binary's data, and V8 reads them there.
-    fn in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Option<Rc<Lines>> {
+    fn in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Found {
+        let most = self.most_lines();
+        let Some(bytes) = self.bytes_in_binary(script, pid) else {
+            return Ok(None);
+        };
+        let lines = Lines::of_v8(bytes, script.two_byte, most);
+        self.keep(lines).map(Some)
+    }
+
+    fn bytes_in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Option<&[u8]> {
         let path = self.binaries.get(&pid)?.path.clone();
         let file = self
             .open
@@ -186,39 +304,49 @@ impl Sources {
             file.builtin_source(script.name.as_deref()?)
                 .filter(|s| s.len() as u64 == length)
         };
-        let bytes = file.bytes(script.source, length).or_else(in_snapshot)?;
-        Some(Rc::new(Lines::of_v8(bytes, script.two_byte)))
+        file.bytes(script.source, length).or_else(in_snapshot)
     }
 
     /// A file is the script's source only if it has as many characters.
-    fn on_disk(&mut self, name: &[u8], length: u64) -> Option<Rc<Lines>> {
-        let path = path_of(name)?;
+    fn on_disk(&mut self, path: PathBuf, length: u64) -> Found {
         let key = (path, length);
         if let Some(known) = self.by_file.get(&key) {
             return known.clone();
         }
-        let lines = read(&key.0).and_then(|bytes| {
-            let lines = if bytes.is_ascii() {
-                Lines::of_bytes(&bytes)
-            } else {
-                let text = String::from_utf8_lossy(&bytes);
-                let lines = Lines::of(text.encode_utf16());
-                match text.strip_prefix('\u{feff}') {
-                    // Node takes a byte order mark off ES modules, and leaves it to V8 in CommonJS.
-                    Some(rest) if u64::from(lines.length) != length => {
-                        Lines::of(rest.encode_utf16())
-                    }
-                    _ => lines,
-                }
-            };
-            let is_source = u64::from(lines.length) == length;
-            if is_source && names_a_map(&bytes) {
-                self.mapped.insert(key.0.clone());
-            }
-            is_source.then(|| Rc::new(lines))
-        });
+        let lines = self.in_file(&key.0, length);
         self.by_file.insert(key, lines.clone());
         lines
+    }
+
+    fn in_file(&mut self, path: &Path, length: u64) -> Found {
+        let most = self.most_lines();
+        if most == 0 {
+            return Err(Beyond);
+        }
+        let Some((file, size)) = open(path) else {
+            return Ok(None);
+        };
+        self.read = self.read.saturating_add(size);
+        if self.room.is_some() && self.read > MOST_READ {
+            return Err(Beyond);
+        }
+        let Some(bytes) = read(file, size) else {
+            return Ok(None);
+        };
+        let mut lines = Lines::of_file(&bytes, most).ok_or(Beyond)?;
+        // Node takes a byte order mark off ES modules, and leaves it to V8 in CommonJS.
+        if let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf")
+            && u64::from(lines.length) != length
+        {
+            lines = Lines::of_file(rest, most).ok_or(Beyond)?;
+        }
+        if u64::from(lines.length) != length {
+            return Ok(None);
+        }
+        if names_a_map(&bytes) {
+            self.mapped.insert(path.to_owned());
+        }
+        self.keep(Some(lines)).map(Some)
     }
 }
 
@@ -248,13 +376,109 @@ pub fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// A regular file's text. Nothing of it goes into the recording but line numbers.
-fn read(path: &Path) -> Option<Vec<u8>> {
+/// A regular file, and how many bytes it has.
+fn open(path: &Path) -> Option<(File, u64)> {
     let file = open_regular(path)?;
-    if file.metadata().ok()?.len() > LARGEST_SCRIPT {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST_SCRIPT).read_to_end(&mut bytes).ok()?;
+    let size = file.metadata().ok()?.len();
+    (size <= LARGEST_SCRIPT).then_some((file, size))
+}
+
+/// Its text. Nothing of it goes into the recording but line numbers.
+fn read(file: File, size: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(size as usize);
+    // One that grows meanwhile is not followed.
+    file.take(size).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::room::Rooms, *};
+
+    fn script(number: u32, path: &Path, length: u64) -> ScriptRecord {
+        ScriptRecord {
+            number,
+            name: Some(path.as_os_str().as_bytes().to_vec()),
+            wrapped: true,
+            source: 0,
+            length,
+            two_byte: false,
+            line_offset: 0,
+            column_offset: 0,
+        }
+    }
+
+    #[test]
+    fn scripts_beyond_what_is_kept_have_no_lines_and_are_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let newlines = |name: &str, count: usize| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "\n".repeat(count)).expect("a file");
+            script(name.parse().expect("a number"), &path, count as u64)
+        };
+        let all = [
+            newlines("1", 700_000),
+            newlines("2", 700_000),
+            newlines("3", 10),
+        ];
+        let has_lines = |sources: &mut Sources| {
+            let lines = all.each_ref().map(|script| sources.lines(script, None, 1));
+            lines.map(|lines| lines.is_some())
+        };
+        // Three million bytes of the first table, and not as many left for the second.
+        let rooms = Rooms::new(1 << 40, 4 << 20);
+        let mut sources = Sources::default();
+        sources.keep_within(&rooms.enter());
+        assert_eq!(has_lines(&mut sources), [true, false, true]);
+        assert_eq!(has_lines(&mut sources), [true, false, true], "kept");
+        assert_eq!(sources.beyond(), &HashSet::from([2]));
+        let text = Source {
+            bytes: vec![b'\n'; 700_000],
+            two_byte: false,
+        };
+        assert!(sources.lines(&all[0], Some(&text), 1).is_none());
+        assert!(!sources.take_text(2 << 20) && sources.take_text(1 << 10));
+        drop(sources);
+        assert_eq!(rooms.enter().left(), 4 << 20, "given back");
+        // By hand.
+        let mut sources = Sources::default();
+        assert_eq!(has_lines(&mut sources), [true; 3]);
+        assert!(sources.beyond().is_empty());
+    }
+
+    #[test]
+    fn a_file_is_not_read_again_without_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("large.js");
+        // No blocks on the disk.
+        let file = File::create(&path).expect("a file");
+        file.set_len(LARGEST_SCRIPT / 2).expect("long");
+        let mut sources = Sources::default();
+        sources.keep_within(&Rooms::new(1 << 40, 1 << 40).enter());
+        // As if nearly all had been read.
+        sources.read = MOST_READ - LARGEST_SCRIPT;
+        for length in 0..4 {
+            let script = script(length, &path, length.into());
+            assert!(sources.lines(&script, None, 1).is_none());
+        }
+        assert_eq!(sources.beyond(), &HashSet::from([2, 3]));
+    }
+
+    #[test]
+    fn what_is_no_utf_8_counts_as_the_characters_that_node_makes_of_it() {
+        for bytes in [
+            &b"a\xff\n\xf0\x9f\x98b\n\xe2\x80"[..],
+            "\u{feff}\u{1f600}\nx\u{2028}y".as_bytes(),
+            b"x\r\ny\rz\n",
+        ] {
+            let text = String::from_utf8_lossy(bytes);
+            let expected = Lines::of(text.encode_utf16(), usize::MAX).expect("few");
+            let lines = Lines::of_file(bytes, usize::MAX).expect("few");
+            assert_eq!(lines.starts, expected.starts);
+            assert_eq!(lines.length, expected.length);
+            let count = expected.starts.len();
+            assert!(Lines::of_file(bytes, count).is_some());
+            assert!(Lines::of_file(bytes, count - 1).is_none());
+        }
+    }
 }

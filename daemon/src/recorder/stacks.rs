@@ -83,9 +83,14 @@ const NATIVE: u32 = 1 << 5;
 const MOST_TEXT: usize = 64 << 20;
 
 impl Stacks {
-    /// Scripts in no file whose text is missing or cut because there were too many.
-    pub fn texts_lost(&self) -> u64 {
-        self.cut_texts.len() as u64
+    /// Scripts in no file whose text is missing or cut because there were too many, and those `beyond` what lines are kept of.
+    pub fn sources_lost(&self, beyond: &HashSet<u32>) -> u64 {
+        self.cut_texts.union(beyond).count() as u64
+    }
+
+    /// Notes that there was no room for a script's text.
+    pub fn cut_text(&mut self, script: u32) {
+        self.cut_texts.insert(script);
     }
 
     /// Source position (characters from the script's start) of a call at this offset into a function's bytecode.

@@ -120,7 +120,7 @@ pub(crate) fn loss(kind: &str, count: u64) -> String {
             "# time[|s] there was no room for a stack, or for a function on it: what has none counts, but belongs to no module, package or function"
         }
         "sources" => {
-            "# text[|s] of scripts that are in no file (an eval, say) found no room: their functions have no lines"
+            "# script[|s] had no room for the lines, or (of an eval, say) for the text: [its|their] functions have no lines"
         }
         "threads_not_followed" => {
             "# time[|s] a thread could not be followed: what it did is missing in all sections"
