@@ -162,12 +162,23 @@ pub struct Layout {
     pub interpreter: Option<Vec<u8>>,
 }
 
+/// Bytes of program headers of which the kernel executes a program.
+const LARGEST_HEADERS: u64 = 65_536;
+/// Bytes of an interpreter's path with its NUL, as the kernel takes it (`PATH_MAX`).
+const LONGEST_INTERPRETER: u64 = 4_096;
+
 impl Layout {
     fn read(path: &Path) -> Option<Layout> {
         let file = ReadCache::new(fs::File::open(path).ok()?);
         let header = FileHeader64::<Endianness>::parse(&file).ok()?;
         let endian = header.endian().ok()?;
+        // Anybody writes programs, and as much memory is taken as they say.
+        let size = u64::from(header.e_phnum(endian)) * u64::from(header.e_phentsize(endian));
+        if size > LARGEST_HEADERS {
+            return None;
+        }
         let mut layout = Layout::default();
+        let mut has_interpreter = false;
         for program in header.program_headers(endian, &file).ok()? {
             let executable = program.p_type(endian) == elf::PT_LOAD
                 && program.p_flags(endian).contains(elf::PF_X);
@@ -178,8 +189,14 @@ impl Layout {
                     size: program.p_filesz(endian),
                 });
             }
-            if let Ok(Some(path)) = program.interpreter(endian, &file) {
-                layout.interpreter = Some(path.to_vec());
+            // The kernel goes by the first one.
+            if program.p_type(endian) == elf::PT_INTERP && !has_interpreter {
+                has_interpreter = true;
+                if program.p_filesz(endian) <= LONGEST_INTERPRETER
+                    && let Ok(Some(path)) = program.interpreter(endian, &file)
+                {
+                    layout.interpreter = Some(path.to_vec());
+                }
             }
         }
         Some(layout)
@@ -239,5 +256,54 @@ mod tests {
         assert!(layout.segments.iter().any(|s| s.size > 100_000));
         let interpreter = layout.interpreter.expect("dynamically linked");
         assert!(interpreter.starts_with(b"/lib"), "{interpreter:?}");
+    }
+
+    /// An ELF file with these program headers, type, place and size each, and as many bytes behind.
+    fn program(headers: &[(u32, u64, u64)], length: u64) -> tempfile::NamedTempFile {
+        let mut bytes = vec![0; 64];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[16] = 2;
+        bytes[18] = 62;
+        bytes[20] = 1;
+        bytes[32] = 64;
+        bytes[52] = 64;
+        bytes[54] = 56;
+        bytes[56..58].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+        for (kind, offset, size) in headers {
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend(4u32.to_le_bytes());
+            for field in [*offset, 0, 0, *size, *size, 1] {
+                bytes.extend(field.to_le_bytes());
+            }
+        }
+        bytes.resize(1024, 0);
+        bytes.extend(b"/lib/first\0/lib/second\0");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), bytes).expect("written");
+        // No blocks on the disk.
+        file.as_file().set_len(length).expect("long");
+        file
+    }
+
+    #[test]
+    fn the_first_interpreter_counts_and_none_that_is_longer_than_a_path() {
+        const INTERPRETER: u32 = 3;
+        let of = |headers: &[(u32, u64, u64)]| {
+            let file = program(headers, 1 << 20);
+            Layout::read(file.path()).expect("an ELF file").interpreter
+        };
+        let (first, second) = ((INTERPRETER, 1024, 11), (INTERPRETER, 1035, 12));
+        assert_eq!(of(&[first]).as_deref(), Some(&b"/lib/first"[..]));
+        assert_eq!(of(&[first, second]).as_deref(), Some(&b"/lib/first"[..]));
+        let long = (INTERPRETER, 1024, 4_097);
+        assert_eq!(of(&[long]), None);
+        assert_eq!(of(&[long, second]), None, "nor the second then");
+        // A terabyte, which nobody has.
+        let huge = program(&[first, (INTERPRETER, 1024, 1 << 40)], 2 << 40);
+        let layout = Layout::read(huge.path()).expect("an ELF file");
+        assert_eq!(layout.interpreter.as_deref(), Some(&b"/lib/first"[..]));
+        // More headers than the kernel takes.
+        let many = vec![(0, 0, 0); 2_000];
+        assert_eq!(Layout::read(program(&many, 1 << 20).path()), None);
     }
 }
