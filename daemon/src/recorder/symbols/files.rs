@@ -2,6 +2,7 @@
 //! process are gone.
 
 use std::{
+    collections::{HashMap, hash_map},
     ffi::{CString, OsStr},
     fs, io,
     os::{
@@ -26,7 +27,7 @@ use object::{
 pub struct FileId(pub u32);
 
 /// What the kernel said of a file when it was mapped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// From the root of the process's mount namespace.
     pub path: Rc<[u8]>,
@@ -42,33 +43,48 @@ struct Held {
 }
 
 struct Entry {
-    identity: Identity,
-    /// `None`: it was gone or another one when it was looked at.
+    path: Rc<[u8]>,
+    /// `None`: it was gone or another one when it was looked at, or there were too many.
     held: Option<Held>,
 }
+
+/// So many files are held: a process may have 1,024 open, and each is open twice more while its symbols are known. Of a trace of node and its
+/// add-ons that is all; a tool that runs a thousand programs that it has built would leave nothing for the binaries that come later.
+const MOST_HELD: usize = 200;
 
 /// All files of a trace.
 #[derive(Default)]
 pub struct Files {
     entries: Vec<Entry>,
+    /// By hashes that a program cannot foresee.
+    ids: HashMap<Identity, FileId>,
+    held: usize,
 }
 
 impl Files {
     /// The file of this identity; opened when it is met first. `pid`: a process that has it mapped, whose root
     /// is tried where the path leads elsewhere in nodeprof's own.
     pub fn meet(&mut self, identity: Identity, pid: u32) -> FileId {
-        let known = self.entries.iter().position(|e| e.identity == identity);
-        let index = known.unwrap_or_else(|| {
-            let held = hold(&identity, pid);
-            self.entries.push(Entry { identity, held });
-            self.entries.len() - 1
-        });
-        FileId(index as u32)
+        let id = FileId(self.entries.len() as u32);
+        let place = match self.ids.entry(identity) {
+            hash_map::Entry::Occupied(known) => return *known.get(),
+            hash_map::Entry::Vacant(place) => place,
+        };
+        // Those beyond are known by path only.
+        let held = match self.held < MOST_HELD {
+            true => hold(place.key(), pid),
+            false => None,
+        };
+        self.held += usize::from(held.is_some());
+        let path = place.key().path.clone();
+        place.insert(id);
+        self.entries.push(Entry { path, held });
+        id
     }
 
     /// Its path.
     pub fn path(&self, file: FileId) -> Option<&Rc<[u8]>> {
-        Some(&self.entries.get(file.0 as usize)?.identity.path)
+        Some(&self.entries.get(file.0 as usize)?.path)
     }
 
     /// A path by which its content can be read; `None` if it is gone, another one, or was changed since it was mapped.
@@ -227,6 +243,26 @@ mod tests {
         fs::write(&path, "another one").expect("a file");
         let read = files.readable(id).and_then(|p| fs::read(p).ok());
         assert_eq!(read.as_deref(), Some(&b"the old one"[..]));
+    }
+
+    #[test]
+    fn so_many_files_are_held_and_others_are_known_by_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = Files::default();
+        let met: Vec<(Identity, FileId)> = (0..MOST_HELD + 50)
+            .map(|number| {
+                let path = folder.path().join(number.to_string());
+                fs::write(&path, "a test").expect("a file");
+                (identity(&path), files.meet(identity(&path), 0))
+            })
+            .collect();
+        let readable = |id: &FileId| files.readable(*id).is_some();
+        assert_eq!(met.iter().filter(|(_, id)| readable(id)).count(), MOST_HELD);
+        assert!(readable(&met[0].1), "the first ones");
+        for (identity, id) in met {
+            assert_eq!(files.path(id), Some(&identity.path));
+            assert_eq!(files.meet(identity, 0), id, "once");
+        }
     }
 
     #[test]
