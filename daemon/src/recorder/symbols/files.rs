@@ -94,6 +94,13 @@ impl Files {
             .then(|| format!("/proc/self/fd/{}", held.descriptor.as_raw_fd()).into())
     }
 
+    /// The descriptor by which it is held.
+    #[cfg(test)]
+    pub fn descriptor(&self, file: FileId) -> i32 {
+        let held = self.entries[file.0 as usize].held.as_ref();
+        held.map_or(-1, |held| held.descriptor.as_raw_fd())
+    }
+
     /// Whether it is named as shared libraries are: `libc.so.6`, `ld-linux-x86-64.so.2`.
     pub fn is_library(&self, file: FileId) -> bool {
         let path = self.path(file).map(|p| &**p).unwrap_or_default();

@@ -7,15 +7,12 @@ mod files;
 mod kernel;
 mod kernel_index;
 mod names;
+mod readable;
 mod spaces;
 mod vdso;
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
-use std::{
-    borrow::Cow,
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use std::{borrow::Cow, path::Path, rc::Rc};
 
 use blazesym::symbolize::{
     Input, Symbolizer,
@@ -26,6 +23,7 @@ use nodeprof_profile::recording::FrameKind;
 
 use files::{FileId, Files, Identity};
 use kernel::Kernel;
+use readable::Readables;
 use spaces::{Mapping, Spaces};
 use vdso::Vdso;
 
@@ -42,6 +40,8 @@ pub struct Symbol {
     pub file: Option<Rc<[u8]>>,
 }
 
+/// Bytes of a name that is one. The longest of node has 483; what templates make has some thousands.
+const LONGEST_NAME: usize = 64 << 10;
 /// V8's builtins, as its assembler names them.
 const BUILTIN: &str = "Builtins_";
 
@@ -50,6 +50,7 @@ pub struct Symbols {
     spaces: Spaces,
     files: Files,
     symbolizer: Symbolizer,
+    readables: Readables,
     kernel: Kernel,
     vdso: &'static Vdso,
     known: HashMap<(FileId, u64), Rc<Symbol>>,
@@ -76,6 +77,7 @@ impl Default for Symbols {
             spaces: Spaces::default(),
             files: Files::default(),
             symbolizer,
+            readables: Readables::default(),
             kernel: Kernel::default(),
             vdso: Vdso::of_this_process(),
             known: HashMap::default(),
@@ -270,7 +272,8 @@ impl Symbols {
             };
         }
         let kind = self.kind(file);
-        let name = self.files.readable(file).and_then(|f| self.name(f, offset));
+        let held = self.files.readable(file);
+        let name = held.and_then(|held| self.name(&held, offset));
         let (kind, function) = match name {
             Some(name) if kind == FrameKind::Native && name.starts_with(BUILTIN) => {
                 (FrameKind::Builtin, name[BUILTIN.len()..].to_owned())
@@ -285,14 +288,17 @@ impl Symbols {
         }
     }
 
-    fn name(&self, file: PathBuf, offset: u64) -> Option<String> {
-        let mut source = Elf::new(file);
+    /// `held`: where the file is held, as long as there are symbols.
+    fn name(&mut self, held: &Path, offset: u64) -> Option<String> {
+        let mut source = Elf::new(self.readables.path(held)?);
         source.debug_syms = false;
         let found = self
             .symbolizer
             .symbolize_single(&Source::Elf(source), Input::FileOffset(offset))
             .ok()?;
-        found.into_sym().map(|symbol| match symbol.name {
+        let symbol = found.into_sym();
+        let symbol = symbol.filter(|symbol| symbol.name.len() <= LONGEST_NAME);
+        symbol.map(|symbol| match symbol.name {
             Cow::Borrowed(name) => name.to_owned(),
             Cow::Owned(name) => name,
         })
@@ -323,5 +329,64 @@ impl Symbols {
         self.files
             .readable(file)
             .is_some_and(|f| nodeprof_probes::is_node_binary(&f))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::{
+        readable::tests::{FUNCTION, library, open_to_all},
+        *,
+    };
+    use nodeprof_bpf::Header;
+    use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
+
+    /// All that is known of a trace that has mapped a file at 0.
+    fn with(file: &tempfile::NamedTempFile) -> Symbols {
+        let meta = file.as_file().metadata().unwrap();
+        let header = Header {
+            pid: 1,
+            tid: 1,
+            phase: 0,
+            time: 1,
+            stack: 0,
+        };
+        let mapping = MappingRecord {
+            start: 0x10_0000,
+            size: 0x1000,
+            path: Some(file.path().as_os_str().as_bytes().to_vec()),
+            inode: meta.ino(),
+            file_size: meta.len(),
+            kind: MappingKind::Mmap { offset: 0 },
+        };
+        let mut symbols = Symbols::default();
+        symbols.learn(&Record::Mapping { header, mapping });
+        symbols
+    }
+
+    fn function(symbols: &mut Symbols) -> String {
+        let symbol = symbols.frame(1, 0x10_0000 + FUNCTION, 2);
+        symbol.function.clone()
+    }
+
+    #[test]
+    fn functions_have_names_also_of_a_file_that_is_cut_off_meanwhile() {
+        assert_eq!(function(&mut with(&library(0x3000, 48))), "main");
+        let file = library(0x3000, 48);
+        open_to_all(&file);
+        let mut symbols = with(&file);
+        assert_eq!(function(&mut symbols), "main");
+        // What was mapped of it would be gone.
+        file.as_file().set_len(0).unwrap();
+        let held = format!("/proc/self/fd/{}", symbols.files.descriptor(FileId(0)));
+        let name = symbols.name(Path::new(&held), FUNCTION + 1);
+        assert_eq!(name.as_deref(), Some("main"));
+    }
+
+    #[test]
+    fn a_table_of_symbols_as_large_as_none_is_not_read() {
+        let file = library(4 << 30, 3 << 30);
+        assert_eq!(function(&mut with(&file)), "");
     }
 }

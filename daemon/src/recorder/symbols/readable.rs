@@ -1,0 +1,376 @@
+//! Files whose symbols may be read. Anybody writes the files that a program maps: what names their functions is looked at first, and read from a copy
+//! where others may change or cut off the file meanwhile (reading behind the new end of a mapping is a bus error, which ends the process).
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fs::File,
+    io,
+    ops::Range,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _},
+        unix::fs::{FileExt as _, MetadataExt as _},
+    },
+    path::{Path, PathBuf},
+    rc::{Rc, Weak},
+};
+
+/// Symbols of larger files are not read. The largest debug builds have some GB.
+const LARGEST_FILE: u64 = 8 << 30;
+/// Bytes of a file's symbols and their names. Node's are 17 MB.
+const MOST_SYMBOLS: u64 = 256 << 20;
+/// Bytes of the copies of one trace: a node of a user's own, and add-ons.
+const MOST_COPIED: u64 = 64 << 20;
+/// Of all traces of this thread. The service has 512 MB in all.
+const MOST_COPIED_OF_ALL: u64 = 128 << 20;
+/// Bytes of program headers of which the kernel executes a program.
+const LARGEST_HEADERS: usize = 65_536;
+/// Bytes of the names of sections, times sections: all of the names may be read for each section. A library has 40 sections, with 400 bytes of names.
+const MOST_SECTION_NAMES: u64 = 64 << 20;
+
+/// Sections of symbols and of their names.
+const TABLES: [&[u8]; 4] = [b".symtab", b".strtab", b".dynsym", b".dynstr"];
+/// `SHT_NOBITS`: the kind of a section that takes no place in the file.
+const NOTHING_IN_THE_FILE: u32 = 8;
+/// Bytes of the header of a file, of a program header, of a section's header; of 64 bits.
+const HEADER: usize = 64;
+const PROGRAM: usize = 56;
+const SECTION: usize = 64;
+
+/// All of one trace, by the path at which a file is held.
+#[derive(Default)]
+pub struct Readables {
+    known: HashMap<PathBuf, Option<Readable>>,
+    copied: u64,
+}
+
+/// A file whose symbols may be read.
+struct Readable {
+    path: PathBuf,
+    /// What lies there, if it is a copy.
+    _copy: Option<Rc<Copy>>,
+}
+
+impl Readables {
+    /// The path at which to read the symbols of the file at this one; `None`: they are not to be read.
+    pub fn path(&mut self, held: &Path) -> Option<&Path> {
+        if !self.known.contains_key(held) {
+            let readable = self.look_at(held);
+            self.known.insert(held.to_owned(), readable);
+        }
+        Some(&self.known.get(held)?.as_ref()?.path)
+    }
+
+    fn look_at(&mut self, held: &Path) -> Option<Readable> {
+        let file = File::open(held).ok()?;
+        let state = State::of(&file)?;
+        let pieces = Pieces::of(&file, state.size)?;
+        if !state.others_may_write {
+            let path = held.to_owned();
+            return Some(Readable { path, _copy: None });
+        }
+        let left = MOST_COPIED.saturating_sub(self.copied);
+        let copy = copy(&file, state, &pieces, left)?;
+        self.copied += copy.bytes;
+        Some(Readable {
+            path: format!("/proc/self/fd/{}", copy.file.as_raw_fd()).into(),
+            _copy: Some(copy),
+        })
+    }
+}
+
+/// A file as it is at a moment. Nobody can set the time of its last change.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct State {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+    others_may_write: bool,
+}
+
+impl State {
+    fn of(file: &File) -> Option<State> {
+        let meta = file.metadata().ok()?;
+        // SAFETY: no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let is_ours = meta.uid() == 0 || meta.uid() == user;
+        Some(State {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.len(),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+            others_may_write: !is_ours || meta.mode() & 0o022 != 0,
+        })
+    }
+}
+
+/// The pieces of a file that are read for its symbols.
+struct Pieces {
+    /// Headers and names of sections, each with its offset: as they were when they were looked at.
+    heads: Vec<(u64, Vec<u8>)>,
+    /// Symbols and their names.
+    tables: Vec<Range<u64>>,
+}
+
+impl Pieces {
+    /// `None`: it is no ELF file of 64 bits with sections, or one that takes more than any has.
+    fn of(file: &File, size: u64) -> Option<Pieces> {
+        if size > LARGEST_FILE {
+            return None;
+        }
+        let header = read(file, 0, HEADER)?;
+        // 64 bits, little-endian.
+        if !header.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let programs = usize::from(u16_at(&header, 56)?) * PROGRAM;
+        // None, or so many that their number is told elsewhere: no linker makes these.
+        let count = usize::from(u16_at(&header, 60)?);
+        if programs > LARGEST_HEADERS || count == 0 {
+            return None;
+        }
+        let programs_at = u64_at(&header, 32)?;
+        let sections_at = u64_at(&header, 40)?;
+        let sections = read(file, sections_at, count * SECTION)?;
+        let section = |index: usize| sections.get(index * SECTION..(index + 1) * SECTION);
+        let names = range(section(usize::from(u16_at(&header, 62)?))?)?;
+        let length = names.end - names.start;
+        if length.checked_mul(count as u64)? > MOST_SECTION_NAMES {
+            return None;
+        }
+        let names_at = names.start;
+        let names = read(file, names_at, usize::try_from(length).ok()?)?;
+        let mut tables = Vec::new();
+        let mut left = MOST_SYMBOLS;
+        for header in sections.chunks_exact(SECTION) {
+            let name = names.get(usize::try_from(u32_at(header, 0)?).ok()?..);
+            let name = name.and_then(|name| name.split(|byte| *byte == 0).next());
+            if !name.is_some_and(|name| TABLES.contains(&name)) {
+                continue;
+            }
+            if u32_at(header, 4)? == NOTHING_IN_THE_FILE {
+                continue;
+            }
+            let table = range(header)?;
+            left = left.checked_sub(table.end - table.start)?;
+            if table.end > size {
+                return None;
+            }
+            tables.push(table);
+        }
+        let programs = read(file, programs_at, programs)?;
+        let heads = vec![
+            (programs_at, programs),
+            (names_at, names),
+            (sections_at, sections),
+            (0, header),
+        ];
+        Some(Pieces { heads, tables })
+    }
+
+    /// Bytes of all.
+    fn bytes(&self) -> u64 {
+        let heads = self.heads.iter().map(|(_, bytes)| bytes.len() as u64);
+        let tables = self.tables.iter().map(|table| table.end - table.start);
+        heads.chain(tables).sum()
+    }
+}
+
+fn read(file: &File, at: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// Where in the file a section lies, by its header.
+fn range(section: &[u8]) -> Option<Range<u64>> {
+    let start = u64_at(section, 24)?;
+    Some(start..start.checked_add(u64_at(section, 32)?)?)
+}
+
+/// A copy in memory of what is read of a file, at the same offsets; there is nothing between.
+struct Copy {
+    file: File,
+    bytes: u64,
+}
+
+thread_local! {
+    /// Those that traces have: many may run the same node.
+    static COPIES: RefCell<HashMap<State, Weak<Copy>>> = RefCell::default();
+}
+
+/// A copy of no more than so many bytes, and while there is room for it.
+fn copy(file: &File, state: State, pieces: &Pieces, most: u64) -> Option<Rc<Copy>> {
+    let bytes = pieces.bytes();
+    if bytes > most {
+        return None;
+    }
+    COPIES.with_borrow_mut(|copies| {
+        if let Some(known) = copies.get(&state).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        copies.retain(|_, copy| copy.strong_count() > 0);
+        let others = copies.values().filter_map(Weak::upgrade);
+        if others.map(|copy| copy.bytes).sum::<u64>() + bytes > MOST_COPIED_OF_ALL {
+            return None;
+        }
+        let file = copied(file, state.size, pieces).ok()?;
+        let copy = Rc::new(Copy { file, bytes });
+        copies.insert(state, Rc::downgrade(&copy));
+        Some(copy)
+    })
+}
+
+fn copied(file: &File, size: u64, pieces: &Pieces) -> io::Result<File> {
+    // SAFETY: a name with its NUL.
+    let fd = unsafe { libc::memfd_create(c"symbols".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    let copy = unsafe { File::from_raw_fd(fd) };
+    copy.set_len(size)?;
+    let mut buffer = vec![0; 1 << 18];
+    for table in &pieces.tables {
+        let mut at = table.start;
+        while at < table.end {
+            let length = (table.end - at).min(buffer.len() as u64);
+            let part = &mut buffer[..length as usize];
+            file.read_exact_at(part, at)?;
+            copy.write_all_at(part, at)?;
+            at += length;
+        }
+    }
+    // Last, so that what was looked at is what is read.
+    for (at, bytes) in &pieces.heads {
+        copy.write_all_at(bytes, *at)?;
+    }
+    Ok(copy)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+pub mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// Where its function `main` lies in the file.
+    pub const FUNCTION: u64 = 0x800;
+
+    /// An ELF file of so many bytes with a function `main`, whose table of symbols says that it has so many bytes.
+    pub fn library(length: u64, symbols: u64) -> tempfile::NamedTempFile {
+        const NAMES: &[u8] = b"\0.symtab\0.strtab\0.shstrtab\0";
+        let mut bytes = vec![0u8; 0x1000];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, b"\x7fELF\x02\x01\x01");
+        put(16, &[3, 0, 62, 0, 1]);
+        put(32, &64u64.to_le_bytes());
+        put(40, &0x200u64.to_le_bytes());
+        put(52, &[64, 0, 56, 0, 1, 0, 64, 0, 4, 0, 3, 0]);
+        // One segment, all of it, executable.
+        put(64, &[1, 0, 0, 0, 5]);
+        put(64 + 32, &0x1000u64.to_le_bytes());
+        put(64 + 40, &0x1000u64.to_le_bytes());
+        for (index, name, kind, at, size, link, entry) in [
+            (1, 1u32, 2u32, 0x2000u64, symbols, 2u32, 24u64),
+            (2, 9, 3, 0x400, 6, 0, 0),
+            (3, 17, 3, 0x500, NAMES.len() as u64, 0, 0),
+        ] {
+            let section = 0x200 + index * SECTION;
+            put(section, &name.to_le_bytes());
+            put(section + 4, &kind.to_le_bytes());
+            put(section + 24, &at.to_le_bytes());
+            put(section + 32, &size.to_le_bytes());
+            put(section + 40, &link.to_le_bytes());
+            put(section + 48, &8u64.to_le_bytes());
+            put(section + 56, &entry.to_le_bytes());
+        }
+        put(0x400, b"\0main\0");
+        put(0x500, NAMES);
+        bytes.resize(0x2000 + 24, 0);
+        // A global function in a section, behind the symbol that is none.
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend([0x12, 0, 1, 0]);
+        bytes.extend(FUNCTION.to_le_bytes());
+        bytes.extend(16u64.to_le_bytes());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        // The rest has no blocks on the disk.
+        file.as_file().set_len(length).unwrap();
+        file
+    }
+
+    /// Makes it one that others may change.
+    pub fn open_to_all(file: &tempfile::NamedTempFile) {
+        let all = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(file.path(), all).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_others_may_change_is_copied_and_kept_once() {
+        let ours = library(0x3000, 48);
+        let mut first = Readables::default();
+        assert_eq!(first.path(ours.path()), Some(ours.path()));
+        let others = library(1 << 30, 48);
+        open_to_all(&others);
+        let mut second = Readables::default();
+        let copy = first.path(others.path()).unwrap().to_owned();
+        assert_ne!(copy, others.path());
+        assert_eq!(second.path(others.path()), Some(&*copy), "the same");
+        assert!(first.copied < 4096, "{}", first.copied);
+        let expected = std::fs::read(ours.path()).unwrap();
+        let found = read(&File::open(&copy).unwrap(), 0x2000, 48).unwrap();
+        assert_eq!(found, expected[0x2000..0x2030]);
+    }
+
+    #[test]
+    fn copies_have_a_limit() {
+        let most = MOST_COPIED / 24 * 24 - 4800;
+        let all: Vec<_> = (0..3)
+            .map(|_| {
+                let file = library(1 << 30, most);
+                open_to_all(&file);
+                file
+            })
+            .collect();
+        let mut traces: [Readables; 3] = Default::default();
+        assert!(traces[0].path(all[0].path()).is_some());
+        assert!(traces[0].path(all[1].path()).is_none(), "of one trace");
+        assert!(traces[1].path(all[1].path()).is_some());
+        assert!(traces[2].path(all[2].path()).is_none(), "of all");
+        traces[0] = Readables::default();
+        traces[2] = Readables::default();
+        assert!(traces[2].path(all[2].path()).is_some(), "given back");
+    }
+
+    #[test]
+    fn what_takes_more_than_any_file_is_not_read() {
+        let is_read = |length, symbols| {
+            let file = library(length, symbols);
+            Readables::default().path(file.path()).is_some()
+        };
+        assert!(is_read(0x3000, 48));
+        assert!(is_read(1 << 30, MOST_SYMBOLS - 6));
+        assert!(!is_read(1 << 30, MOST_SYMBOLS - 5), "with the names");
+        assert!(!is_read(0x3000, 0x1001), "behind its end");
+        assert!(!is_read(0x3000, u64::MAX));
+        assert!(!is_read(100 << 30, 48));
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("text");
+        std::fs::write(&text, "no ELF file".repeat(100)).unwrap();
+        assert_eq!(Readables::default().path(&text), None);
+    }
+}
