@@ -437,6 +437,8 @@ fn units_are_without_fault_and_little_exposed() {
         ] {
             machine.does(&["systemd-analyze", "security", "--threshold=20", unit]);
         }
+        // The lane's end is not the service's.
+        assert_eq!(machine.property("nodeprofd", "OOMPolicy"), "continue");
     });
 }
 

@@ -441,3 +441,13 @@ fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
         _ => Ok(file.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// systemd's default is to stop the service and all of its processes.
+    #[test]
+    fn the_service_stays_where_the_kernel_ends_the_lane_alone_for_want_of_memory() {
+        let unit = include_str!("../../../systemd/nodeprofd.service");
+        assert!(unit.lines().any(|line| line == "OOMPolicy=continue"));
+    }
+}
