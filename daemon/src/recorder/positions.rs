@@ -78,12 +78,12 @@ impl Table {
         // The first entry behind the offset is behind all marks whose entries are not.
         let behind = marks.partition_point(|mark| mark.largest <= offset);
         let mark = behind.checked_sub(1).and_then(|last| marks.get(last));
-        let mut entries = match mark {
+        let entries = match mark {
             Some(mark) => Entries::from(mark, &self.bytes, flags),
             None => Entries::new(&self.bytes, flags),
         };
         let mut found = mark.and_then(|mark| SourcePosition::read(mark.source as u64));
-        while let Some((at, source)) = entries.next() {
+        for (at, source) in entries {
             if at > offset {
                 return found;
             }

@@ -32,6 +32,9 @@ const TABLE: u64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Beyond;
 
+/// The lines of a script, if its source is there.
+type Found = Result<Option<Rc<Lines>>, Beyond>;
+
 /// Where the lines of a script begin, in characters (UTF-16 units, as V8 counts).
 pub struct Lines {
     starts: Vec<u32>,
@@ -162,7 +165,7 @@ struct Binary {
 pub struct Sources {
     binaries: HashMap<u32, Binary>,
     open: HashMap<PathBuf, Option<BinaryFile>>,
-    by_file: HashMap<(PathBuf, u64), Result<Option<Rc<Lines>>, Beyond>>,
+    by_file: HashMap<(PathBuf, u64), Found>,
     /// Scripts that seem to name a source map.
     mapped: HashSet<PathBuf>,
     /// How much may be kept, where that has a limit.
@@ -245,12 +248,7 @@ impl Sources {
         }
     }
 
-    fn find(
-        &mut self,
-        script: &ScriptRecord,
-        text: Option<&Source>,
-        pid: u32,
-    ) -> Result<Option<Rc<Lines>>, Beyond> {
+    fn find(&mut self, script: &ScriptRecord, text: Option<&Source>, pid: u32) -> Found {
         if let Some(text) = text {
             let lines = Lines::of_v8(&text.bytes, text.two_byte, self.most_lines());
             return self.keep(lines).map(Some);
@@ -284,7 +282,7 @@ impl Sources {
     }
 
     /// Node's own modules lie in the binary's data, and V8 reads them there.
-    fn in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Result<Option<Rc<Lines>>, Beyond> {
+    fn in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Found {
         let most = self.most_lines();
         let Some(bytes) = self.bytes_in_binary(script, pid) else {
             return Ok(None);
@@ -310,7 +308,7 @@ impl Sources {
     }
 
     /// A file is the script's source only if it has as many characters.
-    fn on_disk(&mut self, path: PathBuf, length: u64) -> Result<Option<Rc<Lines>>, Beyond> {
+    fn on_disk(&mut self, path: PathBuf, length: u64) -> Found {
         let key = (path, length);
         if let Some(known) = self.by_file.get(&key) {
             return known.clone();
@@ -320,7 +318,7 @@ impl Sources {
         lines
     }
 
-    fn in_file(&mut self, path: &Path, length: u64) -> Result<Option<Rc<Lines>>, Beyond> {
+    fn in_file(&mut self, path: &Path, length: u64) -> Found {
         let most = self.most_lines();
         if most == 0 {
             return Err(Beyond);
