@@ -58,7 +58,7 @@ use control::{Control, Order};
 use gate::{Closed, Gate};
 use guard::{Guard, Heard};
 use lane::Lane;
-use running::{Program, Running};
+use running::{Program, Running, losses_of_host};
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
 use tracer::Means;
@@ -1226,6 +1226,7 @@ impl Service<'_> {
             set_aside: store.set_aside,
             one_in: self.ceiling.one_in(),
             passed_over: self.ceiling.passed_over(),
+            losses: losses_of_host(&self.programs.counters()),
             cpu_ns: self.cpu.total.as_nanos() as u64,
             memory_bytes: ceiling::memory(&self.pids()),
             ..Status::default()
