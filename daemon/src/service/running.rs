@@ -91,6 +91,11 @@ impl Running {
         due.clamp(LOOK_IN, LATER_LOOK_IN)
     }
 
+    /// Whether it has executed its program, and is to be recorded, as far as is known.
+    pub(super) fn is_start(&self) -> bool {
+        self.executed.is_some() && !self.unwanted
+    }
+
     /// It has executed its program, with these arguments.
     pub(super) fn take_command(&mut self, pid: u32, is_whole: bool) {
         let execs = self.assembler.find_process(pid).map(|p| &p.execs);
