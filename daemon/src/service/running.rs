@@ -17,8 +17,11 @@ use super::{
 };
 use crate::recorder::{Assembler, FAMILIES, Mode, add_packages, now};
 
+/// Kind of a loss, and the counter of it.
+pub(super) type LossOfHost = (&'static str, fn(&Counters) -> u64);
+
 /// Losses that the kernel side counts, for all starts of the host in one: each start has those of its own time.
-pub(super) const OF_HOST: [(&str, fn(&Counters) -> u64); 9] = [
+pub(super) const OF_HOST: [LossOfHost; 9] = [
     ("records", |c| c.ring_full),
     ("sums_full", |c| c.sums_full),
     ("stacks", |c| c.stacks_lost),
