@@ -2,6 +2,8 @@
 //!
 //! All instants are CLOCK_MONOTONIC in nanoseconds, all durations nanoseconds.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 /// Name of a path that could not be read from the program's memory. Two of that name need not be one path.
@@ -11,6 +13,17 @@ pub const UNREADABLE: &[u8] = b"(unreadable)";
 pub const ROWS_UNREADABLE: &str = "rows_unreadable";
 /// Kind of [`Loss`]: events that came when a start had as many as are kept of one.
 pub const EVENTS_BEYOND_LIMIT: &str = "events_beyond_limit";
+/// Kinds of [`Loss`] with which counts are too low.
+const GAPS: [&str; 8] = [
+    "records",
+    "undecodable_records",
+    "sums_full",
+    "threads_not_followed",
+    "beginnings_missed",
+    "counts_unknown",
+    "holder_ended",
+    EVENTS_BEYOND_LIMIT,
+];
 
 /// An instant on CLOCK_MONOTONIC or a duration, in nanoseconds.
 #[derive(
@@ -627,6 +640,13 @@ pub struct Loss {
     pub count: u64,
 }
 
+impl Loss {
+    /// Whether counts of the run are too low by it.
+    pub fn is_gap(&self) -> bool {
+        self.count > 0 && GAPS.contains(&self.kind.as_str())
+    }
+}
+
 /// A probe and how often it was hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeHits {
@@ -700,6 +720,14 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// The runs of which something is missing: that has lost events, or with a process that was met too late.
+    pub fn runs_with_gaps(&self) -> HashSet<RunId> {
+        let losses = self.losses.iter().filter(|loss| loss.is_gap());
+        let processes = self.processes.iter().filter(|p| p.incomplete.is_some());
+        let of_losses = losses.map(|loss| loss.run);
+        of_losses.chain(processes.map(|p| p.run)).collect()
+    }
+
     /// The bytes of a name; empty if the id is not of this recording.
     pub fn name(&self, id: NameId) -> &[u8] {
         self.names

@@ -27,6 +27,8 @@ pub struct Trend {
     /// The programs that the runs are of, the most frequent first, with the number of runs of each. Of several no change is looked for: a
     /// point differs from its neighbours by which of them it has.
     pub programs: Vec<(String, usize)>,
+    /// Runs that are in no point, for something of them is missing: their counts are too low by that. Of times none.
+    pub left_out: usize,
     /// One for each value of the label, in the order in which they first ran.
     pub points: Vec<Point>,
 }
@@ -106,6 +108,12 @@ impl Trend {
             let figure = figure.to_owned();
             return Err(TrendError::NoFigure { figure });
         };
+        let unit = table.unit(row, field);
+        let gaps = match unit {
+            Unit::Ns => Default::default(),
+            _ => side.recording.runs_with_gaps(),
+        };
+        let mut left_out = 0;
         let is_of_runs = table.list == List::Run;
         let mut programs: BTreeMap<String, usize> = BTreeMap::new();
         let mut order: Vec<(&str, u64)> = Vec::new();
@@ -126,7 +134,9 @@ impl Trend {
                 Vec::new()
             });
             let known = table.value(row, index, if is_of_runs { 0 } else { field });
-            if known.is_finite() {
+            if known.is_finite() && gaps.contains(id) {
+                left_out += 1;
+            } else if known.is_finite() {
                 of.push(known);
                 *programs.entry(program(sides.runs[index])).or_default() += 1;
             }
@@ -134,7 +144,6 @@ impl Trend {
         if order.is_empty() {
             return Err(TrendError::NoLabel { by: by.to_owned() });
         }
-        let unit = table.unit(row, field);
         let series: Vec<Vec<f64>> = order
             .iter()
             .map(|(value, _)| values[value].clone())
@@ -162,6 +171,7 @@ impl Trend {
             unit,
             by: by.to_owned(),
             programs,
+            left_out,
             points,
         })
     }
@@ -454,8 +464,53 @@ mod tests {
         assert_eq!(programs[1], ("npm ci", 1));
         assert_eq!(programs[0].1, 7);
         assert!(trend_of_mixed.points.iter().all(|p| p.change.is_none()));
+        assert_eq!(trend.left_out, 0);
         let of = |figure: &str, by: &str| Trend::new(&side, figure, by).unwrap_err().to_string();
         assert!(of("crossing.total", "commit").contains("such as crossings.total"));
         assert!(of("crossings.total", "branch").contains("such as commit"));
+    }
+
+    /// Who came late, or lost records, has too few of all: that is no change of the program.
+    #[test]
+    fn a_run_with_gaps_is_no_change_of_a_count() {
+        let mut recording = Recording::default();
+        for index in 0..12 {
+            let is_last = index >= 9;
+            let mut one = Recording::synthetic(if is_last { 18 } else { 20 });
+            one.runs[0]
+                .labels
+                .push(("commit".into(), (index / 3).to_string()));
+            one.runs[0].started_unix_ns = 1000 + index;
+            match index {
+                9 => one.processes[0].incomplete = Some("late".into()),
+                10 | 11 => one.losses.push(crate::recording::Loss {
+                    run: crate::recording::RunId(0),
+                    kind: ["records", crate::recording::EVENTS_BEYOND_LIMIT][index as usize - 10]
+                        .into(),
+                    count: 2,
+                }),
+                // Such a one is whole.
+                _ => one.losses.push(crate::recording::Loss {
+                    run: crate::recording::RunId(0),
+                    kind: "records".into(),
+                    count: 0,
+                }),
+            }
+            recording.append(one);
+        }
+        let profile = Profile::from_recording(&recording);
+        let side = Side {
+            recording: &recording,
+            profile: &profile,
+            group: Group::all(&recording, ""),
+        };
+        let of = |figure: &str| {
+            let trend = Trend::new(&side, figure, "commit").unwrap();
+            let runs: Vec<usize> = trend.points.iter().map(|point| point.runs).collect();
+            let changes = trend.points.iter().filter(|point| point.change.is_some());
+            (runs, trend.left_out, changes.count())
+        };
+        assert_eq!(of("crossings.total"), (vec![3, 3, 3, 0], 3, 0));
+        assert_eq!(of("time.wall_ns"), (vec![3, 3, 3, 3], 0, 0));
     }
 }

@@ -223,6 +223,9 @@ pub struct Status {
     pub one_in: u32,
     /// Starts that were not recorded because of the ceiling, since the service began.
     pub passed_over: u64,
+    /// Records and calls that the kernel side lost since then, each once, whatever starts were recorded at that time.
+    #[serde(default)]
+    pub losses: u64,
     /// CPU time of the service and its holder.
     pub cpu_ns: u64,
     /// Resident memory of both.

@@ -777,18 +777,18 @@ pub struct Labels {
     redaction: Redaction,
 }
 
-/// Variable that tells of a system of continuous integration, its name, label by variable.
+/// Variables that together tell of a system of continuous integration, by each way of telling; its name; label by variable.
 type System = (
-    &'static str,
+    &'static [&'static [&'static str]],
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
-/// What the systems of continuous integration set: the variable that tells which one it is, and label by variable; of
+/// What the systems of continuous integration set: the variables that tell which one it is, and label by variable; of
 /// several for a label the first that is set counts. Sources: their documentation of predefined variables.
 const SYSTEMS: &[System] = &[
     (
-        "GITHUB_ACTIONS",
+        &[&["GITHUB_ACTIONS"]],
         "github",
         &[
             ("commit", "GITHUB_SHA"),
@@ -799,7 +799,7 @@ const SYSTEMS: &[System] = &[
         ],
     ),
     (
-        "GITLAB_CI",
+        &[&["GITLAB_CI"]],
         "gitlab",
         &[
             ("commit", "CI_COMMIT_SHA"),
@@ -809,10 +809,13 @@ const SYSTEMS: &[System] = &[
         ],
     ),
     (
-        "JENKINS_URL",
+        // One that was not told its root URL does not set that.
+        &[&["JENKINS_URL"], &["JENKINS_HOME", "BUILD_NUMBER"]],
         "jenkins",
         &[
             ("commit", "GIT_COMMIT"),
+            // Of a pull request; its BRANCH_NAME is `PR-24`.
+            ("branch", "CHANGE_BRANCH"),
             ("branch", "BRANCH_NAME"),
             ("branch", "GIT_BRANCH"),
             ("job", "JOB_NAME"),
@@ -820,7 +823,7 @@ const SYSTEMS: &[System] = &[
         ],
     ),
     (
-        "BUILDKITE",
+        &[&["BUILDKITE"]],
         "buildkite",
         &[
             ("commit", "BUILDKITE_COMMIT"),
@@ -889,21 +892,31 @@ impl Labels {
             let text = String::from_utf8_lossy(&clean);
             (!text.is_empty()).then(|| text.chars().take(LONGEST_LABEL).collect::<String>())
         };
+        // Buildkite has that word in place of a commit that it was not told: it would be the same one in all builds.
+        let of_label = |label: &str, variable: &str| {
+            value(variable).filter(|value| label != "commit" || value != "HEAD")
+        };
         let mut labels: Vec<(String, String)> = Vec::new();
-        for (mark, system, variables) in SYSTEMS {
-            if value(mark).is_none() || labels.iter().any(|(label, _)| label == "ci") {
+        for (marks, system, variables) in SYSTEMS {
+            let mut ways = marks.iter();
+            let is_it = ways.any(|way| way.iter().all(|mark| value(mark).is_some()));
+            if !is_it || labels.iter().any(|(label, _)| label == "ci") {
                 continue;
             }
             labels.push(("ci".into(), (*system).into()));
             for (label, variable) in *variables {
                 if !labels.iter().any(|(known, _)| known == label) {
-                    labels.extend(value(variable).map(|value| ((*label).to_owned(), value)));
+                    labels.extend(
+                        of_label(label, variable).map(|value| ((*label).to_owned(), value)),
+                    );
                 }
             }
         }
         for (label, variable) in &self.own {
-            labels.retain(|(known, _)| known != label);
-            labels.extend(value(variable).map(|value| (label.clone(), value)));
+            if let Some(value) = of_label(label, variable) {
+                labels.retain(|(known, _)| known != label);
+                labels.push((label.clone(), value));
+            }
         }
         labels
     }
@@ -1205,22 +1218,23 @@ mod tests {
             ("team", "a"),
         ];
         assert_eq!(github, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        for (mark, system, variables) in SYSTEMS {
-            let mut environment = vec![format!("{mark}=1")];
-            environment.extend(
-                variables
-                    .iter()
-                    .map(|(label, variable)| format!("{variable}={label}")),
-            );
-            let labels = Config::default()
-                .labels
-                .of(environment.join("\0").as_bytes());
-            assert_eq!(labels.len(), 5, "{system}: {labels:?}");
-            assert!(
-                labels
-                    .iter()
-                    .all(|(k, v)| k == v || (k == "ci" && v == system))
-            );
+        for (marks, system, variables) in SYSTEMS {
+            for way in *marks {
+                let variables = variables.iter();
+                let mut environment: Vec<String> = variables
+                    .map(|(label, variable)| format!("{variable}={label}"))
+                    .collect();
+                environment.extend(way.iter().map(|mark| format!("{mark}=1")));
+                let labels = Config::default()
+                    .labels
+                    .of(environment.join("\0").as_bytes());
+                assert_eq!(labels.len(), 5, "{system}: {labels:?}");
+                assert!(
+                    labels
+                        .iter()
+                        .all(|(k, v)| k == v || (k == "ci" && v == system))
+                );
+            }
         }
         assert!(of(&["HOME=/root", "AWS_SECRET_ACCESS_KEY=x"]).is_empty());
         // A secret that is cut is none any more: it is taken out before.
@@ -1228,5 +1242,60 @@ mod tests {
         let (_, team) = of(&[&long]).remove(0);
         assert_eq!(team.chars().count(), LONGEST_LABEL);
         assert!(team.ends_with("https://[redacted]@h"), "{team}");
+    }
+
+    /// Value of each of these labels.
+    fn labels_of<const N: usize>(
+        config: &Config,
+        variables: &[&str],
+        asked: [&str; N],
+    ) -> [Option<String>; N] {
+        let labels = config.labels.of(variables.join("\0").as_bytes());
+        asked.map(|asked| {
+            let mut all = labels.iter();
+            all.find(|(label, _)| label == asked)
+                .map(|(_, value)| value.clone())
+        })
+    }
+
+    #[test]
+    fn a_commit_that_is_the_word_head_is_none() {
+        let of = |commit| {
+            let variables = ["BUILDKITE=true", "BUILDKITE_BRANCH=main", commit];
+            labels_of(&Config::default(), &variables, ["ci", "branch", "commit"])
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let known = [some("buildkite"), some("main")];
+        let [ci, branch, commit] = of("BUILDKITE_COMMIT=HEAD");
+        assert_eq!(([ci, branch], commit), (known.clone(), None));
+        let [ci, branch, commit] = of("BUILDKITE_COMMIT=abc");
+        assert_eq!(([ci, branch], commit), (known, some("abc")));
+    }
+
+    #[test]
+    fn jenkins_has_a_branch_of_a_pull_request_and_need_not_have_a_url() {
+        let of = |variables: &[&str]| {
+            labels_of(&Config::default(), variables, ["ci", "branch", "pipeline"])
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let home = "JENKINS_HOME=/var/jenkins_home";
+        let found = of(&[home, "BUILD_NUMBER=7", "BRANCH_NAME=main"]);
+        assert_eq!(found, [some("jenkins"), some("main"), some("7")]);
+        let request = ["BRANCH_NAME=PR-24", "CHANGE_BRANCH=fix"];
+        let found = of(&[home, "BUILD_NUMBER=7", request[0], request[1]]);
+        assert_eq!(found, [some("jenkins"), some("fix"), some("7")]);
+        // A user's setting on a machine, and a build of something else.
+        assert_eq!(of(&[home, request[0]]), [None, None, None]);
+        assert_eq!(of(&["BUILD_NUMBER=7", request[0]]), [None, None, None]);
+    }
+
+    #[test]
+    fn an_own_variable_that_is_not_set_leaves_what_the_system_has() {
+        let config = parse("[labels]\ncommit = 'MY_SHA'").unwrap();
+        let github = ["GITHUB_ACTIONS=true", "GITHUB_SHA=abc"];
+        let of = |more: &[&str]| labels_of(&config, &[&github, more].concat(), ["commit"]);
+        assert_eq!(of(&[]), [Some("abc".into())]);
+        assert_eq!(of(&["MY_SHA="]), [Some("abc".into())]);
+        assert_eq!(of(&["MY_SHA=own"]), [Some("own".into())]);
     }
 }

@@ -8,14 +8,16 @@ use std::{
     path::PathBuf,
 };
 
-use nodeprof_bpf::{Options, Programs, hold::Event};
+use nodeprof_bpf::{Options, Programs, Reader, hold::Event};
 
 use super::{
     CeilingLimits, Config, Guard, Happening, SILENCE, Service, ServiceError, Sink, events,
     for_host,
     gate::Closed,
     lane::{self, Lane},
-    read_into, system,
+    read_into,
+    running::losses_of_host,
+    system,
 };
 use crate::recorder::{Mode, wait_readable};
 
@@ -47,39 +49,32 @@ impl Service<'_> {
             holder: service.holder.pid(),
             not_holding_because: holding.err(),
         })?;
-        loop {
-            let mut descriptors = vec![
-                programs.ring().as_fd().as_raw_fd(),
-                service.holder.descriptor(),
-                service.store.as_raw_fd(),
-            ];
-            descriptors.extend(service.guard.descriptor());
-            wait_readable(&descriptors, Some(service.look_in()))
-                .map_err(system("waiting for records"))?;
-            reader.consume().map_err(system("reading records"))?;
+        let mut said = lane::Figures::default();
+        let ended = loop {
             let mut unsaid = Vec::new();
-            let hear = &mut |happening: Happening<'_>| match happening {
+            let mut hear = |happening: Happening<'_>| match happening {
                 Happening::Lost { pid, why } => unsaid.push((pid, why)),
                 other => tell(other),
             };
-            service.hear_guard(hear)?;
-            service.hear_holder(hear)?;
-            let taken = buffer.take();
-            service.take(&taken, hear);
-            for run in service.running.values_mut() {
-                run.assembler.prepare();
+            let turned = service.turn_of_lane(&reader, &buffer, &mut hear);
+            let is_over = !matches!(turned, Ok(true));
+            if is_over {
+                // What is under way, and what this turn has said so far, goes to the service in any case.
+                service.finish_all(&mut hear);
             }
-            service.look_after(hear);
             for (pid, why) in unsaid {
                 service.say(&lane::Said::Lost { pid, why })?;
             }
-            match service.hear_service() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => return Err(system("talking with the service")(error)),
+            // Who is begun or ended is told at once: of a lane that is gone, the service knows by that what is lost.
+            let figures = service.figures();
+            if is_over || figures.running != said.running {
+                service.say(&lane::Said::Alive(figures.clone()))?;
+                said = figures;
             }
-        }
-        service.finish_all(tell);
+            if is_over {
+                break turned;
+            }
+        };
         let mut unheard = Vec::new();
         service.holder.end_and_hear(SILENCE, |event| match event {
             Event::Attached { pid, .. } | Event::Failed { pid, .. } => unheard.push(pid),
@@ -89,7 +84,50 @@ impl Service<'_> {
             let why = "full mode ended when it began".into();
             service.say(&lane::Said::Lost { pid, why })?;
         }
-        Ok(())
+        ended.map(drop)
+    }
+
+    /// One turn of the lane; false: the service wants an end of it.
+    fn turn_of_lane(
+        &mut self,
+        reader: &Reader<impl FnMut(&[u8])>,
+        buffer: &RefCell<Vec<u8>>,
+        hear: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<bool, ServiceError> {
+        let mut descriptors = vec![
+            self.programs.ring().as_fd().as_raw_fd(),
+            self.holder.descriptor(),
+            self.store.as_raw_fd(),
+        ];
+        descriptors.extend(self.guard.descriptor());
+        wait_readable(&descriptors, Some(self.look_in())).map_err(system("waiting for records"))?;
+        reader.consume().map_err(system("reading records"))?;
+        let heard = self.hear_guard(hear).and_then(|()| self.hear_holder(hear));
+        let taken = buffer.take();
+        self.take(&taken, hear);
+        for run in self.running.values_mut() {
+            run.assembler.prepare();
+        }
+        self.look_after(hear);
+        heard?;
+        self.hear_service()
+            .map_err(system("talking with the service"))
+    }
+
+    /// How the lane is.
+    fn figures(&self) -> lane::Figures {
+        /// Of more the service does not hear: a message has its limit.
+        const MOST_TOLD: usize = 4_000;
+        let counters = self.programs.counters();
+        let executed = self.running.iter().filter(|(_, run)| run.is_start());
+        let mut running: Vec<u32> = executed.map(|(pid, _)| *pid).take(MOST_TOLD).collect();
+        running.sort_unstable();
+        lane::Figures {
+            events: events(&counters),
+            losses: losses_of_host(&counters),
+            passed_over: self.ceiling.passed_over(),
+            running,
+        }
     }
 
     pub(super) fn say(&self, said: &lane::Said) -> Result<(), ServiceError> {
@@ -108,8 +146,7 @@ impl Service<'_> {
             match link.hear() {
                 None => return Ok(false),
                 Some(lane::Told::Ping) => {
-                    let events = events(&self.programs.counters());
-                    link.say(&lane::Said::Alive { events })?;
+                    link.say(&lane::Said::Alive(self.figures()))?;
                 }
                 Some(lane::Told::Record { closed, one_in }) => {
                     self.ceiling.set_one_in(one_in);
@@ -144,6 +181,7 @@ impl Service<'_> {
             lane::News::Ready {
                 not_holding_because,
             } => {
+                self.of_lanes.begin();
                 self.count_from_here();
                 tell(Happening::FullMode(
                     &not_holding_because.map_or(Ok(()), Err),
@@ -162,6 +200,10 @@ impl Service<'_> {
                 self.lost += 1;
                 tell(Happening::Lost { pid, why });
             }
+            lane::News::Counted {
+                losses,
+                passed_over,
+            } => self.of_lanes.see(losses, passed_over),
             lane::News::Gone => tell(Happening::NoFullMode),
         }
     }

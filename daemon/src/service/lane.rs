@@ -9,6 +9,7 @@
 //! lane reads it with no more rights than anybody has ([`read_as_anybody`]).
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, Read as _, Seek as _, Write as _},
     os::{
@@ -59,8 +60,49 @@ pub(super) enum Said {
     Recorded { pid: u32, owner: Option<u32> },
     /// A start was not.
     Lost { pid: u32, why: String },
-    /// It goes round; what its kernel side has done so far.
-    Alive { events: u64 },
+    /// It goes round.
+    Alive(Figures),
+}
+
+/// How the lane is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// What its kernel side has done so far.
+    pub(super) events: u64,
+    /// What that has lost so far.
+    pub(super) losses: u64,
+    /// Starts that were not recorded because of the ceiling.
+    pub(super) passed_over: u64,
+    /// Processes whose starts are recorded at this moment.
+    pub(super) running: Vec<u32>,
+}
+
+/// What the lanes have counted, each after the one before.
+#[derive(Default)]
+pub(super) struct Counts {
+    before: [u64; 2],
+    now: [u64; 2],
+}
+
+impl Counts {
+    /// A lane begins at nothing.
+    pub(super) fn begin(&mut self) {
+        self.before = [0, 1].map(|at| self.before[at] + self.now[at]);
+        self.now = [0; 2];
+    }
+
+    /// The lane that there is has counted so much.
+    pub(super) fn see(&mut self, losses: u64, passed_over: u64) {
+        self.now = [losses, passed_over];
+    }
+
+    pub(super) fn losses(&self) -> u64 {
+        self.before[0] + self.now[0]
+    }
+
+    pub(super) fn passed_over(&self) -> u64 {
+        self.before[1] + self.now[1]
+    }
 }
 
 /// What it is told.
@@ -84,6 +126,8 @@ pub(super) enum News {
     },
     /// One that is lost.
     Lost { pid: u32, why: String },
+    /// It has counted so much.
+    Counted { losses: u64, passed_over: u64 },
     /// It has ended.
     Gone,
 }
@@ -109,6 +153,10 @@ struct Running {
     pinged: Instant,
     holder: u32,
     events: u64,
+    /// Processes whose starts it records: who is told of neither as recorded nor as lost is lost with it.
+    starts: BTreeSet<u32>,
+    /// It says nothing more.
+    is_over: bool,
 }
 
 /// A message, and the recording beside it.
@@ -152,6 +200,12 @@ impl Lane {
         self.running.as_ref().map_or(0, |running| running.events)
     }
 
+    /// Starts that it records at this moment.
+    pub(super) fn starts(&self) -> usize {
+        let running = self.running.as_ref();
+        running.map_or(0, |running| running.starts.len())
+    }
+
     /// What has come of it. Sees to it that it runs and answers.
     pub(super) fn next(&mut self) -> Option<News> {
         let Some(running) = &mut self.running else {
@@ -161,6 +215,13 @@ impl Lane {
             return None;
         };
         event::clear(&running.wake);
+        if running.is_over {
+            let lost = running.starts.pop_first().map(lost_with);
+            return lost.or_else(|| {
+                self.end_now();
+                Some(News::Gone)
+            });
+        }
         let said = match running.news.try_recv() {
             Ok(Some(said)) => said,
             Err(std::sync::mpsc::TryRecvError::Empty) => {
@@ -173,11 +234,14 @@ impl Lane {
                 return None;
             }
             _ => {
-                self.end_now();
-                return Some(News::Gone);
+                running.is_over = true;
+                return self.next();
             }
         };
         running.heard = Instant::now();
+        if let Said::Recorded { pid, .. } | Said::Lost { pid, .. } = &said.0 {
+            running.starts.remove(pid);
+        }
         match said {
             (
                 Said::Ready {
@@ -201,9 +265,13 @@ impl Lane {
                 why: "its recording cannot be read".into(),
             }),
             (Said::Lost { pid, why }, _) => Some(News::Lost { pid, why }),
-            (Said::Alive { events }, _) => {
-                running.events = events;
-                self.next()
+            (Said::Alive(figures), _) => {
+                running.events = figures.events;
+                running.starts = figures.running.into_iter().collect();
+                Some(News::Counted {
+                    losses: figures.losses,
+                    passed_over: figures.passed_over,
+                })
             }
         }
     }
@@ -232,6 +300,14 @@ impl Lane {
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
+        // It did not come to them in time.
+        if let Some(running) = &mut self.running {
+            news.extend(
+                std::mem::take(&mut running.starts)
+                    .into_iter()
+                    .map(lost_with),
+            );
+        }
         self.end_now();
         news
     }
@@ -248,6 +324,13 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.end_now();
+    }
+}
+
+fn lost_with(pid: u32) -> News {
+    News::Lost {
+        pid,
+        why: "full mode ended while it was recorded".into(),
     }
 }
 
@@ -276,6 +359,11 @@ fn spawn(text: &str, guard: Option<&Path>) -> io::Result<Running> {
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(text.as_bytes())?;
     }
+    listen(child, ours)
+}
+
+/// Hears what a lane says.
+fn listen(child: Child, ours: UnixStream) -> io::Result<Running> {
     let (sender, news) = channel();
     let wake = Arc::new(event::new()?);
     let (stream, of_thread) = (ours.try_clone()?, wake.clone());
@@ -304,6 +392,8 @@ fn spawn(text: &str, guard: Option<&Path>) -> io::Result<Running> {
         pinged: Instant::now(),
         holder: 0,
         events: 0,
+        starts: BTreeSet::new(),
+        is_over: false,
     })
 }
 
@@ -443,11 +533,101 @@ fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
+    use super::*;
+
     /// systemd's default is to stop the service and all of its processes.
     #[test]
     fn the_service_stays_where_the_kernel_ends_the_lane_alone_for_want_of_memory() {
         let unit = include_str!("../../../systemd/nodeprofd.service");
         assert!(unit.lines().any(|line| line == "OOMPolicy=continue"));
+    }
+
+    /// A lane at whose other end nobody is, but who has the stream.
+    fn with(stream: UnixStream) -> Lane {
+        let child = Command::new("sleep").arg("100").spawn().unwrap();
+        Lane {
+            text: String::new(),
+            guard: None,
+            running: Some(listen(child, stream).unwrap()),
+            ended: None,
+            told: (false, 1),
+        }
+    }
+
+    fn alive(passed_over: u64, running: &[u32]) -> Said {
+        Said::Alive(Figures {
+            events: 7,
+            losses: 10 * passed_over,
+            passed_over,
+            running: running.to_vec(),
+        })
+    }
+
+    /// What becomes of all that it says until it is gone; those that are lost, and how many it recorded before each piece of news.
+    fn until_gone(lane: &mut Lane, counts: &mut Counts) -> (Vec<u32>, Vec<usize>) {
+        let (mut lost, mut running) = (Vec::new(), Vec::new());
+        for _ in 0..2_000 {
+            match lane.next() {
+                Some(News::Gone) => return (lost, running),
+                Some(News::Lost { pid, .. }) => lost.push(pid),
+                Some(News::Ready { .. }) => counts.begin(),
+                Some(News::Counted {
+                    losses,
+                    passed_over,
+                }) => {
+                    counts.see(losses, passed_over);
+                    running.push(lane.starts());
+                }
+                Some(News::Recorded { .. }) => {}
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        panic!("it is not gone");
+    }
+
+    #[test]
+    fn starts_of_a_lane_that_is_gone_are_lost_and_what_was_passed_over_is_added_up() {
+        let mut counts = Counts::default();
+        let begin = |says: &[Said]| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            for said in says {
+                write_message(&mut &theirs, said).unwrap();
+            }
+            with(ours)
+        };
+        let ready = || Said::Ready {
+            holder: 0,
+            not_holding_because: None,
+        };
+        let told = |pid| Said::Lost {
+            pid,
+            why: "no".into(),
+        };
+        // It goes without a word on 3 and 5.
+        let mut lane = begin(&[ready(), alive(1, &[3, 4]), alive(2, &[3, 4, 5]), told(4)]);
+        let (lost, running) = until_gone(&mut lane, &mut counts);
+        assert_eq!((lost, running), (vec![4, 3, 5], vec![2, 3]));
+        assert_eq!((counts.losses(), counts.passed_over()), (20, 2));
+        assert_eq!(lane.starts(), 0);
+        // The next one counts from the beginning; it says farewell.
+        let mut lane = begin(&[ready(), alive(3, &[8]), alive(4, &[])]);
+        let (lost, _) = until_gone(&mut lane, &mut counts);
+        assert!(lost.is_empty(), "{lost:?}");
+        assert_eq!((counts.losses(), counts.passed_over()), (60, 6));
+    }
+
+    #[test]
+    fn starts_that_a_lane_does_not_hand_over_when_it_ends_are_lost() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        write_message(&mut &theirs, &alive(0, &[3, 4])).unwrap();
+        let news = with(ours).end();
+        let lost = news.iter().filter_map(|news| match news {
+            News::Lost { pid, .. } => Some(*pid),
+            _ => None,
+        });
+        assert_eq!(lost.collect::<Vec<_>>(), [3, 4]);
+        drop(theirs);
     }
 }

@@ -5,7 +5,7 @@
 
 use nodeprof_profile::{
     Recording,
-    recording::{CrossingKind, Process},
+    recording::{CrossingKind, Loss, Process},
 };
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -19,6 +19,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use super::running::OF_HOST;
 use crate::control::Status;
 
 /// Names of all metrics begin with this.
@@ -57,6 +58,7 @@ pub(super) struct Metrics {
     startup: Family<OfNode, Histogram, Classes>,
     crossings: Family<OfNode, Counter>,
     lookups: Family<OfNode, Counter>,
+    /// Of starts themselves; the others are the host's.
     losses: Counter,
 }
 
@@ -79,7 +81,7 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
             "starts",
-            "Starts of node that were recorded, by whether nothing of them was missed",
+            "Starts of node that were recorded, by whether nothing is known to be missed of them",
             metrics.starts.clone(),
         );
         registry.register_with_unit(
@@ -97,11 +99,6 @@ impl Default for Metrics {
             "package_json_lookups",
             "Lookups of a package.json in the recorded starts",
             metrics.lookups.clone(),
-        );
-        registry.register(
-            "losses",
-            "Records of starts that were lost, of all kinds",
-            metrics.losses.clone(),
         );
         Metrics {
             registry,
@@ -144,6 +141,13 @@ pub(super) struct Observed {
     startup: Option<f64>,
 }
 
+/// Without those of the kernel side, of which all starts of that time have each one.
+fn own_losses(recording: &Recording) -> u64 {
+    let is_own = |loss: &&Loss| OF_HOST.iter().all(|(kind, _)| loss.kind != *kind);
+    let own = recording.losses.iter().filter(is_own);
+    own.map(|loss| loss.count).sum()
+}
+
 impl Observed {
     /// Of a recording with a process.
     pub(super) fn of(recording: &Recording) -> Option<Observed> {
@@ -151,10 +155,10 @@ impl Observed {
         let (crossings, lookups) = counts(recording);
         Some(Observed {
             node: major(recording, process),
-            complete: process.incomplete.is_none(),
+            complete: process.incomplete.is_none() && !recording.losses.iter().any(Loss::is_gap),
             crossings,
             lookups,
-            losses: recording.losses.iter().map(|loss| loss.count).sum(),
+            losses: own_losses(recording),
             startup: startup(recording, process),
         })
     }
@@ -185,14 +189,14 @@ impl Metrics {
     pub(super) fn text(&self, status: &Status) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         text::encode_registry(&mut text, &self.registry)?;
-        text::encode_registry(&mut text, &now(status))?;
+        text::encode_registry(&mut text, &now(status, self.losses.get()))?;
         text::encode_eof(&mut text)?;
         Ok(text)
     }
 }
 
-/// How the service is now.
-fn now(status: &Status) -> Registry {
+/// How the service is now. `losses`: those of starts themselves.
+fn now(status: &Status, losses: u64) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register(
         "build",
@@ -221,6 +225,11 @@ fn now(status: &Status) -> Registry {
         "starts_passed_over",
         "Starts of node that were not recorded because of the ceiling",
         status.passed_over,
+    );
+    counter(
+        "losses",
+        "Losses of all kinds, each counted once however many starts were recorded then",
+        losses.saturating_add(status.losses),
     );
     let mut gauge = |name: &str, help: &str, unit: Option<Unit>, value: u64| {
         let gauge = Gauge::<i64>::default();
@@ -287,6 +296,8 @@ pub(super) fn counts(recording: &Recording) -> (u64, usize) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
+    use nodeprof_profile::recording::RunId;
+
     use super::*;
 
     #[test]
@@ -332,6 +343,38 @@ mod tests {
         has("nodeprof_resident_memory_bytes 4096");
         has("nodeprof_recording 1");
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_record_that_was_lost_counts_once_for_all_starts_of_its_time() {
+        let metrics = Metrics::default();
+        let mut recording = Recording::synthetic(100);
+        let loss = |kind: &str, count| Loss {
+            run: RunId(0),
+            kind: kind.into(),
+            count,
+        };
+        // An exception is no gap.
+        recording.losses = vec![loss("abandoned_frames", 7), loss("records", 0)];
+        metrics.observe(Observed::of(&recording).unwrap());
+        recording.losses = vec![loss("records", 3), loss("events_beyond_limit", 5)];
+        for _ in 0..2 {
+            metrics.observe(Observed::of(&recording).unwrap());
+        }
+        let status = Status {
+            losses: 3,
+            ..Status::default()
+        };
+        let text = metrics.text(&status).unwrap();
+        let node = major(&recording, &recording.processes[0]);
+        for line in [
+            "nodeprof_losses_total 13".to_owned(),
+            format!("nodeprof_starts_total{{node=\"{node}\",complete=\"true\"}} 1"),
+            format!("nodeprof_starts_total{{node=\"{node}\",complete=\"false\"}} 2"),
+            format!("nodeprof_startup_seconds_count{{node=\"{node}\"}} 1"),
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
+        }
     }
 
     #[test]

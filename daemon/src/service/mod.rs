@@ -58,7 +58,7 @@ use control::{Control, Order};
 use gate::{Closed, Gate};
 use guard::{Guard, Heard};
 use lane::Lane;
-use running::{Program, Running};
+use running::{Program, Running, losses_of_host};
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
 use tracer::Means;
@@ -388,6 +388,8 @@ struct Service<'p> {
     gate: Gate,
     /// The process of full mode, if the rules name that.
     lane: Option<Lane>,
+    /// What all of these have counted.
+    of_lanes: lane::Counts,
     control: Option<Control>,
     started_unix_ns: u64,
     cpu: CpuTime,
@@ -526,6 +528,7 @@ impl<'p> Service<'p> {
             store,
             gate,
             lane: None,
+            of_lanes: lane::Counts::default(),
             control: None,
             started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
             cpu: CpuTime::default(),
@@ -669,15 +672,15 @@ impl Service<'_> {
         for event in events {
             self.on_event(event, tell);
         }
+        for run in self.running.values_mut() {
+            run.hole("the holder process ended: its probes went with it".into());
+        }
         if self.mode == Mode::Full {
             // The service starts another lane, which has the rights that a new holder needs.
             let ended = io::Error::other("it ended, or did not answer");
             return Err(system("the holder process of full mode")(ended));
         }
         self.is_late = false;
-        for run in self.running.values_mut() {
-            run.hole("the holder process ended: its probes went with it".into());
-        }
         self.holder = start_holder(
             self.programs,
             &self.config,
@@ -790,6 +793,11 @@ impl Service<'_> {
         events(&self.programs.counters()) + of_lane
     }
 
+    /// Starts that were not recorded because of the ceiling, in both modes.
+    fn passed_over(&self) -> u64 {
+        self.ceiling.passed_over() + self.of_lanes.passed_over()
+    }
+
     /// What it cost to begin is no reason to record less.
     fn count_from_here(&mut self) {
         self.cpu.add(ceiling::cpu_time(&self.pids()));
@@ -810,7 +818,8 @@ impl Service<'_> {
         }
         self.cpu.add(ceiling::cpu_time(&self.pids()));
         let (cpu, events) = (self.without_clients(), self.events());
-        if let Some(stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
+        if let Some(mut stepped) = self.ceiling.measure(Instant::now(), cpu, events) {
+            stepped.passed_over = self.passed_over();
             tell(Happening::Stepped(stepped));
         }
     }
@@ -1216,7 +1225,7 @@ impl Service<'_> {
             state: state.into(),
             holding: self.holding.is_ok(),
             not_holding_because: self.holding.clone().err(),
-            running: self.running.len(),
+            running: self.running.len() + self.lane.as_ref().map_or(0, Lane::starts),
             recorded: store.kept,
             lost: store.lost + self.lost,
             store: store.file,
@@ -1225,7 +1234,8 @@ impl Service<'_> {
             queued: store.queued,
             set_aside: store.set_aside,
             one_in: self.ceiling.one_in(),
-            passed_over: self.ceiling.passed_over(),
+            passed_over: self.passed_over(),
+            losses: losses_of_host(&self.programs.counters()) + self.of_lanes.losses(),
             cpu_ns: self.cpu.total.as_nanos() as u64,
             memory_bytes: ceiling::memory(&self.pids()),
             ..Status::default()

@@ -17,6 +17,27 @@ use super::{
 };
 use crate::recorder::{Assembler, FAMILIES, Mode, add_packages, now};
 
+/// Kind of a loss, and the counter of it.
+pub(super) type LossOfHost = (&'static str, fn(&Counters) -> u64);
+
+/// Losses that the kernel side counts, for all starts of the host in one: each start has those of its own time.
+pub(super) const OF_HOST: [LossOfHost; 9] = [
+    ("records", |c| c.ring_full),
+    ("sums_full", |c| c.sums_full),
+    ("stacks", |c| c.stacks_lost),
+    ("threads_not_followed", |c| c.no_state),
+    ("memory_unreadable", |c| c.unreadable),
+    ("unmatched_exits", |c| c.unmatched_exits),
+    ("abandoned_frames", |c| c.abandoned),
+    ("frames_too_deep", |c| c.too_deep),
+    ("sources", |c| c.sources_lost),
+];
+
+/// All of [`OF_HOST`], each once.
+pub(super) fn losses_of_host(counters: &Counters) -> u64 {
+    OF_HOST.iter().map(|(_, of)| of(counters)).sum()
+}
+
 /// What a process executes.
 pub(super) struct Program<'a> {
     pub(super) path: &'a Path,
@@ -73,6 +94,11 @@ impl Running {
         due.clamp(LOOK_IN, LATER_LOOK_IN)
     }
 
+    /// Whether it has executed its program, and is to be recorded, as far as is known.
+    pub(super) fn is_start(&self) -> bool {
+        self.executed.is_some() && !self.unwanted
+    }
+
     /// It has executed its program, with these arguments.
     pub(super) fn take_command(&mut self, pid: u32, is_whole: bool) {
         let execs = self.assembler.find_process(pid).map(|p| &p.execs);
@@ -127,19 +153,9 @@ impl Running {
 
     /// What was lost while it was recorded: by all that was at the same time, nobody can tell whose it was.
     fn losses(&mut self, counters: &Counters) -> Vec<Loss> {
-        let before = self.counters;
-        let since = |of| since_of(counters, &before, of);
-        self.assembler.losses_with(&[
-            ("records", since(|c| c.ring_full)),
-            ("sums_full", since(|c| c.sums_full)),
-            ("stacks", since(|c| c.stacks_lost)),
-            ("threads_not_followed", since(|c| c.no_state)),
-            ("memory_unreadable", since(|c| c.unreadable)),
-            ("unmatched_exits", since(|c| c.unmatched_exits)),
-            ("abandoned_frames", since(|c| c.abandoned)),
-            ("frames_too_deep", since(|c| c.too_deep)),
-            ("sources", since(|c| c.sources_lost)),
-        ])
+        let since = |of| since_of(counters, &self.counters, of);
+        self.assembler
+            .losses_with(&OF_HOST.map(|(kind, of)| (kind, since(of))))
     }
 
     /// What was seen, as a recording of one run.

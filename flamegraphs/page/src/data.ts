@@ -294,6 +294,8 @@ export interface Trend {
   by: string;
   /** Each with its runs, the most frequent first. */
   programs: [string, number][];
+  /** Runs with gaps, whose counts are too low. */
+  left_out: number;
   points: {
     value: string;
     runs: number;

@@ -114,6 +114,7 @@ export function Starts({ data }: { data: Data }) {
         </div>
         {starts.trend_error && <p class="warning" role="note">{starts.trend_error}</p>}
         {starts.trend && starts.trend.programs.length > 1 && <p class="warning" role="note">{mixed(starts.trend)}</p>}
+        {starts.trend && starts.trend.left_out > 0 && <p class="warning" role="note">{`Left out: ${counted(starts.trend.left_out, "run")} of which something is missing: counts of such are too low.`}</p>}
         {starts.trend ? <Chart trend={starts.trend} /> : !starts.trend_error && <p class="empty">Name a figure of the JSON, such as crossings.total or packages[express].self_ns, of the runs listed here.</p>}
       </section>
       {starts.trend && <Points trend={starts.trend} />}

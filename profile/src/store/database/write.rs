@@ -131,6 +131,15 @@ const KINDS: [Table; 5] = [
 ];
 const KIND_NAMES: [&str; 5] = ["name", "callback", "binary", "frame", "stack"];
 
+/// What was kept after a younger run is no older than that one: the clock had been set back for a while. What was kept far in the future tells nothing: the clock
+/// was ahead then. The younger ones that are asked for begin with `which`: the first one of these is found at once, as a rule, and both queries end there.
+fn old(which: &str) -> String {
+    let youngest = i64::MAX;
+    format!(
+        "kept_unix_ns < ?1 AND run < coalesce((SELECT min(run) FROM kept WHERE {which}kept_unix_ns BETWEEN ?1 AND ?3), {youngest})"
+    )
+}
+
 fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_nanos() as i64
@@ -292,13 +301,7 @@ impl Database {
         // A clock that was set back makes nothing old.
         let before =
             |age: Duration| now_ns().saturating_sub(age.as_nanos().min(i64::MAX as u128) as i64);
-        // What was kept after a younger run is no older than that one: the clock had been set back for a while. What was kept far in the future tells nothing: the clock
-        // was ahead then.
-        let now = now_ns().saturating_add(SET_BACK.as_nanos() as i64);
-        let old = format!(
-            "kept_unix_ns < ?1 AND run < coalesce((SELECT min(run) FROM kept WHERE kept_unix_ns BETWEEN ?1 AND {now}), run + 1)"
-        );
-        let mut gone = self.oldest(&old, before(limits.age), AT_ONCE)?;
+        let mut gone = self.oldest(&old(""), before(limits.age), AT_ONCE)?;
         if gone.len() < AT_ONCE {
             let above = self.runs.saturating_sub(limits.count);
             if above > gone.len() {
@@ -331,13 +334,7 @@ impl Database {
         }
         self.unswept += gone.len();
         self.unreadable.retain(|run| !gone.contains(run));
-        let unreadable: Vec<String> = self.unreadable.iter().map(u32::to_string).collect();
-        let unreadable = unreadable.join(",");
-        let thin = self.oldest(
-            &format!("thinned_unix_ns IS NULL AND run NOT IN ({unreadable}) AND {old}"),
-            before(limits.thin),
-            AT_ONCE,
-        )?;
+        let thin = self.oldest(&self.to_thin(), before(limits.thin), AT_ONCE)?;
         for run in &thin {
             match self.thin(*run, limits.thin) {
                 Err(DatabaseError::Unreadable { .. }) => {
@@ -386,7 +383,15 @@ impl Database {
         Ok(())
     }
 
-    /// The runs that were kept first.
+    /// Which runs have all their events and are old.
+    fn to_thin(&self) -> String {
+        let unreadable: Vec<String> = self.unreadable.iter().map(u32::to_string).collect();
+        let unreadable = unreadable.join(",");
+        let old = old("thinned_unix_ns IS NULL AND ");
+        format!("thinned_unix_ns IS NULL AND run NOT IN ({unreadable}) AND {old}")
+    }
+
+    /// The runs that were kept first. `which` may ask for `?1`, `before`, and for `?3`, the last instant that a clock may have told.
     fn oldest(
         &self,
         which: &str,
@@ -396,7 +401,10 @@ impl Database {
         let failed = |error| DatabaseError::of(&self.path, error);
         let query = format!("SELECT run FROM kept WHERE {which} ORDER BY run LIMIT ?2");
         let mut statement = self.connection.prepare_cached(&query).map_err(failed)?;
-        let runs = statement.query_map((before, most as i64), |row| row.get(0));
+        let now = now_ns().saturating_add(SET_BACK.as_nanos() as i64);
+        let asked = statement.parameter_count();
+        let parameters = [before, most as i64, now].into_iter().take(asked);
+        let runs = statement.query_map(rusqlite::params_from_iter(parameters), |row| row.get(0));
         runs.and_then(|rows| rows.collect()).map_err(failed)
     }
 
@@ -918,4 +926,45 @@ fn remove(connection: &Connection, run: RunNumber) -> rusqlite::Result<()> {
         .prepare_cached("DELETE FROM run WHERE id = ?")?
         .execute([run])?;
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    /// It is asked after each start.
+    #[test]
+    fn what_is_old_is_found_without_a_look_at_all_runs() {
+        const DAY: u64 = 86_400;
+        let folder = tempfile::tempdir().unwrap();
+        let mut database = Database::open(&folder.path().join("runs.db")).unwrap();
+        let day = Duration::from_secs(DAY).as_nanos() as i64;
+        let fill = format!(
+            "PRAGMA foreign_keys=OFF;
+             WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 3000)
+             INSERT INTO kept SELECT n, 1000, {} + n, iif(n < 2000, {}, NULL) FROM number;
+             UPDATE kept SET kept_unix_ns = kept_unix_ns + {} WHERE thinned_unix_ns IS NULL;",
+            now_ns() - 10 * day,
+            now_ns() - 3 * day,
+            9 * day,
+        );
+        database.connection.execute_batch(&fill).unwrap();
+        let limits = Limits {
+            age: Duration::from_secs(30 * DAY),
+            count: usize::MAX,
+            bytes: u64::MAX,
+            thin: Duration::from_secs(7 * DAY),
+        };
+        assert_eq!(database.retain(&limits).unwrap(), Retained::default());
+        for which in [old(""), database.to_thin()] {
+            let query = format!("SELECT run FROM kept WHERE {which} ORDER BY run LIMIT ?2");
+            let statement = database.connection.prepare_cached(&query).unwrap();
+            let steps = statement.get_status(StatementStatus::VmStep);
+            // None: it was not kept from one time to the next.
+            assert!((1..500).contains(&steps), "{which}: {steps}");
+        }
+    }
 }
