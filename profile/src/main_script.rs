@@ -1,21 +1,100 @@
 //! The script that a node command line names, and which of the files that Node loaded it is.
 
-/// Options of node with their value in the next argument.
-const WITH_VALUE: [&str; 14] = [
-    "-r",
-    "--require",
-    "--import",
-    "--loader",
-    "--experimental-loader",
+use std::borrow::Cow;
+
+/// Options of node with their value in the next argument, if no `=` follows: those that `node --help` of Node 16 to 26 shows with `=...`, and their
+/// other names (src/node_options.cc); all but V8's, of which none takes the next argument.
+const WITH_VALUE: [&str; 90] = [
     "-C",
+    "-r",
+    "--allow-fs-read",
+    "--allow-fs-write",
+    "--bench-isolation",
+    "--bench-name-pattern",
+    "--bench-reporter",
+    "--bench-reporter-destination",
+    "--bench-samples",
+    "--bench-warmup",
+    "--build-sea",
+    "--build-snapshot-config",
     "--conditions",
+    "--cpu-prof-dir",
+    "--cpu-prof-interval",
+    "--cpu-prof-name",
+    "--debug-port",
+    "--diagnostic-dir",
+    "--disable-proto",
+    "--disable-warning",
+    "--dns-result-order",
     "--env-file",
     "--env-file-if-exists",
-    "--input-type",
-    "--title",
+    "--es-module-specifier-resolution",
+    "--experimental-config-file",
+    "--experimental-default-type",
+    "--experimental-loader",
+    "--experimental-package-map",
+    "--experimental-policy",
+    "--experimental-sea-config",
+    "--experimental-specifier-resolution",
+    "--experimental-test-isolation",
+    "--experimental-test-tag-filter",
+    "--heap-prof-dir",
+    "--heap-prof-interval",
+    "--heap-prof-name",
+    "--heapsnapshot-near-heap-limit",
+    "--heapsnapshot-signal",
     "--icu-data-dir",
+    "--import",
+    "--input-type",
+    "--inspect-port",
+    "--inspect-publish-uid",
+    "--loader",
+    "--localstorage-file",
+    "--max-http-header-size",
+    "--max-old-space-size-percentage",
+    "--network-family-autoselection-attempt-timeout",
     "--openssl-config",
-    "--diagnostic-dir",
+    "--policy-integrity",
+    "--redirect-warnings",
+    "--report-dir",
+    "--report-directory",
+    "--report-filename",
+    "--report-signal",
+    "--require",
+    "--secure-heap",
+    "--secure-heap-min",
+    "--security-revert",
+    "--security-reverts",
+    "--snapshot-blob",
+    "--test-concurrency",
+    "--test-coverage-branches",
+    "--test-coverage-exclude",
+    "--test-coverage-functions",
+    "--test-coverage-include",
+    "--test-coverage-lines",
+    "--test-global-setup",
+    "--test-isolation",
+    "--test-name-pattern",
+    "--test-random-seed",
+    "--test-reporter",
+    "--test-reporter-destination",
+    "--test-rerun-failures",
+    "--test-shard",
+    "--test-skip-pattern",
+    "--test-timeout",
+    "--title",
+    "--tls-cipher-list",
+    "--tls-keylog",
+    "--trace-event-categories",
+    "--trace-event-file-pattern",
+    "--trace-require-module",
+    "--unhandled-rejections",
+    "--use-largepages",
+    "--v8-pool-size",
+    "--vfs-load",
+    "--vfs-mount",
+    "--watch-kill-signal",
+    "--watch-path",
 ];
 
 /// Those of them that load a module before the script.
@@ -26,6 +105,19 @@ const PRELOADS: [&str; 5] = [
     "--loader",
     "--experimental-loader",
 ];
+
+/// An option as Node knows it: it takes `_` for `-`.
+fn named(option: &str) -> Cow<'_, str> {
+    match option.strip_prefix("--") {
+        Some(rest) if rest.contains('_') => Cow::Owned(format!("--{}", rest.replace('_', "-"))),
+        _ => Cow::Borrowed(option),
+    }
+}
+
+/// Whether the argument behind this one is its value, not the script.
+pub(crate) fn takes_next(option: &str) -> bool {
+    WITH_VALUE.contains(&&*named(option))
+}
 
 /// What a node command line asks Node to load.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -48,18 +140,23 @@ impl Asked {
                     asked.script = arguments.next();
                     break;
                 }
-                "-e" | "--eval" | "-p" | "--print" | "-pe" | "-" | "-i" | "--test" => break,
-                option if WITH_VALUE.contains(&option) => {
+                "-e" | "--eval" | "-p" | "--print" | "-pe" | "-" | "-i" | "--test" | "--bench"
+                | "--run" => break,
+                option if takes_next(option) => {
                     let value = arguments.next();
-                    if PRELOADS.contains(&option) {
+                    if PRELOADS.contains(&&*named(option)) {
                         asked.preloads.extend(value);
                     }
                 }
                 option if option.starts_with('-') => {
-                    if let Some((option, value)) = option.split_once('=')
-                        && PRELOADS.contains(&option)
-                    {
-                        asked.preloads.push(value.to_owned());
+                    let (option, value) = option.split_once('=').unwrap_or((option, ""));
+                    match &*named(option) {
+                        // What follows are its arguments.
+                        "--eval" | "--run" => break,
+                        option if PRELOADS.contains(&option) => {
+                            asked.preloads.push(value.to_owned());
+                        }
+                        _ => {}
                     }
                 }
                 _ => {
@@ -214,6 +311,37 @@ mod tests {
             (&["node", "--import=x", "/s/a.mjs"], Some("/s/a.mjs")),
             (&["node", "--", "-a.js"], Some("/w/-a.js")),
             (&["node", "."], Some("/w")),
+            (
+                &["node", "--unhandled-rejections", "warn", "app.js"],
+                Some("/w/app.js"),
+            ),
+            (
+                &[
+                    "node",
+                    "--cpu-prof-dir",
+                    "out",
+                    "--trace-event-categories",
+                    "v8",
+                    "a.js",
+                ],
+                Some("/w/a.js"),
+            ),
+            (
+                &[
+                    "node",
+                    "--unhandled_rejections",
+                    "warn",
+                    "--cpu_prof",
+                    "a.js",
+                ],
+                Some("/w/a.js"),
+            ),
+            (&["node", "--inspect-port", "0", "a.js"], Some("/w/a.js")),
+            (&["node", "--test_only", "my_app.js"], Some("/w/my_app.js")),
+            // V8's.
+            (&["node", "--stack-trace-limit=9", "a.js"], Some("/w/a.js")),
+            (&["node", "--eval=0", "x"], None),
+            (&["node", "--run", "build", "--", "x"], None),
             (&["node", "-e", "0"], None),
             (&["node", "--version"], None),
             (&["node"], None),
@@ -253,6 +381,18 @@ mod tests {
             (
                 &["node", "--import", "hook/register", "-e", "0"],
                 &["/w/node_modules/hook/register.mjs", "[eval]"],
+                Some(1),
+            ),
+            (
+                &[
+                    "node",
+                    "--env_file",
+                    ".env",
+                    "--experimental_loader",
+                    "./l.mjs",
+                    ".",
+                ],
+                &["/w/l.mjs", "/w/lib/start.js"],
                 Some(1),
             ),
             // Preloaded and the script.

@@ -2,6 +2,7 @@
 
 use super::assignments::scheme;
 use super::names::{self, Meaning};
+use crate::main_script::takes_next;
 
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +24,6 @@ pub(super) enum Role {
 /// Programs that take a password behind `-p` as if it were part of it.
 const PASSWORD_IN_OPTION: &[&str] = &["mysql", "mariadb", "7z", "sshpass"];
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "busybox"];
-/// Options of node whose value is the next argument.
-const NODE_VALUES: &[&[u8]] = &[
-    b"-r",
-    b"--require",
-    b"--import",
-    b"-C",
-    b"--conditions",
-    b"--loader",
-    b"--experimental-loader",
-    b"--input-type",
-    b"--env-file",
-    b"--title",
-];
 /// More assignments inside of one argument (`--env=NAME=value`) are not looked at.
 const MOST_NESTED: usize = 4;
 
@@ -82,7 +70,7 @@ impl Line {
             _ => Role::Any,
         };
         self.has_script |= !is_option && !self.after_option;
-        self.after_option = NODE_VALUES.contains(&argument);
+        self.after_option = std::str::from_utf8(argument).is_ok_and(takes_next);
         self.signs_in |= argument == b"login";
         role
     }

@@ -25,8 +25,8 @@ use crate::relocate::{Places, Relocate as _, Table};
 const GRAIN: i64 = 256;
 /// Runs that are thinned or removed in one transaction.
 const AT_ONCE: usize = 32;
-/// Where the file is too large, what only removed runs needed is looked for when this part of the runs is gone: that takes longer than to remove
-/// them.
+/// Where the file is too large, what only removed runs needed is looked for when at least this part of the runs is gone: that takes longer than
+/// to remove them.
 const PART: usize = 16;
 /// Pages of 4 KiB.
 const PAGE: u64 = 4096;
@@ -309,21 +309,22 @@ impl Database {
             }
         }
         let bytes = self.bytes()?;
-        let is_large = bytes > limits.bytes && self.runs > 0;
-        let part = self.runs.div_ceil(PART);
-        if !is_large {
-            self.sweep = None;
-            self.ids.needed = None;
-        } else if self.unswept >= part {
-            // What runs share goes before more of them do.
-            self.sweep_exactly()?;
-            retained.more = true;
-        } else if gone.is_empty() {
+        if bytes > limits.bytes && self.runs > 0 {
             // About as many as lie above the limit.
             let each = (bytes / self.runs as u64).max(1);
             let above = ((bytes - limits.bytes) / each + 1) as usize;
-            let most = above.min(AT_ONCE).min(part);
-            gone = self.oldest("kept_unix_ns < ?1", i64::MAX, most)?;
+            let part = self.runs.div_ceil(PART).max(above);
+            if self.unswept >= part {
+                // What only these needed goes before more runs do.
+                self.sweep_exactly()?;
+                retained.more = true;
+            } else if gone.is_empty() {
+                let most = above.min(AT_ONCE).min(part - self.unswept);
+                gone = self.oldest("kept_unix_ns < ?1", i64::MAX, most)?;
+            }
+        } else {
+            self.sweep = None;
+            self.ids.needed = None;
         }
         if !gone.is_empty() {
             self.transaction(|_, connection| {
