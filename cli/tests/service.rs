@@ -446,7 +446,7 @@ fn a_large_program_that_is_not_node_is_not_recorded_for_good() {
         service.says("recorded pid=");
         // As large as node, and it goes on.
         let large = service.folder.path().join("large");
-        copy_program(&PathBuf::from(NODEPROF), &large);
+        copy_program(Path::new(NODEPROF), &large);
         assert!(fs::metadata(&large).unwrap().len() > 20 << 20);
         let mut command = Command::new(&large);
         plain(&mut command).args(["view", "--help"]);

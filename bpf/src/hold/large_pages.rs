@@ -51,8 +51,10 @@ fn is_variable(variable: &[u8]) -> bool {
         })
 }
 
+type Texts = Vec<Vec<u8>>;
+
 /// Arguments and environment of an exec under way; `None` if there is none.
-fn of_exec(pid: u32) -> Option<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+fn of_exec(pid: u32) -> Option<(Texts, Texts)> {
     let call = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     let mut words = call.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok()?;
@@ -80,7 +82,7 @@ struct Memory {
 
 impl Memory {
     /// The texts to which an array points that ends with 0; those that can be read.
-    fn strings(&mut self, array: u64) -> Vec<Vec<u8>> {
+    fn strings(&mut self, array: u64) -> Texts {
         let mut strings = Vec::new();
         for index in 0..MOST {
             let at = array.wrapping_add(8 * index);
