@@ -288,12 +288,11 @@ mod tests {
     fn each_of_many_calls_is_found_without_reading_all_of_the_table() {
         let entries = 130_000;
         let table = table([4, 4].repeat(entries), 0);
-        let begun = std::time::Instant::now();
         for place in 0..entries as i64 {
             assert!(table.at(2 * place + 1, false).is_some());
         }
-        // Reading all takes a minute and more.
-        let taken = begun.elapsed();
-        assert!(taken.as_secs() < 10, "{taken:?}");
+        // So far it is read from one mark to the next, and not from its start.
+        let marks = table.marks[0].get().map(|marks| marks.len());
+        assert_eq!(marks, Some(entries / STRIDE));
     }
 }

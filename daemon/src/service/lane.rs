@@ -513,6 +513,7 @@ pub(super) fn with_rights<T>(mode: Mode, act: impl FnOnce() -> T) -> io::Result<
     read_as_anybody(true)?;
     Ok(done)
 }
+
 /// A file in memory that nobody can change any more.
 fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
