@@ -136,6 +136,63 @@ fn the_exit_status_is_the_programs_own_whoever_reads_what_is_told() {
     }
 }
 
+/// As a supervisor may leave it: of such a process the kernel reaps the children, and it never learns how they ended.
+#[test]
+#[ignore = "needs root"]
+fn who_ignores_the_ends_of_children_has_the_recording_and_the_status() {
+    use std::os::unix::process::CommandExt as _;
+
+    let Some(node) = node() else { return };
+    let folder = crate::support::folder();
+    let ignoring = |program: &[&str]| {
+        let mut command = Command::new(program[0]);
+        plain(&mut command)
+            .args(&program[1..])
+            .current_dir(folder.path());
+        // SAFETY: a system call on constants, between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+        command.output().unwrap()
+    };
+    let path = node.path.to_str().unwrap();
+    let trace = [
+        NODEPROF,
+        "trace",
+        "--quiet",
+        "--force",
+        "-o",
+        "t.nodeprof",
+        "--",
+    ];
+    let ended = ignoring(&[&trace[..], &[path, "-e", "process.exit(3)"]].concat());
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{said}");
+    let run = crate::support::report(&folder.path().join("t.nodeprof"));
+    assert_eq!(run["exit_status"], 3);
+    let bench = [
+        NODEPROF,
+        "bench",
+        "-n",
+        "2",
+        "-i",
+        "--force",
+        "-o",
+        "b.nodeprof",
+        "--",
+    ];
+    let ended = ignoring(&[&bench[..], &[path, "-e", "process.exit(3)"]].concat());
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    // And the program has it as it would have without nodeprof.
+    let shows = ["grep", "SigIgn", "/proc/self/status"];
+    let traced = ignoring(&[&trace[..], &shows].concat());
+    assert_eq!(traced.stdout, ignoring(&shows).stdout);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn nodeprofs_own_failures_have_statuses_of_their_own() {

@@ -9,6 +9,7 @@ use std::{
     },
     process::ExitStatus,
     rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use super::wait_readable;
@@ -87,6 +88,24 @@ const SIGNALS: [i32; 7] = [
     libc::SIGWINCH,
 ];
 
+/// Whether nodeprof was started with SIGCHLD ignored.
+static IGNORES_CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// Gives a forked child the signals that nodeprof was started with, but for SIGPIPE, which Rust ignores: it has the default.
+///
+/// # Safety
+/// Async-signal-safe; of the child alone, before its exec.
+pub(super) unsafe fn restore_signals(mask: &libc::sigset_t) {
+    // SAFETY: plain system calls on a live set.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if IGNORES_CHILDREN.load(Ordering::Relaxed) {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+    }
+}
+
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
@@ -106,6 +125,10 @@ impl Signals {
             }
             if libc::sigprocmask(libc::SIG_BLOCK, &set, &mut old) < 0 {
                 return Err(io::Error::last_os_error());
+            }
+            // Of who ignores it the kernel reaps the children, and nobody learns how they ended.
+            if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_IGN {
+                IGNORES_CHILDREN.store(true, Ordering::Relaxed);
             }
             let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {

@@ -20,6 +20,8 @@ use object::elf::FileHeader64;
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use super::child::restore_signals;
+
 /// Why a command cannot be executed; the numbers are those of `timeout(1)` and the shells.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -459,8 +461,7 @@ pub fn fork_held(
                         report_failure(&failed_write);
                     }
                 }
-                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-                libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+                restore_signals(mask);
                 libc::execve(
                     path.as_ptr(),
                     argv_pointers.as_ptr(),
