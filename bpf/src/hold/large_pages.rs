@@ -12,6 +12,8 @@ use std::{
 const MOST: u64 = 4096;
 /// Bytes of one: an argument that matters is shorter, and of a long list of options the beginning.
 const LONGEST: u64 = 4096;
+/// How often it is looked whether a program has its arguments, each ms. One that has ended has none.
+const MOST_LOOKS: u32 = 10;
 /// Bytes that are read at once.
 const BLOCK: u64 = 4096;
 
@@ -25,7 +27,16 @@ pub(super) fn are_asked_for(pid: u32) -> bool {
         }
         _ => {
             let strings = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            strings("cmdline").split(|b| *b == 0).any(is_option)
+            let mut arguments = strings("cmdline");
+            // In the midst of its exec a program has its new memory and no arguments in it yet.
+            for _ in 0..MOST_LOOKS {
+                if !arguments.is_empty() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                arguments = strings("cmdline");
+            }
+            arguments.split(|b| *b == 0).any(is_option)
                 || strings("environ").split(|b| *b == 0).any(is_variable)
         }
     }
