@@ -11,7 +11,7 @@ mod faults_support;
 use std::{fs, path::Path, time::Duration};
 
 use faults_support::{
-    Folder, VERSIONS, build, children, code, command, load, run, signal, soon, trace,
+    Folder, VERSIONS, build, children, code, command, load, nodeprof, run, signal, soon, trace,
 };
 use nodeprof_profile::{Recording, recording::CrossingKind};
 
@@ -643,20 +643,17 @@ fn node_that_moves_its_code_to_large_pages_is_left_alone() {
             for mode in ["full", "count"] {
                 let file = folder.path(format!("{mode}.nodeprof"));
                 let traced = run(trace(&file)
-                    .args(["--force", "--mode", mode, "--"])
+                    .args(["--mode", mode, "--"])
                     .args(&program)
                     .env("NODE_OPTIONS", options));
                 let place = format!("node {version}, {way}, {mode}");
                 let said = (traced.code(), traced.stdout());
                 assert_eq!(said, (0, "2\n".to_owned()), "{place}: {}", traced.stderr());
                 // It is told, unless there is no such thing any more.
-                let is_told = traced.stderr().contains("--use-largepages, for which");
-                assert_eq!(
-                    is_told,
-                    version != "26.10.0",
-                    "{place}: {}",
-                    traced.stderr()
-                );
+                let report = run(nodeprof().arg("report").arg(&file)).stdout();
+                let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+                let is_told = report.contains("--use-largepages, for which");
+                assert_eq!(is_told, version != "26.10.0", "{place}: {report}");
             }
         }
     }
@@ -733,7 +730,7 @@ fn v8_that_cannot_map_its_file_again_is_not_harmed() {
             for mode in ["full", "count"] {
                 let file = folder.path("t.nodeprof");
                 let traced = run(trace(&file)
-                    .args(["--force", "--mode", mode, "--"])
+                    .args(["--mode", mode, "--"])
                     .args([node, Path::new("--max-old-space-size=4096"), &script])
                     .current_dir(&folder.0));
                 let place = format!("{}, {mode}", node.display());
