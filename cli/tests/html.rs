@@ -150,7 +150,6 @@ fn every_view_of_a_program_has_the_figures_of_the_json() {
     );
 }
 
-/// The overview names a planted cause before anything is scrolled, and first.
 /// In count mode neither calls nor system calls are timed.
 #[test]
 fn a_page_has_no_times_where_count_mode_takes_none() {

@@ -254,10 +254,22 @@ fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
     assert!(!twice, "{:#?}", diff.causes);
 }
 
-/// Runs of a program of eight modules that compile and run for so long each, ns.
-fn modules(name: &str, cached: bool, compile_ns: u64, execute_ns: u64) -> Recording {
+/// So many runs of a side as there is noise, each made of its own, thousandths of a ms.
+fn noisy(name: &str, run: impl Fn(u64) -> Recording) -> Recording {
     let mut all = Recording::default();
     for (index, micros) in NOISE.iter().enumerate() {
+        let mut one = run(*micros);
+        one.runs[0].started_unix_ns +=
+            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
+        one.runs[0].labels.push(("name".into(), name.into()));
+        all.append(one);
+    }
+    all
+}
+
+/// Runs of a program of eight modules that compile and run for so long each, ns.
+fn modules(name: &str, cached: bool, compile_ns: u64, execute_ns: u64) -> Recording {
+    noisy(name, |micros| {
         let mut program = Program::new("/app/main.js", false);
         program.require("/app/main.js", &[], 50_000, |main| {
             for module in 0..8 {
@@ -271,12 +283,8 @@ fn modules(name: &str, cached: bool, compile_ns: u64, execute_ns: u64) -> Record
         for compilation in &mut one.compilations {
             compilation.cached = cached;
         }
-        one.runs[0].started_unix_ns +=
-            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
-        one.runs[0].labels.push(("name".into(), name.into()));
-        all.append(one);
-    }
-    all
+        one
+    })
 }
 
 /// All that is compiled belongs to one package, whose modules also run a little longer or shorter: it is not to blame for that.
@@ -345,8 +353,7 @@ fn delay_stat(run: &mut Recording, path: &str, by: u64) {
 
 /// Runs of a program that does this after a while, and in which the first stats of these paths take so much longer, ns.
 fn with_package(name: &str, package: impl Fn(&mut Program), later: &[(&str, u64)]) -> Recording {
-    let mut all = Recording::default();
-    for (index, micros) in NOISE.iter().enumerate() {
+    noisy(name, |micros| {
         let mut program = Program::new("/app/main.js", false);
         program.require("/app/main.js", &[], 50_000, |main| {
             main.busy(10_000_000 + micros * 100);
@@ -356,12 +363,8 @@ fn with_package(name: &str, package: impl Fn(&mut Program), later: &[(&str, u64)
         for (path, by) in later {
             delay_stat(&mut one, path, *by);
         }
-        one.runs[0].started_unix_ns +=
-            index as u64 * 10_000_000_000 + u64::from(name == "head") * 5_000_000_000;
-        one.runs[0].labels.push(("name".into(), name.into()));
-        all.append(one);
-    }
-    all
+        one
+    })
 }
 
 /// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.

@@ -159,34 +159,18 @@ fn who_ignores_the_ends_of_children_has_the_recording_and_the_status() {
         command.output().unwrap()
     };
     let path = node.path.to_str().unwrap();
-    let trace = [
-        NODEPROF,
-        "trace",
-        "--quiet",
-        "--force",
-        "-o",
-        "t.nodeprof",
-        "--",
-    ];
-    let ended = ignoring(&[&trace[..], &[path, "-e", "process.exit(3)"]].concat());
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(3), "{said}");
-    let run = crate::support::report(&folder.path().join("t.nodeprof"));
-    assert_eq!(run["exit_status"], 3);
-    let bench = [
-        NODEPROF,
-        "bench",
-        "-n",
-        "2",
-        "-i",
-        "--force",
-        "-o",
-        "b.nodeprof",
-        "--",
-    ];
-    let ended = ignoring(&[&bench[..], &[path, "-e", "process.exit(3)"]].concat());
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(0), "{said}");
+    let fails = [path, "-e", "process.exit(3)"];
+    let trace = [NODEPROF, "trace", "-qfo", "t.nodeprof", "--"];
+    let bench = [NODEPROF, "bench", "-if", "-n2", "-o", "b.nodeprof", "--"];
+    for (nodeprof, status) in [(&trace[..], 3), (&bench, 0)] {
+        let ended = ignoring(&[nodeprof, &fails].concat());
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(status), "{said}");
+    }
+    for file in ["t.nodeprof", "b.nodeprof"] {
+        let run = crate::support::report(&folder.path().join(file));
+        assert_eq!(run["exit_status"], 3, "{file}");
+    }
     // And the program has it as it would have without nodeprof.
     let shows = ["grep", "SigIgn", "/proc/self/status"];
     let traced = ignoring(&[&trace[..], &shows].concat());

@@ -186,7 +186,7 @@ pub struct Layout {
 }
 
 /// Bytes of program headers of which the kernel executes a program.
-const LARGEST_HEADERS: u64 = 65_536;
+pub(super) const LARGEST_HEADERS: u64 = 65_536;
 /// Bytes of an interpreter's path with its NUL, as the kernel takes it (`PATH_MAX`).
 const LONGEST_INTERPRETER: u64 = 4_096;
 

@@ -15,6 +15,8 @@ use std::{
     rc::{Rc, Weak},
 };
 
+use super::files::LARGEST_HEADERS;
+
 /// Symbols of larger files are not read. The largest debug builds have some GB.
 const LARGEST_FILE: u64 = 8 << 30;
 /// Bytes of a file's symbols and their names. Node's are 17 MB.
@@ -23,8 +25,6 @@ const MOST_SYMBOLS: u64 = 256 << 20;
 const MOST_COPIED: u64 = 64 << 20;
 /// Of all traces of this thread. The service has 512 MB in all.
 const MOST_COPIED_OF_ALL: u64 = 128 << 20;
-/// Bytes of program headers of which the kernel executes a program.
-const LARGEST_HEADERS: usize = 65_536;
 /// Bytes of the names of sections, times sections: all of the names may be read for each section. A library has 40 sections, with 400 bytes of names.
 const MOST_SECTION_NAMES: u64 = 64 << 20;
 
@@ -127,7 +127,7 @@ impl Pieces {
         let programs = usize::from(u16_at(&header, 56)?) * PROGRAM;
         // None, or so many that their number is told elsewhere: no linker makes these.
         let count = usize::from(u16_at(&header, 60)?);
-        if programs > LARGEST_HEADERS || count == 0 {
+        if programs as u64 > LARGEST_HEADERS || count == 0 {
             return None;
         }
         let programs_at = u64_at(&header, 32)?;
