@@ -16,11 +16,7 @@ use std::{
 
 use nodeprof_probes::is_node_binary;
 
-use super::{
-    guard::Guarded,
-    table::HeldExecs,
-    worker::{Version, file_id},
-};
+use super::{guard::Guarded, table::HeldExecs, worker::Version};
 use crate::closing::{HIGHEST, as_high};
 
 /// A new group, without marks. Needs CAP_SYS_ADMIN; to use it needs nothing.
@@ -188,21 +184,6 @@ impl Held {
     /// Where the file lies.
     pub(super) fn path(&self) -> PathBuf {
         fs::read_link(through(&self.file)).unwrap_or_default()
-    }
-
-    /// Whether the process has the file at its path, as far as can be seen. Of a file in an overlay the one in its layer is opened, too, which may be known by
-    /// itself: that one has another device, and is no second program. What is taken for one, because it was moved or removed, the kernel tells of after the exec.
-    pub(super) fn is_what_is_executed(&self) -> bool {
-        let Ok(file) = self.file.metadata() else {
-            return true;
-        };
-        let path = self.path();
-        let seen = PathBuf::from(format!("/proc/{}/root", self.pid))
-            .join(path.strip_prefix("/").unwrap_or(&path));
-        [seen, path].iter().any(|path| match fs::metadata(path) {
-            Ok(found) => file_id(&found) == file_id(&file),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        })
     }
 
     /// For another thread.

@@ -25,7 +25,9 @@ use super::{
     Execs, HolderOptions, NOT_OPEN, Obeys, Request, act_first, aside,
     fanotify::{Fanotify, Held},
     host::Host,
-    is_followed, is_main_thread, message, now, receive,
+    is_followed, is_main_thread, message,
+    mounts::Mounts,
+    now, receive,
     tracee::{self, Change, Changes},
     transmit,
     turn::{LONGEST_TURN, Turn},
@@ -139,6 +141,7 @@ pub(super) struct Keeper {
     links: Vec<(u32, StartTime, Link)>,
     /// With so many links it is looked for those of processes that have ended.
     links_to_sweep: usize,
+    mounts: Mounts,
     /// Binaries of a trace, open, by index.
     opened: HashMap<u8, Arc<File>>,
     /// Processes of a service that execute another node binary before the first one had its probes.
@@ -195,6 +198,7 @@ impl Keeper {
             probed: HashMap::new(),
             links: Vec::new(),
             links_to_sweep: MOST_ENDED,
+            mounts: Mounts::default(),
             opened: HashMap::new(),
             missed: HashSet::new(),
             host,
@@ -436,7 +440,7 @@ impl Keeper {
             // but this thread left.
             return;
         }
-        if !held.is_what_is_executed() {
+        if !self.mounts.have(&held.file, held.pid) {
             return;
         }
         if let Some(host) = &mut self.host {

@@ -18,6 +18,7 @@ mod host;
 mod images;
 mod keeper;
 mod large_pages;
+mod mounts;
 mod table;
 mod tracee;
 mod turn;
