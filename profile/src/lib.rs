@@ -66,6 +66,7 @@ pub mod store;
 pub mod synthetic;
 mod thin;
 pub mod trend;
+pub mod v8;
 pub mod wording;
 
 pub use main_script::absolute;

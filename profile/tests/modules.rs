@@ -768,6 +768,38 @@ fn between_javascript_nobody_works() {
 }
 
 #[test]
+fn garbage_that_is_collected_between_javascript_is_nobodys() {
+    let collect = "v8::internal::Heap::CollectGarbage(v8::internal::AllocationSpace)";
+    let mut p = Program::new(MAIN, true);
+    p.native("node::LoadEnvironment", |p| {
+        p.native(collect, |p| p.busy(20_000_000));
+        p.call_javascript(|p| {
+            p.require(MAIN, &[], 50_000, |p| {
+                work(p, 1);
+                p.native(collect, |p| p.busy(30_000_000));
+            })
+        });
+    });
+    p.native("uv_run", |p| {
+        p.busy(40_000_000);
+        p.native(collect, |p| p.busy(100_000_000));
+        p.busy(40_000_000);
+    });
+    let (_, found) = check(p);
+    let outside = &found.modules.outside[0];
+    let near = |bucket, expected: u64| {
+        let (time, cpu) = (outside.time_ns[&bucket], outside.costs[&bucket].cpu_ns);
+        let range = expected - 3_000_000..expected + 3_000_000;
+        assert!(range.contains(&time), "{bucket:?}: {outside:?}");
+        assert!(range.contains(&cpu), "{bucket:?}: {outside:?}");
+    };
+    near(Bucket::Gc, 120_000_000);
+    near(Bucket::EventLoop, 80_000_000);
+    // Within JavaScript it is of whoever runs.
+    assert!(found.module(MAIN).execute_ns >= 29_000_000);
+}
+
+#[test]
 fn who_waits_for_a_cpu_waits_where_it_is() {
     for sampled in [false, true] {
         let mut p = Program::new(MAIN, sampled);

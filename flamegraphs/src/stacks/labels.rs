@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::recording::{self, FrameKind as Recorded, NameId};
+use nodeprof_profile::v8::is_garbage_collection;
 
 use super::modules::{is_built_in, short};
 use super::native;
@@ -229,25 +230,6 @@ fn is_tracing(function: &str) -> bool {
         "__bpf_trace",
         "bpf_trace_run",
         "bpf_prog_",
-    ];
-    ENTRIES.iter().any(|entry| function.starts_with(entry))
-}
-
-/// Functions through which V8 comes to collect garbage, on the main thread and on helpers. The same from 9.4 to 14.6.
-fn is_garbage_collection(function: &str) -> bool {
-    const ENTRIES: [&str; 12] = [
-        "v8::internal::Heap::CollectGarbage",
-        "v8::internal::Heap::CollectAllGarbage",
-        "v8::internal::Heap::CollectAllAvailableGarbage",
-        "v8::internal::Heap::PerformGarbageCollection",
-        "v8::internal::Heap::Scavenge",
-        "v8::internal::Heap::FinalizeIncrementalMarking",
-        "v8::internal::IncrementalMarking",
-        "v8::internal::ConcurrentMarking",
-        "v8::internal::ScavengerCollector",
-        "v8::internal::MarkCompactCollector",
-        "v8::internal::MinorMarkSweepCollector",
-        "v8::internal::Sweeper",
     ];
     ENTRIES.iter().any(|entry| function.starts_with(entry))
 }

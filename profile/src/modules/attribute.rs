@@ -593,6 +593,7 @@ impl<'a> Pass<'a> {
                     Some(Behind::Loader) => Bucket::Loader,
                     _ => Bucket::Async,
                 },
+                Some(context) if context.collects => Bucket::Gc,
                 Some(_) => Bucket::EventLoop,
             }
         }

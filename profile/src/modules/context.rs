@@ -5,6 +5,7 @@
 
 use super::script::{BuiltinClass, ScriptClass, ScriptId, Scripts};
 use crate::recording::{FrameKind, Recording, StackId};
+use crate::v8::is_garbage_collection;
 
 /// Index into [`Contexts::bodies`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +70,8 @@ pub(super) struct Context {
     pub(super) body: Option<BodyId>,
     /// There is JavaScript on it.
     pub(super) javascript: bool,
+    /// Garbage is collected.
+    pub(super) collects: bool,
     /// Frames are missing at the outer end.
     pub(super) truncated: bool,
 }
@@ -107,6 +110,12 @@ impl Contexts {
             bodies: Vec::new(),
         };
         let mut known = crate::fast::Map::default();
+        let collects: Vec<bool> = (recording.frames.iter())
+            .map(|frame| {
+                let name = || String::from_utf8_lossy(recording.name(frame.function));
+                frame.kind == FrameKind::Native && is_garbage_collection(&name())
+            })
+            .collect();
         for (index, stack) in recording.stacks.iter().enumerate() {
             let around = stack.caller.and_then(|caller| contexts.get(caller));
             let mut context = around.copied().unwrap_or_default();
@@ -115,6 +124,7 @@ impl Contexts {
             let script = frame
                 .filter(|frame| frame.kind == FrameKind::JavaScript)
                 .and_then(|frame| scripts.named(recording, frame.file?));
+            context.collects |= collects.get(stack.frame.0 as usize) == Some(&true);
             context.javascript |= frame.is_some_and(|frame| frame.kind == FrameKind::JavaScript);
             if let (Some(frame), Some(script)) = (frame, script) {
                 context.enter(

@@ -91,9 +91,9 @@ pub enum Bucket {
     Loader,
     /// Node's own JavaScript, called by the event loop or by a promise, without a function of the program.
     Async,
-    /// C++ without any JavaScript: the event loop, the platform.
+    /// C++ without any JavaScript: the event loop, the platform; not the collection of garbage.
     EventLoop,
-    /// Garbage collection outside of any function of the program.
+    /// Garbage collection without any JavaScript: between calls of the event loop, or for the platform. Else it is of whoever runs.
     Gc,
     /// After the event loop.
     Teardown,
@@ -604,6 +604,7 @@ fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {
         (_, Some(context)) if context.truncated => Bucket::NoStack,
         (_, Some(context)) if context.loader => Bucket::Loader,
         (_, Some(context)) if context.javascript => Bucket::Async,
+        (_, Some(context)) if context.collects => Bucket::Gc,
         _ => Bucket::EventLoop,
     }
 }

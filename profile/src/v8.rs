@@ -1,0 +1,20 @@
+//! What V8 does, by the names of its functions.
+
+/// Functions through which V8 comes to collect garbage, on the main thread and on helpers. The same from 9.4 to 14.6.
+pub fn is_garbage_collection(function: &str) -> bool {
+    const ENTRIES: [&str; 12] = [
+        "v8::internal::Heap::CollectGarbage",
+        "v8::internal::Heap::CollectAllGarbage",
+        "v8::internal::Heap::CollectAllAvailableGarbage",
+        "v8::internal::Heap::PerformGarbageCollection",
+        "v8::internal::Heap::Scavenge",
+        "v8::internal::Heap::FinalizeIncrementalMarking",
+        "v8::internal::IncrementalMarking",
+        "v8::internal::ConcurrentMarking",
+        "v8::internal::ScavengerCollector",
+        "v8::internal::MarkCompactCollector",
+        "v8::internal::MinorMarkSweepCollector",
+        "v8::internal::Sweeper",
+    ];
+    ENTRIES.iter().any(|entry| function.starts_with(entry))
+}
