@@ -27,14 +27,17 @@ on_each_node!(
     what_samples_in_a_collection_meet_has_its_name,
 );
 
-/// Uses the CPU for some 400 ms, then prints what `getrusage` says of the process, in microseconds.
+/// Uses the CPU for some 400 ms, then asks for [`ASKED`] and prints what `getrusage` said of the process just before, in microseconds.
 const BUSY: &str = "
+const { existsSync } = require('fs');
 const until = process.cpuUsage().user + 400_000;
 let sum = 0;
 while (process.cpuUsage().user < until) for (let i = 0; i < 1e5; i++) sum += Math.sqrt(i);
 const { user, system } = process.cpuUsage();
+existsSync('/no/such/file/asked');
 console.log(user + system);
 ";
+const ASKED: &[u8] = b"/no/such/file/asked";
 
 fn recording(traced: &Traced) -> Recording {
     Recording::load(&traced.recording).expect("a recording")
@@ -67,9 +70,13 @@ fn samples_stand_for_the_cpu_time_of_the_process(node: &Node) {
     assert_eq!(recording.runs[0].sample_hz, Some(997));
     let sampled = weight(&recording.samples);
     assert_close(sampled, cpu_ms(&recording.processes[0]), 3.0, "scheduler");
-    // What the program uses before it asks is in, what it uses afterwards is not.
+    // What the program uses before it asks.
+    let mut files = recording.files.iter();
+    let asked = files.find(|access| recording.name(access.path) == ASKED);
+    let asked = asked.expect("the program asks").start;
+    let before = weight(recording.samples.iter().filter(|s| s.at <= asked));
     let by_itself: f64 = traced.stdout().trim().parse().expect("microseconds");
-    assert_close(sampled, by_itself / 1e3, 5.0, "getrusage");
+    assert_close(before, by_itself / 1e3, 5.0, "getrusage");
     // In one thread, in the function itself.
     let pid = recording.processes[0].pid;
     let main: Vec<&Sample> = recording
