@@ -227,6 +227,14 @@ mod tests {
 
     use super::*;
 
+    /// Waits for the end: a process that another test has forked has the other side, too, until it executes its program.
+    fn read_to_end(mut reader: UnixStream) -> usize {
+        reader
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        reader.read(&mut [0]).unwrap()
+    }
+
     #[test]
     fn what_is_given_is_closed_and_nothing_else() {
         let (mut kept, other) = UnixStream::pair().unwrap();
@@ -238,17 +246,14 @@ mod tests {
             given.push(writer.into());
         }
         close_apart(given);
-        for mut reader in readers {
-            // A process that another test has forked has it, too, until it executes its program.
-            reader
-                .set_read_timeout(Some(Duration::from_secs(10)))
-                .unwrap();
-            assert_eq!(reader.read(&mut [0]).unwrap(), 0, "still open");
+        for reader in readers {
+            assert_eq!(read_to_end(reader), 0, "still open");
         }
         kept.set_nonblocking(true).unwrap();
         let still_open = kept.read(&mut [0]).unwrap_err();
         assert_eq!(still_open.kind(), io::ErrorKind::WouldBlock);
         drop(other);
-        assert_eq!(kept.read(&mut [0]).unwrap(), 0, "the threads have it, too");
+        kept.set_nonblocking(false).unwrap();
+        assert_eq!(read_to_end(kept), 0, "the threads have it, too");
     }
 }
