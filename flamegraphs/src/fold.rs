@@ -48,6 +48,7 @@ pub(crate) use folder::Folder;
 pub(crate) use threads::{ThreadClass, ThreadClasses};
 pub(crate) use tree::{Tree, frame_name};
 
+use crate::drawn::Drawn;
 use crate::paths::{columns, cut, printable};
 use crate::select::{SelectError, Selected, Selection};
 use crate::stacks::{self, Stacks};
@@ -188,27 +189,31 @@ pub fn fold_with_timeline(
     timeline: &Timeline,
     request: &Request,
 ) -> Result<Folded, FoldError> {
-    fold_rooted(recording, timeline, request, None)
+    fold_drawn(
+        &Drawn::new(recording, timeline, [request.run]),
+        request,
+        None,
+    )
 }
 
-/// The same with folders as seen from a root, not from the working directory: those of two programs that lie elsewhere are then alike.
-pub(crate) fn fold_rooted(
-    recording: &Recording,
-    timeline: &Timeline,
+/// The same of one of the runs that are drawn together. Where there are roots, folders are seen from there, not from the working
+/// directory: those of two programs that lie elsewhere are then alike.
+pub(crate) fn fold_drawn(
+    drawn: &Drawn<'_>,
     request: &Request,
     roots: Option<&Roots>,
 ) -> Result<Folded, FoldError> {
-    let selected = select(recording, timeline, request)?;
-    let folded = match form(recording, request)? {
+    let selected = select(drawn.recording, drawn.timeline, request)?;
+    let folded = match form(drawn, request)? {
         By::Phase if request.order == Order::Time => return Err(FoldError::NoOrder),
-        By::Phase => by_phase(recording, timeline, &selected, request.metric, roots),
+        By::Phase => by_phase(drawn, &selected, request.metric, roots),
         by => {
-            let stacks = stacks::collect(recording, timeline, &selected, request, by);
-            stacks.fold(recording, timeline, &selected, request.order)
+            let stacks = stacks::collect(drawn, &selected, request, by);
+            stacks.fold(drawn, &selected, request.order)
         }
     };
     match folded.total() {
-        0 => Err(nothing(recording, request)),
+        0 => Err(nothing(drawn, request)),
         _ => Ok(folded),
     }
 }
@@ -216,17 +221,22 @@ pub(crate) fn fold_rooted(
 /// The stacks that a request asks for, thread by thread with their instants, for formats that tell those.
 pub fn stacks(recording: &Recording, request: &Request) -> Result<Stacks, FoldError> {
     let timeline = Timeline::new(recording);
-    let selected = select(recording, &timeline, request)?;
-    let stacks = match form(recording, request)? {
+    stacks_drawn(&Drawn::new(recording, &timeline, [request.run]), request)
+}
+
+/// The same of one of the runs that are drawn together.
+pub(crate) fn stacks_drawn(drawn: &Drawn<'_>, request: &Request) -> Result<Stacks, FoldError> {
+    let selected = select(drawn.recording, drawn.timeline, request)?;
+    let stacks = match form(drawn, request)? {
         By::Phase => Stacks::from_folded(
-            by_phase(recording, &timeline, &selected, request.metric, None),
-            recording,
+            by_phase(drawn, &selected, request.metric, None),
+            drawn.recording,
             &selected,
         ),
-        by => stacks::collect(recording, &timeline, &selected, request, by),
+        by => stacks::collect(drawn, &selected, request, by),
     };
     match stacks.total() {
-        0 => Err(nothing(recording, request)),
+        0 => Err(nothing(drawn, request)),
         _ => Ok(stacks),
     }
 }
@@ -245,30 +255,28 @@ pub(crate) fn select(
 }
 
 /// What the frames are to be.
-fn form(recording: &Recording, request: &Request) -> Result<By, FoldError> {
-    let has_stacks = request.metric.has_stacks(recording, request.run);
+fn form(drawn: &Drawn<'_>, request: &Request) -> Result<By, FoldError> {
+    let has_stacks = request.metric.has_stacks(drawn, request.run);
     match request.by {
         None if has_stacks => Ok(By::Stack),
         None | Some(By::Phase) => Ok(By::Phase),
         Some(by) if has_stacks => Ok(by),
-        Some(_) if !request.metric.has_events(recording, request.run) => {
-            Err(nothing(recording, request))
-        }
+        Some(_) if !request.metric.has_events(drawn, request.run) => Err(nothing(drawn, request)),
         Some(_) => Err(FoldError::NoStacks(request.metric)),
     }
 }
 
 /// The form of a graph of several runs that is drawn by stack or by phase, for all of them: by stack if every run that has
 /// something to show has stacks.
-pub(crate) fn form_of_all<'a>(
-    runs: impl IntoIterator<Item = (&'a Recording, RunId)>,
+pub(crate) fn form_of_all<'d, 'a: 'd>(
+    runs: impl IntoIterator<Item = (&'d Drawn<'a>, RunId)>,
     metric: Metric,
 ) -> By {
     let mut some = false;
-    for (recording, run) in runs {
-        if metric.has_stacks(recording, run) {
+    for (drawn, run) in runs {
+        if metric.has_stacks(drawn, run) {
             some = true;
-        } else if metric.has_events(recording, run) {
+        } else if metric.has_events(drawn, run) {
             return By::Phase;
         }
     }
@@ -279,13 +287,12 @@ pub(crate) fn form_of_all<'a>(
 }
 
 fn by_phase(
-    recording: &Recording,
-    timeline: &Timeline,
+    drawn: &Drawn<'_>,
     selected: &Selected,
     metric: Metric,
     roots: Option<&Roots>,
 ) -> Folded {
-    let mut folder = Folder::new(recording, timeline, selected);
+    let mut folder = Folder::new(drawn, selected);
     folder.roots = roots;
     match metric {
         Metric::Cpu => folder.samples(),
@@ -302,7 +309,7 @@ fn by_phase(
         Metric::PackageJson => folder.lookups(),
         Metric::Compile => folder.compilations(),
     }
-    let mut about = about(recording, timeline, selected, metric, By::Phase);
+    let mut about = about(drawn.recording, drawn.timeline, selected, metric, By::Phase);
     about.notes.extend(note_on_sums(folder.cut));
     let (frames, nodes) = folder.tree.in_order();
     Folded {
@@ -343,7 +350,8 @@ pub(crate) fn about(
     }
 }
 
-fn nothing(recording: &Recording, request: &Request) -> FoldError {
+fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
+    let recording = drawn.recording;
     let Request { run, metric, .. } = *request;
     let family = metric.family();
     let state = recording
@@ -368,7 +376,7 @@ fn nothing(recording: &Recording, request: &Request) -> FoldError {
             }
             .to_owned(),
         ),
-        _ if metric.has_events(recording, request.run) && request.selection != Selection::default() => (
+        _ if metric.has_events(drawn, request.run) && request.selection != Selection::default() => (
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
         ),

@@ -32,6 +32,7 @@
 //! ```
 #![warn(missing_docs)]
 pub mod differential;
+mod drawn;
 pub mod export;
 pub mod fold;
 mod hash;

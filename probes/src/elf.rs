@@ -5,11 +5,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use object::Endianness;
-use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 
 use crate::error::PlanError;
 use crate::mapping::Mapping;
+use crate::names;
 use crate::plan::{Address, AddressRange, BuildId, FileOffset, Segment};
 use crate::v8::Constants;
 
@@ -19,6 +20,29 @@ pub(crate) const NODE_START: &[u8] = b"_ZN4node5StartEiPPc";
 /// The largest function of a node binary is an interpreter of regular expressions, about 60 KiB; a symbol
 /// that claims more than this is not believed.
 const LARGEST_FUNCTION: u64 = 1 << 20;
+
+// Anybody writes such a file, and a service reads it ahead of all ordinary programs. What has more of anything than these is no node.
+
+/// Program headers; official builds have 14. Linux executes none with more than 64 KiB of them.
+const MOST_PROGRAMS: usize = 256;
+/// Sections; official builds have 42.
+const MOST_SECTIONS: usize = 4096;
+/// Symbols; official builds have 170,000.
+const MOST_SYMBOLS: usize = 2 << 20;
+/// Bytes of symbols and their names; official builds have 23 MB.
+const MOST_SYMBOL_BYTES: usize = 256 << 20;
+/// A symbol with a longer name is one without. Of longer ones no names are made either (`names`).
+const LONGEST_NAME: usize = 8 << 10;
+/// V8's notes for debuggers; official builds have 400.
+const MOST_CONSTANTS: usize = 64 << 10;
+/// Bytes of notes in a segment; official builds have 68.
+const MOST_NOTES: u64 = 64 << 10;
+/// Bytes of a build-id; 20 is usual.
+const LONGEST_BUILD_ID: usize = 64;
+/// Entries of a dynamic section; official builds have 40.
+const MOST_DYNAMIC: usize = 4096;
+/// Bytes of all that is not writable; official builds have 120 MB.
+const MOST_READ_ONLY: usize = 512 << 20;
 
 type Header = FileHeader64<Endianness>;
 
@@ -96,6 +120,12 @@ impl<'d> Outline<'d> {
         let programs = header
             .program_headers(endian, data)
             .map_err(|_| malformed("its program headers lie outside the file"))?;
+        if programs.len() > MOST_PROGRAMS {
+            return Err(malformed(&format!(
+                "it has {} program headers, more than any program",
+                programs.len()
+            )));
+        }
         Ok(Self {
             data,
             header,
@@ -111,12 +141,14 @@ impl<'d> Outline<'d> {
 
     /// The GNU build-id note, if the linker wrote one.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
-        self.programs.iter().find_map(|program| {
+        let programs = self.programs.iter();
+        let mut programs = programs.filter(|p| p.p_filesz(self.endian) <= MOST_NOTES);
+        programs.find_map(|program| {
             let mut notes = program.notes(self.endian, self.data).ok()??;
             while let Ok(Some(note)) = notes.next() {
                 if note.name() == elf::ELF_NOTE_GNU
                     && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID
-                    && !note.desc().is_empty()
+                    && (1..=LONGEST_BUILD_ID).contains(&note.desc().len())
                 {
                     let hex = note.desc().iter().map(|b| format!("{b:02x}")).collect();
                     return Some(BuildId(hex));
@@ -174,7 +206,11 @@ impl<'d> Outline<'d> {
                 })
                 .filter_map(move |p| p.data(endian, data).ok())
         };
-        of(false).chain(of(true))
+        let mut left = MOST_READ_ONLY;
+        of(false).chain(of(true)).map_while(move |bytes| {
+            left = left.checked_sub(bytes.len())?;
+            Some(bytes)
+        })
     }
 
     /// Whether the dynamic symbol table *defines* `name`: a look-up in `.gnu.hash`, which reads a few cache lines.
@@ -186,7 +222,7 @@ impl<'d> Outline<'d> {
         let (mut hash, mut symbols, mut strings) = (None, None, None);
         for program in self.programs {
             if let Ok(Some(entries)) = program.dynamic(self.endian, self.data) {
-                for entry in entries {
+                for entry in entries.iter().take(MOST_DYNAMIC) {
                     use object::read::elf::Dyn;
                     let value = entry.d_val(self.endian);
                     match entry.d_tag(self.endian) {
@@ -250,45 +286,81 @@ impl<'d> Outline<'d> {
         Some(false)
     }
 
-    /// Whether the dynamic symbol table *imports* node::Start: a launcher in front of libnode.
-    fn imports_node_start(&self) -> bool {
-        let Ok(sections) = self.header.sections(self.endian, self.data) else {
-            return false;
+    /// The first symbol table of a kind, with its names; empty if there is none. The reason if it cannot be read, or has more than any node.
+    fn symbols(&self, kind: elf::SectionType) -> Result<Symbols<'d>, String> {
+        let sections = self.header.section_headers(self.endian, self.data);
+        let sections =
+            sections.map_err(|_| "its section headers lie outside the file".to_owned())?;
+        if sections.len() > MOST_SECTIONS {
+            let found = sections.len();
+            return Err(format!("it has {found} sections, more than any program"));
+        }
+        let is_table = |section: &&SectionHeader64<_>| section.sh_type(self.endian) == kind;
+        let Some(section) = sections.iter().find(is_table) else {
+            return Ok(Symbols::none(self.endian));
         };
-        let Ok(symbols) = sections.symbols(self.endian, self.data, elf::SHT_DYNSYM) else {
-            return false;
+        let outside = |_| "its symbol table lies outside the file".to_owned();
+        let table = section.data_as_array::<Sym64<_>, _>(self.endian, self.data);
+        let table = table.map_err(outside)?;
+        let names = match section.sh_link(self.endian) {
+            0 => &[],
+            link => {
+                let names = sections.get(link as usize);
+                let names = names.filter(|names| names.sh_type(self.endian) == elf::SHT_STRTAB);
+                let names = names
+                    .ok_or_else(|| "the names of its symbols are in no string table".to_owned())?;
+                names.data(self.endian, self.data).map_err(outside)?
+            }
         };
-        symbols.iter().any(|symbol| {
-            symbol.is_undefined(self.endian)
-                && symbol
-                    .name(self.endian, symbols.strings())
-                    .is_ok_and(|name| name == NODE_START)
+        if table.len() > MOST_SYMBOLS {
+            let found = table.len();
+            return Err(format!("it has {found} symbols, more than any node"));
+        }
+        if size_of_val(table) + names.len() > MOST_SYMBOL_BYTES {
+            let found = names.len() >> 20;
+            return Err(format!(
+                "the names of its symbols take {found} MiB, more than of any node"
+            ));
+        }
+        Ok(Symbols {
+            table,
+            names,
+            endian: self.endian,
         })
     }
 
-    /// Whether `.symtab` names node::Start; only for binaries whose dynamic symbols do not tell.
-    pub(crate) fn symtab_has_node_start(&self) -> bool {
-        let Ok(sections) = self.header.sections(self.endian, self.data) else {
+    /// Whether the dynamic symbol table *imports* node::Start: a launcher in front of libnode.
+    fn imports_node_start(&self) -> bool {
+        let Ok(symbols) = self.symbols(elf::SHT_DYNSYM) else {
             return false;
         };
-        sections.iter().any(|section| {
-            section.sh_type(self.endian) == elf::SHT_STRTAB
-                && section
-                    .data(self.endian, self.data)
-                    .is_ok_and(|names| memchr::memmem::find(names, NODE_START).is_some())
-        })
+        symbols
+            .table
+            .iter()
+            .any(|symbol| symbol.is_undefined(self.endian) && symbols.is_named(symbol, NODE_START))
+    }
+
+    /// Whether the names of symbols have node::Start among them; only for binaries whose dynamic symbols do not tell.
+    /// `None`: there are more bytes of names than these.
+    pub(crate) fn names_have_node_start(&self, most: usize) -> Option<bool> {
+        let names = |kind| self.symbols(kind).map_or(&[][..], |symbols| symbols.names);
+        let (dynamic, mut all) = (names(elf::SHT_DYNSYM), names(elf::SHT_SYMTAB));
+        if std::ptr::eq(all, dynamic) {
+            all = &[];
+        }
+        if dynamic.len() + all.len() > most {
+            return None;
+        }
+        let mut tables = [dynamic, all].into_iter();
+        Some(tables.any(|names| memchr::memmem::find(names, NODE_START).is_some()))
     }
 
     /// Address and size of a variable by its symbol. Looks through the whole table: some milliseconds.
     pub(crate) fn object(&self, name: &[u8]) -> Option<(u64, u64)> {
-        let sections = self.header.sections(self.endian, self.data).ok()?;
-        let symbols = sections
-            .symbols(self.endian, self.data, elf::SHT_SYMTAB)
-            .ok()?;
-        symbols.iter().find_map(|symbol| {
-            (symbol.st_type() == elf::STT_OBJECT
-                && symbol.name(self.endian, symbols.strings()) == Ok(name))
-            .then(|| (symbol.st_value(self.endian), symbol.st_size(self.endian)))
+        let symbols = self.symbols(elf::SHT_SYMTAB).ok()?;
+        symbols.table.iter().find_map(|symbol| {
+            (symbol.st_type() == elf::STT_OBJECT && symbols.is_named(symbol, name))
+                .then(|| (symbol.st_value(self.endian), symbol.st_size(self.endian)))
         })
     }
 
@@ -308,6 +380,42 @@ impl<'d> Outline<'d> {
                 self.data
                     .get(usize::try_from(start).ok()?..usize::try_from(stop).ok()?)
             })
+    }
+}
+
+/// A symbol table and the names in it.
+struct Symbols<'d> {
+    table: &'d [Sym64<Endianness>],
+    names: &'d [u8],
+    endian: Endianness,
+}
+
+impl<'d> Symbols<'d> {
+    fn none(endian: Endianness) -> Self {
+        Self {
+            table: &[],
+            names: &[],
+            endian,
+        }
+    }
+
+    /// From where its name begins to the end of all names.
+    fn name_onwards(&self, symbol: &Sym64<Endianness>) -> &'d [u8] {
+        let at = usize::try_from(symbol.st_name(self.endian)).ok();
+        at.and_then(|at| self.names.get(at..)).unwrap_or_default()
+    }
+
+    /// The name of a symbol, if it is no longer than any.
+    fn name(&self, symbol: &Sym64<Endianness>) -> Option<&'d [u8]> {
+        let from = self.name_onwards(symbol);
+        let from = from.get(..from.len().min(LONGEST_NAME + 1))?;
+        from.get(..memchr::memchr(0, from)?)
+    }
+
+    /// Whether it is this; the name is not looked for its end.
+    fn is_named(&self, symbol: &Sym64<Endianness>, name: &[u8]) -> bool {
+        let rest = self.name_onwards(symbol).strip_prefix(name);
+        rest.is_some_and(|rest| rest.first() == Some(&0))
     }
 }
 
@@ -336,7 +444,7 @@ pub(crate) struct Binary<'d> {
 }
 
 /// Names of V8's notes for debuggers begin so.
-const V8_CONSTANT: &str = "v8dbg_";
+const V8_CONSTANT: &[u8] = b"v8dbg_";
 /// `counts` in `TranslationOpcodeOperandCount(TranslationOpcode)`, 32 bits each.
 const TRANSLATION_OPERANDS: &[u8] =
     b"_ZZN2v88internal29TranslationOpcodeOperandCountENS0_17TranslationOpcodeEE6counts";
@@ -364,14 +472,10 @@ impl<'d> Binary<'d> {
             start: first.address,
             end: Address(last.address.0.saturating_add(last.size)),
         };
-        let sections = outline
-            .header
-            .sections(endian, data)
-            .map_err(|_| malformed("its section headers lie outside the file"))?;
-        let symbols = sections
-            .symbols(endian, data, elf::SHT_SYMTAB)
-            .map_err(|_| malformed("its symbol table lies outside the file"))?;
-        if symbols.is_empty() {
+        let symbols = outline
+            .symbols(elf::SHT_SYMTAB)
+            .map_err(|what| malformed(&what))?;
+        if symbols.table.is_empty() {
             return Err(if outline.exports(NODE_START) {
                 PlanError::Stripped {
                     path: path.to_owned(),
@@ -386,17 +490,29 @@ impl<'d> Binary<'d> {
                 }
             });
         }
-        let mut functions = Vec::with_capacity(symbols.len() / 2);
+        let mut functions = Vec::with_capacity(symbols.table.len() / 2);
+        // Symbols may share one long name.
+        let mut names_left = MOST_SYMBOL_BYTES;
+        let mut name_of = |symbol| {
+            let Some(name) = symbols.name(symbol) else {
+                return Ok(None);
+            };
+            names_left = names_left.checked_sub(name.len()).ok_or_else(|| {
+                malformed("its symbols have longer names than those of any node, taken together")
+            })?;
+            Ok(Some(name))
+        };
         let mut has_start = false;
         let mut v8_constants = Constants::new();
         let mut translation_operands = Vec::new();
         let mut bytecode_sizes = Vec::new();
-        for symbol in symbols.iter() {
+        for symbol in symbols.table {
             if symbol.st_type() == elf::STT_OBJECT
-                && let Ok(name) = symbol.name(endian, symbols.strings())
-                && let Some(constant) = std::str::from_utf8(name)
-                    .ok()
-                    .and_then(|name| name.strip_prefix(V8_CONSTANT))
+                && symbols.name_onwards(symbol).starts_with(V8_CONSTANT)
+                && v8_constants.len() < MOST_CONSTANTS
+                && let Some(name) = name_of(symbol)?
+                && let Some(constant) = name.strip_prefix(V8_CONSTANT)
+                && let Ok(constant) = std::str::from_utf8(constant)
                 && let Some(bytes) = outline.bytes_at(symbol.st_value(endian), 4)
                 && let Ok(bytes) = bytes.try_into()
             {
@@ -404,7 +520,7 @@ impl<'d> Binary<'d> {
             }
             if symbol.st_type() == elf::STT_OBJECT
                 && symbol.st_size(endian) <= LARGEST_TRANSLATION_OPERANDS
-                && symbol.name(endian, symbols.strings()) == Ok(TRANSLATION_OPERANDS)
+                && symbols.is_named(symbol, TRANSLATION_OPERANDS)
                 && let Some(counts) =
                     outline.bytes_at(symbol.st_value(endian), symbol.st_size(endian))
             {
@@ -420,7 +536,7 @@ impl<'d> Binary<'d> {
             if symbol.st_type() == elf::STT_OBJECT
                 && symbol.st_size(endian) <= LARGEST_BYTECODE_SIZES
                 && symbol.st_size(endian) % 3 == 0
-                && symbol.name(endian, symbols.strings()) == Ok(BYTECODE_SIZES)
+                && symbols.is_named(symbol, BYTECODE_SIZES)
                 && let Some(sizes) =
                     outline.bytes_at(symbol.st_value(endian), symbol.st_size(endian))
             {
@@ -436,7 +552,7 @@ impl<'d> Binary<'d> {
             {
                 continue;
             }
-            let Ok(name) = symbol.name(endian, symbols.strings()) else {
+            let Some(name) = name_of(symbol)? else {
                 continue;
             };
             has_start |= name == NODE_START;
@@ -532,7 +648,7 @@ impl<'d> Binary<'d> {
 fn describe_magic(data: &[u8]) -> String {
     if data.starts_with(b"#!") {
         let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line.get(..line.len().min(60)).unwrap_or_default());
+        let line = names::shown(line.get(..line.len().min(60)).unwrap_or_default());
         return format!("a script (`{line}`)");
     }
     match data {

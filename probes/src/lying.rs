@@ -69,7 +69,7 @@ fn read_all(bytes: &[u8]) -> Option<AttachPlan> {
         outline.build_id();
         outline.layout();
         outline.exports(elf::NODE_START);
-        outline.symtab_has_node_start();
+        outline.names_have_node_start(usize::MAX);
     }
     let plan = resolve::resolve(path, bytes, true).ok()?;
     for probe in plan.probes.iter().filter(|probe| probe.is_attachable()) {
@@ -297,4 +297,261 @@ fn a_stripped_node_is_told_from_another_program() {
         matches!(error, crate::PlanError::Stripped { .. }),
         "{error}"
     );
+}
+
+/// A section of a file that lies: kind, offset, size, linked section, size of an entry.
+type Lie = (u32, u64, u64, u32, u64);
+
+const SYMTAB: u32 = 2;
+const STRTAB: u32 = 3;
+const DYNSYM: u32 = 11;
+/// More than so many bytes are searched for the name of node's own function.
+const LARGE: u64 = 21 << 20;
+
+/// Writes a file of so many bytes that is the small node with these sections alone, behind the one that is none. What is not written has no
+/// blocks on the disk.
+fn with_sections(length: u64, sections: &[Lie]) -> tempfile::NamedTempFile {
+    let mut bytes = small_node();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let at = bytes.len() as u64;
+    bytes[40..48].copy_from_slice(&at.to_le_bytes());
+    // So many that the first section tells how many.
+    bytes[60..62].fill(0);
+    let mut section = |(kind, at, size, link, entry): Lie| {
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend([0; 16]);
+        bytes.extend(at.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(link.to_le_bytes());
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(8u64.to_le_bytes());
+        bytes.extend(entry.to_le_bytes());
+    };
+    section((0, 0, sections.len() as u64 + 1, 0, 0));
+    sections.iter().for_each(|lie| section(*lie));
+    bytes[62..64].copy_from_slice(&1u16.to_le_bytes());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    file.as_file().set_len(length).unwrap();
+    file
+}
+
+/// Where the symbols of the small node and their names are.
+fn tables() -> (Lie, Lie) {
+    let bytes = small_node();
+    let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let headers = u64_at(40) as usize;
+    let lie = |kind, index: usize, link, entry| {
+        let header = headers + index * 64;
+        (kind, u64_at(header + 24), u64_at(header + 32), link, entry)
+    };
+    (lie(SYMTAB, 1, 2, 24), lie(STRTAB, 2, 0, 0))
+}
+
+#[test]
+fn only_names_of_symbols_tell_that_a_file_is_node() {
+    let (symbols, names) = tables();
+    let is_node = |sections: &[Lie]| {
+        let file = with_sections(LARGE, sections);
+        crate::is_node_binary(file.path())
+    };
+    assert!(is_node(&[symbols, names]));
+    let dynamic = (DYNSYM, symbols.1, symbols.2, symbols.3, symbols.4);
+    assert!(is_node(&[dynamic, names]));
+    // Names that no symbols have.
+    assert!(!is_node(&[names, names]));
+    let others = (SYMTAB, symbols.1, symbols.2, 3, 24);
+    assert!(!is_node(&[others, names, (STRTAB, 0, 64, 0, 0)]));
+    let of_another_kind = (1, names.1, names.2, 0, 0);
+    assert!(!is_node(&[symbols, of_another_kind]));
+}
+
+#[test]
+fn what_takes_long_to_tell_is_not_told_at_a_glance() {
+    let (symbols, names) = tables();
+    let at_a_glance = |length: u64, bytes_of_names: u64| {
+        let names = (STRTAB, names.1, bytes_of_names, 0, 0);
+        let file = with_sections(length, &[symbols, names]);
+        crate::is_node_binary_at_a_glance(file.path())
+    };
+    assert_eq!(at_a_glance(LARGE, names.2), Some(true));
+    assert_eq!(at_a_glance(LARGE, 1 << 20), None);
+    assert_eq!(at_a_glance(1 << 20, 512 << 10), Some(false));
+    for version in common::VERSIONS {
+        if let Some(path) = common::node_build(version) {
+            assert_eq!(crate::is_node_binary_at_a_glance(&path), Some(true));
+        }
+    }
+    let other = std::env::current_exe().unwrap();
+    assert_eq!(crate::is_node_binary_at_a_glance(&other), Some(false));
+}
+
+/// Anybody can execute such a file; it is looked at ahead of all ordinary programs.
+#[test]
+fn a_file_that_would_be_searched_for_hours_is_no_node() {
+    let (symbols, names) = tables();
+    let mut sections = vec![symbols, names];
+    sections.resize(20, (STRTAB, 0, LARGE, 0, 0));
+    let is_node = |length, sections: &[Lie]| {
+        let file = with_sections(length, sections);
+        let started = std::time::Instant::now();
+        let is_node = crate::is_node_binary(file.path());
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+        is_node
+    };
+    assert!(is_node(LARGE, &sections), "no table but the symbols' own");
+    sections.resize(60_000, (STRTAB, 0, LARGE, 0, 0));
+    assert!(!is_node(LARGE, &sections), "more sections than any");
+    let to_the_end = |length: u64| {
+        let names = (STRTAB, names.1, length - names.1, 0, 0);
+        is_node(length, &[symbols, names])
+    };
+    assert!(to_the_end(200 << 20));
+    assert!(!to_the_end(300 << 20), "longer names than any");
+}
+
+/// A plan of the small node with these symbols and names instead of its own.
+fn plan_with(symbols: &[u8], names: &[u8]) -> Result<AttachPlan, crate::PlanError> {
+    let mut bytes = small_node();
+    let (symbols_at, names_at) = (bytes.len(), bytes.len() + symbols.len());
+    bytes.extend(symbols);
+    bytes.extend(names);
+    let headers = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    for (index, at, size) in [(1, symbols_at, symbols.len()), (2, names_at, names.len())] {
+        let place = headers + index * 64 + 24;
+        bytes[place..place + 8].copy_from_slice(&(at as u64).to_le_bytes());
+        bytes[place + 8..place + 16].copy_from_slice(&(size as u64).to_le_bytes());
+    }
+    resolve::resolve(Path::new("node"), &bytes, true)
+}
+
+/// Symbols and names of the small node.
+fn own_tables() -> (Vec<u8>, Vec<u8>) {
+    let bytes = small_node();
+    let (symbols, names) = tables();
+    let of = |lie: Lie| bytes[lie.1 as usize..(lie.1 + lie.2) as usize].to_vec();
+    (of(symbols), of(names))
+}
+
+#[test]
+fn a_file_whose_symbols_would_take_all_memory_has_no_plan() {
+    let refusal = |symbols: &[u8], names: &[u8]| {
+        let error = plan_with(symbols, names).unwrap_err();
+        assert!(
+            matches!(error, crate::PlanError::Malformed { .. }),
+            "{error}"
+        );
+        error.to_string()
+    };
+    let (own, names) = own_tables();
+    assert!(plan_with(&own, &names).is_ok());
+    // Symbols of nothing.
+    let mut symbols = own.clone();
+    symbols.resize(24 * 3_000_000, 0);
+    let error = refusal(&symbols, &names);
+    assert!(error.contains("3000000 symbols"), "{error}");
+    // Functions that share a long name.
+    let mut symbols = own.clone();
+    let mut shared = names.clone();
+    shared.resize(shared.len() + 6_000, b'a');
+    shared.push(0);
+    let first = own[24..48].to_vec();
+    for index in 0..100_000_u32 {
+        symbols.extend((names.len() as u32 + index % 1000).to_le_bytes());
+        symbols.extend(&first[4..]);
+    }
+    let error = refusal(&symbols, &shared);
+    assert!(error.contains("longer names"), "{error}");
+}
+
+#[test]
+fn functions_whose_names_would_take_all_memory_have_no_plan() {
+    let (mut symbols, mut names) = own_tables();
+    let function = "a".repeat(8_000);
+    let name = format!("_ZN4node8000{function}ERKN2v820FunctionCallbackInfoINS1_5ValueEEE");
+    let first = symbols[24..48].to_vec();
+    let at = names.len() as u32;
+    names.extend(name.bytes());
+    names.push(0);
+    for _ in 0..6_000 {
+        symbols.extend(at.to_le_bytes());
+        symbols.extend(&first[4..]);
+    }
+    let error = plan_with(&symbols, &names).unwrap_err();
+    assert!(
+        matches!(error, crate::PlanError::Malformed { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn headers_and_notes_that_go_on_for_ever_are_not_read() {
+    let honest = small_node();
+    let build_id = |bytes: &[u8]| read_all(bytes).unwrap().binary.build_id;
+    assert!(build_id(&honest).is_some());
+    let note = 64 + 56;
+    let u64_at = |at: usize| u64::from_le_bytes(honest[at..at + 8].try_into().unwrap());
+    let start = u64_at(note + 8) as usize;
+    // The note's segment, 1 MB of the file.
+    let mut bytes = honest.clone();
+    bytes.resize(2 << 20, 0);
+    bytes[note + 32..note + 40].copy_from_slice(&(1u64 << 20).to_le_bytes());
+    assert_eq!(build_id(&bytes), None);
+    // And a build-id of 1,000 bytes, behind all.
+    let mut bytes = honest.clone();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let at = bytes.len() as u64;
+    bytes.extend_from_within(start..start + 16);
+    bytes[at as usize + 4..at as usize + 8].copy_from_slice(&1_000u32.to_le_bytes());
+    bytes.extend([7; 1_000]);
+    bytes[note + 8..note + 16].copy_from_slice(&at.to_le_bytes());
+    bytes[note + 32..note + 40].copy_from_slice(&1_016u64.to_le_bytes());
+    assert_eq!(build_id(&bytes), None);
+    // All of the file again and again.
+    let mut bytes = honest.clone();
+    bytes.resize(4 << 20, 0);
+    bytes[56..58].copy_from_slice(&200u16.to_le_bytes());
+    for program in bytes[64..][..56 * 200].chunks_exact_mut(56) {
+        program[..8].copy_from_slice(&[1, 0, 0, 0, 4, 0, 0, 0]);
+        program[8..32].fill(0);
+        program[32..40].copy_from_slice(&(4u64 << 20).to_le_bytes());
+    }
+    let outline = elf::Outline::parse(Path::new("node"), &bytes).unwrap();
+    let searched: usize = outline.read_only_data().map(<[u8]>::len).sum();
+    assert_eq!(searched, 512 << 20);
+    // More program headers than any program has.
+    let mut bytes = honest.clone();
+    bytes[56..58].copy_from_slice(&2_000u16.to_le_bytes());
+    bytes.resize(64 + 56 * 2_000, 0);
+    let error = resolve::resolve(Path::new("node"), &bytes, true).unwrap_err();
+    assert!(
+        error.to_string().contains("2000 program headers"),
+        "{error}"
+    );
+}
+
+#[test]
+fn nothing_of_a_binary_is_a_command_to_a_terminal() {
+    let (mut symbols, mut names) = own_tables();
+    let first = symbols[24..48].to_vec();
+    let evil = [
+        "_ZN4node2fs6\x1b[2Jh1ERKN2v820FunctionCallbackInfoINS1_5ValueEEE".as_bytes(),
+        "_ZN4node2fs4\u{9b}2JERKN2v820FunctionCallbackInfoINS1_5ValueEEE".as_bytes(),
+        b"Builtins_CallApiCallback\x1b[2J",
+    ];
+    for name in evil {
+        symbols.extend((names.len() as u32).to_le_bytes());
+        symbols.extend(&first[4..]);
+        names.extend(name);
+        names.push(0);
+    }
+    let plan = plan_with(&symbols, &names).unwrap();
+    let all = serde_json::to_string(&plan).unwrap();
+    let is_command = |text: &str| text.contains("\\u00") || text.contains(char::is_control);
+    assert!(!is_command(&all), "{all}");
+    // Nor of a file that is none.
+    let script = b"#!/bin/sh \x1b[2J\x07\n";
+    let error = resolve::resolve(Path::new("node"), script, true).unwrap_err();
+    assert!(!error.to_string().contains(char::is_control), "{error:?}");
 }

@@ -10,13 +10,18 @@ pub(crate) fn split_clone(mangled: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// Bytes of a file as a text that people read. They may be anything: none of them reaches a terminal as a command to it.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace(char::is_control, "·")
+}
+
 /// The longest name of node 26 has 2,300 bytes.
 const LONGEST_MANGLED: usize = 8 << 10;
 
 /// Few bytes of a lying name can demangle to gigabytes.
 const LONGEST_DEMANGLED: usize = 64 << 10;
 
-/// Demangled as `c++filt` writes it; `None` if it is no C++ name.
+/// Demangled as `c++filt` writes it; `None` if it is no C++ name, for which one with control characters does not pass either.
 ///
 /// Two forms differ, in names that the catalogue does not have: an empty parameter pack leaves `, &&` behind, and a function
 /// as a template argument is written with its own arguments.
@@ -29,7 +34,7 @@ pub(crate) fn demangle(mangled: &[u8]) -> Option<String> {
     let options = cpp_demangle::DemangleOptions::new().recursion_limit(RECURSION);
     let mut out = Bounded(String::new());
     symbol.structured_demangle(&mut out, &options).ok()?;
-    Some(out.0)
+    (!out.0.contains(char::is_control)).then_some(out.0)
 }
 
 /// How deep templates nest at most; real names stay below 40.

@@ -64,6 +64,11 @@ const FURTHEST_ENTRY: usize = 16;
 /// A pattern means a handful of functions; a binary with more of them lies.
 const MOST_MATCHES: usize = 64;
 
+/// Functions that the catalogue or their signatures pick; official builds have 5,000. A plan keeps a probe for each.
+const MOST_NAMED: usize = 64 << 10;
+/// Bytes of their names; official builds have 1 MB.
+const MOST_NAMED_BYTES: usize = 32 << 20;
+
 /// Milestone numbers begin at 0, 1 or 2.
 const HIGHEST_FIRST_MILESTONE: u32 = 16;
 
@@ -85,7 +90,7 @@ pub(crate) fn resolve(
 ) -> Result<AttachPlan, PlanError> {
     let binary = Binary::parse(path, data)?;
     let catalogue = catalogue::load()?;
-    let named = NamedFunctions::find(&binary, &catalogue)?;
+    let named = NamedFunctions::find(path, &binary, &catalogue)?;
     let (callbacks, callback_names) = callbacks(&named);
     let returns = ReturnsToV8::new(&binary, called_by_javascript(&named, &callbacks));
 
@@ -176,7 +181,7 @@ fn called_by_javascript<'a>(
 /// The functions on whose return address V8 relies, for the tests of [`ReturnsToV8`].
 #[cfg(test)]
 pub(crate) fn returns_to_v8(binary: &Binary<'_>) -> Result<ReturnsToV8, PlanError> {
-    let named = NamedFunctions::find(binary, &catalogue::load()?)?;
+    let named = NamedFunctions::find(Path::new("node"), binary, &catalogue::load()?)?;
     let (callbacks, _) = callbacks(&named);
     Ok(ReturnsToV8::new(
         binary,
@@ -204,6 +209,7 @@ struct NamedFunctions<'d> {
 impl<'d> NamedFunctions<'d> {
     /// Demangling a hundred thousand names would take a second: only those that can matter are.
     fn find(
+        path: &Path,
         binary: &Binary<'d>,
         catalogue: &[catalogue::FamilyCatalogue],
     ) -> Result<Self, PlanError> {
@@ -238,14 +244,24 @@ impl<'d> NamedFunctions<'d> {
         let mut functions = Vec::new();
         let mut called_by_builtins = Vec::new();
         let (mut first, mut last) = (u64::MAX, 0);
+        let mut named_bytes = 0;
         for function in &binary.functions {
+            if functions.len() > MOST_NAMED || named_bytes > MOST_NAMED_BYTES {
+                return Err(PlanError::Malformed {
+                    path: path.to_owned(),
+                    what: "it has more functions for JavaScript, or longer names of them, than any node"
+                        .to_owned(),
+                });
+            }
             if let Some(rest) = function.name.strip_prefix(b"Builtins_") {
                 first = first.min(function.address);
                 last = last.max(function.address.saturating_add(function.size));
                 if finder.is_match(function.name) && !rest.is_empty() {
+                    let name = names::shown(function.name);
+                    named_bytes += name.len();
                     functions.push(Named {
                         function: *function,
-                        name: String::from_utf8_lossy(function.name).into_owned(),
+                        name,
                         clone: "",
                     });
                 }
@@ -261,6 +277,7 @@ impl<'d> NamedFunctions<'d> {
                 continue;
             }
             if let Some(name) = names::demangle(mangled) {
+                named_bytes += name.len();
                 functions.push(Named {
                     function: *function,
                     name,
@@ -657,7 +674,7 @@ impl Resolver<'_, '_> {
             return format!("{address:#x}");
         };
         let name = names::demangle(names::split_clone(function.name).0)
-            .unwrap_or_else(|| String::from_utf8_lossy(function.name).into_owned());
+            .unwrap_or_else(|| names::shown(function.name));
         names::split_arguments(&name).map_or(name.clone(), |(head, _)| head.to_owned())
     }
 

@@ -34,11 +34,15 @@ pub(crate) fn find(binary: &Binary<'_>) -> Versions {
     versions
 }
 
-/// `20.20.2/…` → `v20.20.2`.
+/// `20.20.2/…` → `v20.20.2`. Of a version only what all versions are made of: it is printed to terminals and is a label of metrics.
 fn version_after(text: &[u8]) -> Option<String> {
     let text = text.get(..text.len().min(64))?;
     let end = text.iter().position(|byte| *byte == b'/' || *byte == 0)?;
-    let version = std::str::from_utf8(text.get(..end)?).ok()?;
+    let version = text.get(..end)?;
+    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b".+-".contains(byte);
+    let version = std::str::from_utf8(version)
+        .ok()
+        .filter(|version| version.as_bytes().iter().all(is_usual))?;
     let mut numbers = version.split(['.', '-']);
     let three = (0..3).all(|_| numbers.next().is_some_and(|n| n.parse::<u32>().is_ok()));
     three.then(|| format!("v{version}"))
@@ -55,4 +59,31 @@ fn v8_around(data: &[u8], at: usize) -> Option<String> {
     let dotted = version.split('.').count() >= 3
         && version.split('.').all(|part| part.parse::<u32>().is_ok());
     (dotted && patch.parse::<u32>().is_ok()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_nothing_but_what_versions_have() {
+        for (text, version) in [
+            ("20.20.2/node-v20.20.2.tar.gz", Some("v20.20.2")),
+            (
+                "22.0.0-nightly20240101abcdef+b.1\0",
+                Some("v22.0.0-nightly20240101abcdef+b.1"),
+            ),
+            ("20.20.2-\x1b[2J/", None),
+            ("20.20.2-\u{9b}2J/", None),
+            ("20.20.2-a b/", None),
+            ("20.20.2-a\n/", None),
+            ("20.20/", None),
+        ] {
+            assert_eq!(
+                version_after(text.as_bytes()).as_deref(),
+                version,
+                "{text:?}"
+            );
+        }
+    }
 }

@@ -60,7 +60,8 @@ impl Measured {
             let seconds = |time: fn(&Process) -> Option<u64>| {
                 let times: Option<Vec<u64>> = processes.iter().map(|p| time(p)).collect();
                 let times = times.filter(|times| !times.is_empty());
-                times.map(|times| times.iter().sum::<u64>() as f64 / 1e9)
+                let sum = |times: Vec<u64>| times.into_iter().fold(0, u64::saturating_add);
+                times.map(|times| sum(times) as f64 / 1e9)
             };
             measured.user.extend(seconds(|p| p.user.map(|t| t.0)));
             measured.system.extend(seconds(|p| p.system.map(|t| t.0)));
@@ -184,6 +185,10 @@ mod tests {
         assert_eq!(measured.system, [0.002]);
         assert_eq!(measured.max_rss, [30.0]);
         assert_eq!(measured.uss, [7.0]);
+        // A recording may say anything.
+        recording.processes[0].user = Some(Nanoseconds(u64::MAX));
+        let most = Measured::of(&recording, &group(&[0])).user;
+        assert_eq!(most, [u64::MAX as f64 / 1e9]);
         // One process whose time is not known: the sum is not known.
         recording.processes[0].user = None;
         assert!(Measured::of(&recording, &group(&[0])).user.is_empty());

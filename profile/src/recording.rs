@@ -13,11 +13,13 @@ pub const UNREADABLE: &[u8] = b"(unreadable)";
 pub const ROWS_UNREADABLE: &str = "rows_unreadable";
 /// Kind of [`Loss`]: events that came when a start had as many as are kept of one.
 pub const EVENTS_BEYOND_LIMIT: &str = "events_beyond_limit";
+/// Kind of [`Loss`]: calls that found no room in the tables of sums. Crossings and serializations are too low by it, nothing else is.
+pub(crate) const SUMS_FULL: &str = "sums_full";
 /// Kinds of [`Loss`] with which counts are too low.
 const GAPS: [&str; 8] = [
     "records",
     "undecodable_records",
-    "sums_full",
+    SUMS_FULL,
     "threads_not_followed",
     "beginnings_missed",
     "counts_unknown",
@@ -643,8 +645,13 @@ pub struct Loss {
 impl Loss {
     /// Whether counts of the run are too low by it.
     pub fn is_gap(&self) -> bool {
-        self.count > 0 && GAPS.contains(&self.kind.as_str())
+        is_gap(&self.kind, self.count)
     }
+}
+
+/// Whether counts are too low by so many losses of a kind.
+pub(crate) fn is_gap(kind: &str, count: u64) -> bool {
+    count > 0 && GAPS.contains(&kind)
 }
 
 /// A probe and how often it was hit.

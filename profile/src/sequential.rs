@@ -86,6 +86,8 @@ pub struct Verdict {
 pub const FALSE_ALARMS: f64 = 0.002;
 /// Most pairs, if nothing else is asked for.
 pub const MOST_PAIRS: usize = 40;
+/// Looks are not planned for more pairs, whatever is asked for or a recording says: the memory of one grows with the square of its pairs.
+pub const PAIRS_LIMIT: usize = 10_000;
 /// A relative difference that does not matter, if nothing else is said.
 pub const MARGIN: f64 = 0.01;
 
@@ -196,7 +198,8 @@ impl Sequential {
 }
 
 /// The rule under which pairs were run, and the relative difference that does not matter, as the labels of their runs say:
-/// [`measured::MOST_PAIRS`], else one look after `pairs`; [`measured::CHANCE`] and [`measured::MARGIN`], else those of today.
+/// [`measured::MOST_PAIRS`] up to [`PAIRS_LIMIT`], else one look after `pairs`; [`measured::CHANCE`] and [`measured::MARGIN`], else those
+/// of today.
 pub fn rule_of(label: impl Fn(&str) -> Option<String>, pairs: usize) -> (Sequential, f64) {
     let share = |key, otherwise| {
         let said = label(key).and_then(|text| text.parse::<f64>().ok());
@@ -205,7 +208,7 @@ pub fn rule_of(label: impl Fn(&str) -> Option<String>, pairs: usize) -> (Sequent
     };
     let chance = share(measured::CHANCE, FALSE_ALARMS);
     let most = label(measured::MOST_PAIRS).and_then(|most| most.parse().ok());
-    let rule = match most.filter(|most: &usize| *most > 0) {
+    let rule = match most.filter(|most: &usize| (1..=PAIRS_LIMIT).contains(most)) {
         Some(most) => Sequential::new(most, chance),
         None => Sequential::fixed(pairs, chance),
     };
@@ -274,6 +277,19 @@ mod tests {
         assert_eq!(rule_of(labels(&[]), 12), today);
         let wrong = labels(&[("most-pairs", "0"), ("chance", "2"), ("margin", "NaN")]);
         assert_eq!(rule_of(wrong, 12), today);
+    }
+
+    #[test]
+    fn a_recording_cannot_ask_for_more_looks_than_can_be_planned() {
+        let most = |pairs: String| {
+            let label = move |key: &str| (key == measured::MOST_PAIRS).then(|| pairs.clone());
+            rule_of(label, 12).0
+        };
+        let today = Sequential::fixed(12, FALSE_ALARMS);
+        for pairs in [PAIRS_LIMIT as u64 + 1, 1_000_000_000_000, u64::MAX] {
+            assert_eq!(most(pairs.to_string()), today, "{pairs}");
+        }
+        assert_eq!(most(PAIRS_LIMIT.to_string()).most(), PAIRS_LIMIT);
     }
 
     /// Normally distributed, by the sum of twelve.

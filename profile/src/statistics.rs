@@ -194,13 +194,16 @@ pub fn stars(p: f64) -> &'static str {
 pub struct RankTest {
     /// Pairs in which head is larger than base; ties count a half.
     pub u: f64,
-    /// Probability of such ranks or more uneven ones, if both sides were alike. Exact up to eight values on the smaller side
-    /// without ties, else by the normal approximation with corrections for ties and continuity (as SciPy).
+    /// Probability of such ranks or more uneven ones, if both sides were alike. Exact without ties if the smaller side has at most
+    /// eight values and there are at most 10,000 pairs of one value of each side, else by the normal approximation with corrections for
+    /// ties and continuity (as SciPy).
     pub p: f64,
 }
 
-/// Up to this many values on the smaller side all arrangements are counted.
+/// Up to this many values on the smaller side all arrangements are counted,
 const EXACT_RANKS: usize = 8;
+/// unless there are more pairs of one value of each side: counting takes time that grows with their square.
+const EXACT_PAIRS: usize = 10_000;
 
 impl RankTest {
     /// `None` if a side has no values or one that is not finite.
@@ -223,8 +226,10 @@ impl RankTest {
         let u = rank_sum - (m * (m + 1)) as f64 / 2.0;
         let product = (n * m) as f64;
         let larger = u.max(product - u);
-        let p = if ties == 0.0 && n.min(m) <= EXACT_RANKS {
-            2.0 * exact_tail(n, m, larger as usize)
+        let is_counted = n.min(m) <= EXACT_RANKS && n.saturating_mul(m) <= EXACT_PAIRS;
+        let p = if ties == 0.0 && is_counted {
+            // The same either way round; memory grows with the second.
+            2.0 * exact_tail(n.max(m), n.min(m), larger as usize)
         } else {
             let total = (n + m) as f64;
             let spread = product / 12.0 * (total + 1.0 - ties / (total * (total - 1.0)));
@@ -392,6 +397,30 @@ mod tests {
         assert_eq!(test.u, 35.0);
         near(test.p, 0.05128205128205128);
         assert_eq!(RankTest::test(&[1.0, 1.0], &[1.0]).unwrap().p, 1.0);
+    }
+
+    #[test]
+    fn ranks_of_a_few_values_among_thousands_are_not_counted_one_by_one() {
+        // Eight values that all lie below all others: u = 0, so z = (n·m / 2 − 0.5) / √(n·m·(n + m + 1) / 12).
+        let few: Vec<f64> = (0..8).map(f64::from).collect();
+        for (others, is_exact) in [(1_250u32, true), (1_251, false), (10_000, false)] {
+            let many: Vec<f64> = (0..others).map(|value| 100.0 + f64::from(value)).collect();
+            let pairs = 8.0 * f64::from(others);
+            let spread = (pairs * f64::from(others + 9) / 12.0).sqrt();
+            let about = 2.0 * Normal::standard().cdf(-(pairs / 2.0 - 0.5) / spread);
+            // One of all choices of eight places, either way.
+            let choices = (1..=8).fold(1.0, |product, k| {
+                product * f64::from(others + k) / f64::from(k)
+            });
+            let expected = if is_exact { 2.0 / choices } else { about };
+            for (base, head) in [(&few, &many), (&many, &few)] {
+                let p = RankTest::test(base, head).unwrap().p;
+                assert!(
+                    (p / expected - 1.0).abs() < 1e-6,
+                    "{others}: {p} {expected}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -8,10 +8,13 @@ use crate::diff::Sides;
 use crate::diff::figures::{List, Unit};
 use crate::diff::sides::{Side, program};
 use crate::groups::Group;
+use crate::random::Random;
 use crate::statistics::RankTest;
 
 /// Chance that a series without any change shows one.
 pub const FALSE_ALARM: f64 = 0.001;
+/// Orders of the points that are tried to know how often chance parts them so: of 1 in 1,000 there are 50.
+const ORDERS: usize = 49_999;
 /// So many runs of a point that are alike show that a count does not vary by itself.
 const REPEATS: usize = 5;
 
@@ -22,6 +25,8 @@ pub struct Trend {
     pub figure: String,
     /// Its unit.
     pub unit: Unit,
+    /// What a change must exceed.
+    pub noise: Noise,
     /// Label by which the runs are grouped.
     pub by: String,
     /// The programs that the runs are of, the most frequent first, with the number of runs of each. Of several no change is looked for: a
@@ -55,13 +60,14 @@ pub struct Point {
 /// A new level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Median of the level before.
+    /// Median of the level before: of the points' medians if the figure varies with the machine, else of the runs.
     pub before: f64,
-    /// Median of the level from here on.
+    /// The same of the level from here on.
     pub after: f64,
     /// A count that does not vary by itself differs. If false, `p` tells how likely chance is.
     pub exact: bool,
-    /// Of the rank test between the two levels, for all places where a change was looked for; null if `exact`.
+    /// How often chance parts ranks so far at any of the places where this change was looked for: ranks of the points' medians if the figure
+    /// varies with the machine, else of the runs. Null if `exact`.
     pub p: Option<f64>,
 }
 
@@ -159,8 +165,9 @@ impl Trend {
                 change: None,
             })
             .collect();
+        let noise = Noise::of(figure, unit);
         if programs.len() < 2 {
-            for (at, change) in changes(&series, unit) {
+            for (at, change) in changes(&series, noise) {
                 points[at].change = Some(change);
             }
         }
@@ -169,6 +176,7 @@ impl Trend {
         Ok(Trend {
             figure: figure.to_owned(),
             unit,
+            noise,
             by: by.to_owned(),
             programs,
             left_out,
@@ -188,106 +196,244 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Where the level of a series changes: index of the first point of the new level, and the change. A count of which no point varies, and of
-/// which enough runs of at least half of the points show that, changes wherever it differs from one point to the next, unless both have one run. Anything else is parted where ranks before and after differ most, as long as
-/// chance explains that less often than [`FALSE_ALARM`]; places that the rest does not bear out are given up again.
-pub fn changes(points: &[Vec<f64>], unit: Unit) -> Vec<(usize, Change)> {
+/// What varies in a figure without a change of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Noise {
+    /// Each run by itself, if anything: counts.
+    Runs,
+    /// The machine: times, memory, and CPU samples, which are times. Runs of one point were made in a row, while the machine was as it was
+    /// then, and so are alike without being right: only what varies from point to point tells what chance does.
+    Machine,
+}
+
+impl Noise {
+    /// Of a figure.
+    pub fn of(figure: &str, unit: Unit) -> Noise {
+        // Behind the name of a row, which can be any.
+        let field = figure.rsplit(']').next().unwrap_or_default();
+        let is_of_samples = field.starts_with("samples.")
+            || field.ends_with(".samples")
+            || field.ends_with("samples_percent");
+        match unit == Unit::Ns || figure.starts_with("time.") || is_of_samples {
+            true => Noise::Machine,
+            false => Noise::Runs,
+        }
+    }
+}
+
+/// Where the level of a series changes: index of the first point of the new level, and the change.
+///
+/// A count of which no point varies, and of which enough runs of at least half of the points show that, changes wherever it differs from
+/// one point to the next, unless both have one run. Anything else is parted as long as chance parts ranks so far less often than
+/// [`FALSE_ALARM`], and places that the rest does not bear out are given up again: ranks of the runs, where those before and after differ
+/// most; or, of what varies with the machine, of one value of each point, its median, where these lie nearest to two levels.
+pub fn changes(points: &[Vec<f64>], noise: Noise) -> Vec<(usize, Change)> {
     let known: Vec<usize> = (0..points.len())
         .filter(|at| !points[*at].is_empty())
         .collect();
-    let constant = |values: &[f64]| values.iter().all(|value| *value == values[0]);
-    let runs: usize = known.iter().map(|at| points[*at].len()).sum();
-    let repeats = runs - known.len();
-    let several = |at: usize| points[at].len() > 1;
-    let shown = known.iter().filter(|at| several(**at)).count();
-    let is_constant = repeats >= REPEATS && known.iter().all(|at| constant(&points[*at]));
-    // Runs of one commit were made in a row, and say little of the others.
-    if unit != Unit::Ns && is_constant && 2 * shown >= known.len() {
-        let steps = known.windows(2).filter_map(|pair| {
-            let (before, after) = (points[pair[0]][0], points[pair[1]][0]);
-            let change = Change {
-                before,
-                after,
-                exact: true,
-                p: None,
-            };
-            let is_shown = several(pair[0]) || several(pair[1]);
-            (before != after && is_shown).then_some((pair[1], change))
-        });
-        return steps.collect();
+    if noise == Noise::Runs
+        && let Some(steps) = exact_steps(points, &known)
+    {
+        return steps;
     }
-    let mut found = Vec::new();
-    part(points, &known, &mut found);
-    found.sort_unstable();
+    let levels = Levels {
+        points: match noise {
+            Noise::Runs => known.iter().map(|at| points[*at].clone()).collect(),
+            Noise::Machine => { known.iter() }
+                .map(|at| median(&points[*at]).into_iter().collect())
+                .collect(),
+        },
+        noise,
+    };
+    let mut found = levels.part();
     // What parted a whole may not part its halves.
     loop {
         let bounds: Vec<usize> = { [0].into_iter() }
             .chain(found.iter().copied())
             .chain([known.len()])
             .collect();
-        let tested =
-            |at: usize| between(points, &known, bounds[at], bounds[at + 1], bounds[at + 2]);
-        let worst = (0..found.len())
-            .map(|at| (at, tested(at).map_or(1.0, |change| change.p.unwrap_or(1.0))))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let places: Vec<Place> = { bounds.windows(3) }
+            .map(|of| Place {
+                first: of[0],
+                at: of[1],
+                end: of[2],
+            })
+            .collect();
+        let chances: Vec<f64> = places.iter().map(|place| levels.chance(*place)).collect();
+        let worst = (0..found.len()).max_by(|a, b| chances[*a].total_cmp(&chances[*b]));
         match worst {
-            Some((at, p)) if p >= FALSE_ALARM => {
+            Some(at) if chances[at] >= FALSE_ALARM => {
                 found.remove(at);
             }
             _ => {
-                let changes =
-                    (0..found.len()).filter_map(|at| Some((known[found[at]], tested(at)?)));
+                let changes = (places.iter().zip(chances))
+                    .filter_map(|(place, p)| Some((known[place.at], levels.change(*place, p)?)));
                 return changes.collect();
             }
         }
     }
 }
 
-/// The runs of some points.
-fn runs(points: &[Vec<f64>], known: &[usize]) -> Vec<f64> {
-    known
-        .iter()
-        .flat_map(|at| points[*at].iter().copied())
-        .collect()
+/// The changes of a count of which enough runs show that it does not vary by itself; `None` if they do not.
+fn exact_steps(points: &[Vec<f64>], known: &[usize]) -> Option<Vec<(usize, Change)>> {
+    let constant = |values: &[f64]| values.iter().all(|value| *value == values[0]);
+    let runs: usize = known.iter().map(|at| points[*at].len()).sum();
+    let repeats = runs - known.len();
+    let several = |at: usize| points[at].len() > 1;
+    // Runs of one commit were made in a row, and say little of the others.
+    let shown = known.iter().filter(|at| several(**at)).count();
+    let is_constant = repeats >= REPEATS && known.iter().all(|at| constant(&points[*at]));
+    if !is_constant || 2 * shown < known.len() {
+        return None;
+    }
+    let steps = known.windows(2).filter_map(|pair| {
+        let (before, after) = (points[pair[0]][0], points[pair[1]][0]);
+        let change = Change {
+            before,
+            after,
+            exact: true,
+            p: None,
+        };
+        let is_shown = several(pair[0]) || several(pair[1]);
+        (before != after && is_shown).then_some((pair[1], change))
+    });
+    Some(steps.collect())
 }
 
-/// The change at `at` between the levels from `first` and up to `end`, its p for all places in there.
-fn between(
-    points: &[Vec<f64>],
-    known: &[usize],
+/// A place between two points, and those around it that it parts.
+#[derive(Clone, Copy)]
+struct Place {
     first: usize,
+    /// First point behind it.
     at: usize,
     end: usize,
-) -> Option<Change> {
-    let (before, after) = (
-        runs(points, &known[first..at]),
-        runs(points, &known[at..end]),
-    );
-    let p = RankTest::test(&before, &after)?.p * (end - first - 1) as f64;
-    Some(Change {
-        before: median(&before)?,
-        after: median(&after)?,
-        exact: false,
-        p: Some(p.min(1.0)),
+}
+
+/// The points of which something is known.
+struct Levels {
+    points: Vec<Vec<f64>>,
+    noise: Noise,
+}
+
+impl Levels {
+    fn values(&self, first: usize, end: usize) -> Vec<f64> {
+        self.points[first..end].concat()
+    }
+
+    /// How often chance parts ranks so far at any place between these points.
+    fn chance(&self, place: Place) -> f64 {
+        let Place { first, at, end } = place;
+        match self.noise {
+            Noise::Runs => {
+                let test = RankTest::test(&self.values(first, at), &self.values(at, end));
+                let places = (end - first - 1) as f64;
+                test.map_or(1.0, |test| (test.p * places).min(1.0))
+            }
+            // That there is a change between them, wherever it is.
+            Noise::Machine => chance_of_orders(&ranks(&self.values(first, end))),
+        }
+    }
+
+    /// Where these points part most, and how often chance does that at any place between them.
+    fn best(&self, first: usize, end: usize) -> Option<(usize, f64)> {
+        let places = (first + 1..end).map(|at| Place { first, at, end });
+        let least = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
+        match self.noise {
+            Noise::Runs => places
+                .map(|place| (place.at, self.chance(place)))
+                .min_by(least),
+            // Ranks alone would take the last point before a step for one behind it if it is the largest of those before.
+            Noise::Machine => {
+                let off = |at: usize| {
+                    [self.values(first, at), self.values(at, end)]
+                        .iter()
+                        .map(|level| off_median(level))
+                        .sum()
+                };
+                let (at, _) = places
+                    .map(|place| (place.at, off(place.at)))
+                    .min_by(least)?;
+                Some((at, self.chance(Place { first, at, end })))
+            }
+        }
+    }
+
+    /// All places where the points part more than by chance, in order.
+    fn part(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        // Spans that may still be parted.
+        let mut open = vec![(0, self.points.len())];
+        while let Some((first, end)) = open.pop() {
+            if let Some((at, p)) = self.best(first, end)
+                && p < FALSE_ALARM
+            {
+                found.push(at);
+                open.extend([(first, at), (at, end)]);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn change(&self, place: Place, p: f64) -> Option<Change> {
+        Some(Change {
+            before: median(&self.values(place.first, place.at))?,
+            after: median(&self.values(place.at, place.end))?,
+            exact: false,
+            p: Some(p),
+        })
+    }
+}
+
+/// How far values are from their median in all.
+fn off_median(values: &[f64]) -> f64 {
+    let median = median(values).unwrap_or_default();
+    values.iter().map(|value| (value - median).abs()).sum()
+}
+
+/// Twice the rank of each value, from 2 on; values that are alike share theirs.
+fn ranks(values: &[f64]) -> Vec<i64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut ranks = vec![0; values.len()];
+    let mut below = 0;
+    for alike in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        for at in alike {
+            ranks[*at] = (2 * below + alike.len() + 1) as i64;
+        }
+        below += alike.len();
+    }
+    ranks
+}
+
+/// For each place between two of these: how far the ranks before it are from what chance expects, as a square, measured by how far they vary.
+/// Alike sums are alike to the bit: they are quotients of whole numbers.
+fn distances(ranks: &[i64]) -> impl Iterator<Item = f64> + '_ {
+    let count = ranks.len() as i64;
+    let mut off = 0;
+    (1..count).zip(ranks).map(move |(before, rank)| {
+        off += rank - (count + 1);
+        (off * off) as f64 / (before * (count - before)) as f64
     })
 }
 
-fn part(points: &[Vec<f64>], known: &[usize], found: &mut Vec<usize>) {
-    // Spans that may still be parted.
-    let mut open = vec![(0, known.len())];
-    while let Some((first, end)) = open.pop() {
-        let places = (first + 1..end).filter_map(|at| {
-            let p = between(points, known, first, at, end)?.p?;
-            Some((at, p))
-        });
-        let Some((at, p)) = places.min_by(|a, b| a.1.total_cmp(&b.1)) else {
-            continue;
-        };
-        if p < FALSE_ALARM {
-            found.push(at);
-            open.extend([(first, at), (at, end)]);
-        }
+/// How often these ranks in any order are as far from what chance expects, at the place where they are farthest, as in this one: right
+/// whatever the values and however many are alike. Not more is found out than needed: from [`FALSE_ALARM`] on it is about so.
+fn chance_of_orders(ranks: &[i64]) -> f64 {
+    let farthest = distances(ranks).fold(0.0, f64::max);
+    // The same figures always have the same changes.
+    let mut random = Random::new(0x6a09_e667_f3bc_c908);
+    let mut ranks = ranks.to_vec();
+    let enough = (FALSE_ALARM * (ORDERS + 1) as f64) as usize;
+    let (mut as_far, mut tried) = (0, 0);
+    while tried < ORDERS && as_far < enough {
+        random.shuffle(&mut ranks);
+        tried += 1;
+        as_far += usize::from(distances(&ranks).any(|of| of >= farthest));
     }
+    // The order that was seen is one of them.
+    (as_far + 1) as f64 / (tried + 1) as f64
 }
 
 #[cfg(test)]
@@ -313,10 +459,106 @@ mod tests {
     fn noise_has_no_change_more_often_than_stated() {
         let mut random = Random::new(1);
         let alarms = (0..400)
-            .filter(|_| !changes(&series(&mut random, 20, 5), Unit::Ns).is_empty())
+            .filter(|_| !changes(&series(&mut random, 20, 5), Noise::Machine).is_empty())
             .count();
         // 0.4 expected; more than 3 in 1 of 1,000.
         assert!(alarms <= 3, "{alarms}");
+    }
+
+    /// Runs that are alike, of a machine that is another one for each point.
+    fn drifting(random: &mut Random, points: usize, runs: usize) -> Vec<Vec<f64>> {
+        let of_point = |random: &mut Random| {
+            let drift = 3.0 * noise(random);
+            (0..runs).map(|_| drift + noise(random)).collect()
+        };
+        (0..points).map(|_| of_point(random)).collect()
+    }
+
+    #[test]
+    fn a_machine_that_drifts_is_no_change_more_often_than_stated() {
+        let mut random = Random::new(3);
+        let (mut alarms, mut of_runs) = (0, 0);
+        for index in 0..400 {
+            let points = drifting(&mut random, 20, 8);
+            alarms += usize::from(!changes(&points, Noise::Machine).is_empty());
+            if index < 20 {
+                of_runs += usize::from(!changes(&points, Noise::Runs).is_empty());
+            }
+        }
+        // 0.4 expected; more than 3 in 1 of 1,000.
+        assert!(alarms <= 3, "{alarms}");
+        // Taken each for itself, runs would say that most series change.
+        assert!(of_runs > 10, "{of_runs}");
+        // Eight starts on Monday, and eight of the same program on Tuesday.
+        let days: Vec<Vec<f64>> = [100.0, 103.0]
+            .map(|day| (0..8).map(|run| day + f64::from(run) / 10.0).collect())
+            .into();
+        assert_eq!(changes(&days, Noise::Machine), []);
+        assert_eq!(changes(&days, Noise::Runs).len(), 1);
+    }
+
+    #[test]
+    fn a_step_over_enough_points_is_found_whatever_drifts() {
+        let mut random = Random::new(4);
+        let mut found = 0;
+        for _ in 0..50 {
+            let mut points = drifting(&mut random, 20, 8);
+            points[10..].iter_mut().flatten().for_each(|of| *of += 20.0);
+            let places = changes(&points, Noise::Machine);
+            found += usize::from(places.iter().map(|(at, _)| *at).eq([10]));
+        }
+        assert!(found >= 45, "{found} of 50");
+    }
+
+    /// As the documentation says.
+    #[test]
+    fn it_takes_seven_points_on_each_side_or_six_beside_fifteen() {
+        let mut random = Random::new(5);
+        for (few, many, expected) in [
+            (5, 9, false),
+            (6, 6, false),
+            (6, 7, false),
+            (7, 7, true),
+            (7, 8, true),
+            (9, 9, true),
+            (2, 100, false),
+            (6, 15, true),
+            (6, 40, true),
+            (7, 40, true),
+        ] {
+            for (before, after) in [(few, many), (many, few)] {
+                let mut points = series(&mut random, before + after, 1);
+                points[before..].iter_mut().for_each(|of| of[0] += 100.0);
+                let found = changes(&points, Noise::Machine);
+                let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+                let step: &[usize] = if expected { &[before] } else { &[] };
+                assert_eq!(places, step, "{before}, {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_point_beside_many_that_are_alike_is_no_change() {
+        let mut points = vec![vec![100.0]; 21];
+        points[20] = vec![200.0];
+        assert_eq!(changes(&points, Noise::Machine), []);
+    }
+
+    #[test]
+    fn what_varies_with_the_machine_is_told_from_counts() {
+        for (figure, noise) in [
+            ("time.wall_ns", Noise::Machine),
+            ("time.max_rss_bytes", Noise::Machine),
+            ("packages[express].self_ns", Noise::Machine),
+            ("packages[express].samples", Noise::Machine),
+            ("samples.count", Noise::Machine),
+            ("attribution.unattributed_samples_percent", Noise::Machine),
+            ("crossings.total", Noise::Runs),
+            ("packages[samples].crossings", Noise::Runs),
+            ("serialization.bytes", Noise::Runs),
+        ] {
+            assert_eq!(Noise::of(figure, Unit::of(figure)), noise, "{figure}");
+        }
     }
 
     #[test]
@@ -333,7 +575,7 @@ mod tests {
                 .iter_mut()
                 .flatten()
                 .for_each(|value| *value -= 8.0);
-            let found = changes(&points, Unit::Ns);
+            let found = changes(&points, Noise::Machine);
             let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
             exact += usize::from(places == [10, 20]);
             for (_, change) in found {
@@ -353,16 +595,16 @@ mod tests {
             vec![7.0],
             vec![7.0; 3],
         ];
-        let found = changes(&points, Unit::Count);
+        let found = changes(&points, Noise::Runs);
         let steps: Vec<_> = found
             .iter()
             .map(|(at, c)| (*at, c.before, c.after, c.exact))
             .collect();
         assert_eq!(steps, [(3, 7.0, 8.0, true), (4, 8.0, 7.0, true)]);
         // Too few runs of each to know that it does not vary; and a time is never exact.
-        assert_eq!(changes(&[vec![7.0], vec![8.0], vec![8.0]], Unit::Count), []);
-        assert_eq!(changes(&points, Unit::Ns), []);
-        assert_eq!(changes(&[], Unit::Ns), []);
+        assert_eq!(changes(&[vec![7.0], vec![8.0], vec![8.0]], Noise::Runs), []);
+        assert_eq!(changes(&points, Noise::Machine), []);
+        assert_eq!(changes(&[], Noise::Machine), []);
     }
 
     /// Of a commit with one run nobody knows whether its count varies.
@@ -371,17 +613,17 @@ mod tests {
         let one_each = |at: usize| vec![7.0 + (at % 2) as f64];
         let mut points: Vec<Vec<f64>> = (0..12).map(one_each).collect();
         points[4] = vec![7.0; 8];
-        assert_eq!(changes(&points, Unit::Count), []);
+        assert_eq!(changes(&points, Noise::Runs), []);
         // Nor do some others, of two that were run once.
         for at in [0, 2, 6, 8, 9, 10, 11] {
             points[at] = vec![7.0; 3];
         }
-        let found = changes(&points, Unit::Count);
+        let found = changes(&points, Noise::Runs);
         let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
         assert_eq!(places, [1, 2, 3, 4, 5, 6, 7, 8]);
         points[1] = vec![8.0];
         points[2] = vec![9.0];
-        let found = changes(&points, Unit::Count);
+        let found = changes(&points, Noise::Runs);
         let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
         assert_eq!(
             places,
@@ -391,7 +633,7 @@ mod tests {
         // It varies where that can be seen: then it may anywhere.
         points[9] = vec![7.0, 8.0, 7.0];
         assert!(
-            changes(&points, Unit::Count)
+            changes(&points, Noise::Runs)
                 .iter()
                 .all(|(_, change)| !change.exact)
         );

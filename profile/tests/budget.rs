@@ -7,7 +7,7 @@ use nodeprof_profile::budget::{
 };
 use nodeprof_profile::diff::{Side, Sides};
 use nodeprof_profile::groups::Group;
-use nodeprof_profile::recording::Nanoseconds;
+use nodeprof_profile::recording::{Loss, Nanoseconds, RunId};
 use nodeprof_profile::{Profile, Recording};
 
 const NOISE: [u64; 8] = [10, 250, 90, 400, 170, 320, 60, 230];
@@ -422,4 +422,162 @@ fn what_is_not_known_is_not_kept() {
     let sides = Sides::new(&of(base), &of(head));
     let of_pairs = check(&sides, &budgets.unwrap(), Drift::Forbidden, "").unwrap();
     assert_eq!(of_pairs.outcome, Outcome::CannotTell, "{of_pairs:?}");
+}
+
+fn lose(recording: &mut Recording, kind: &str) {
+    recording.losses.push(Loss {
+        run: RunId(0),
+        kind: kind.into(),
+        count: 3,
+    });
+}
+
+/// Of a run in which not all was seen a count is the least that it can be.
+#[test]
+fn a_count_that_is_known_to_be_too_low_is_not_within() {
+    let total = Profile::from_recording(&Recording::synthetic(400)).runs[0]
+        .crossings
+        .total;
+    let status = |gap: &str, text: &str| {
+        let head = runs("head", &NOISE, |one| match gap {
+            "" => {}
+            "incomplete" => one.processes[0].incomplete = Some("it was met too late".into()),
+            kind => lose(one, kind),
+        });
+        let found = alone(head, text).unwrap();
+        let row = found.rows.into_iter().next().unwrap();
+        let said = found
+            .statements
+            .iter()
+            .map(|of| of.kind)
+            .collect::<Vec<_>>();
+        (row.status, row.sentence, said)
+    };
+    let most =
+        |figure: &str, most: &str| format!("[[budget]]\nfigure = \"{figure}\"\nmax = {most}");
+    let kept = most("crossings.total", &total.to_string());
+    let over = most("crossings.total", &(total - 1).to_string());
+    assert_eq!(status("", &kept).0, Status::Within);
+    for gap in [
+        "records",
+        "undecodable_records",
+        "events_beyond_limit",
+        "sums_full",
+        "threads_not_followed",
+        "beginnings_missed",
+        "counts_unknown",
+        "holder_ended",
+        "incomplete",
+    ] {
+        let (found, sentence, said) = status(gap, &kept);
+        assert_eq!(found, Status::CannotTell, "{gap}");
+        assert!(sentence.contains("needed: runs without gaps"), "{sentence}");
+        assert!(sentence.ends_with("type: nodeprof report head.nodeprof"));
+        let of_records = gap.ends_with("records") || gap == "events_beyond_limit";
+        let kind = if of_records { "lost_records" } else { "gaps" };
+        assert_eq!(said, [kind], "{gap}");
+        // It would be more still.
+        assert_eq!(status(gap, &over).0, Status::Over, "{gap}");
+        // What the kernel tells of the whole run, and times, are what they are.
+        for (figure, limit) in [
+            ("time.wall_ns", "\"10s\""),
+            ("time.max_rss_bytes", "\"10GB\""),
+            ("compile.total_ns", "\"10s\""),
+        ] {
+            let found = status(gap, &most(figure, limit));
+            assert_eq!(found.0, Status::Within, "{gap} {figure}: {}", found.1);
+        }
+    }
+    // Names and stacks that are missing make no count too low, nor does a full table of sums one that is not summed.
+    for gap in ["stacks", "paths_truncated", "memory_unreadable", "waits"] {
+        let (found, _, said) = status(gap, &kept);
+        assert_eq!((found, said.len()), (Status::Within, 0), "{gap}");
+    }
+    let stats = most("files.stat.calls", "1000000");
+    assert_eq!(status("sums_full", &stats).0, Status::Within);
+    assert_eq!(status("records", &stats).0, Status::CannotTell);
+    let calls = most("crossings.callbacks[*].calls", "1000000");
+    assert_eq!(status("sums_full", &calls).0, Status::CannotTell);
+}
+
+#[test]
+fn how_much_a_count_grew_is_known_of_a_whole_base_only() {
+    let one_more = |recording: &mut Recording| {
+        let again = recording.crossings[0];
+        recording.crossings.push(again);
+    };
+    let status = |base_gap: bool, head_gap: bool, more: bool, permitted: u32| {
+        let base = runs("base", &NOISE, |one| {
+            if base_gap {
+                lose(one, "records");
+            }
+        });
+        let head = runs("head", &NOISE, |one| {
+            if more {
+                one_more(one);
+            }
+            if head_gap {
+                lose(one, "records");
+            }
+        });
+        let text = format!("[[budget]]\nfigure = \"crossings.total\"\nmax-increase = {permitted}");
+        checked(base, head, &text).unwrap().rows[0].status
+    };
+    for (base_gap, head_gap, more, permitted, expected) in [
+        (false, false, false, 0, Status::Within),
+        (false, false, true, 0, Status::Over),
+        (false, true, false, 0, Status::CannotTell),
+        (false, true, true, 1, Status::CannotTell),
+        // Head would be more still.
+        (false, true, true, 0, Status::Over),
+        (true, false, false, 0, Status::CannotTell),
+        (true, false, true, 0, Status::CannotTell),
+        (true, true, true, 0, Status::CannotTell),
+    ] {
+        assert_eq!(
+            status(base_gap, head_gap, more, permitted),
+            expected,
+            "{base_gap} {head_gap} {more} {permitted}"
+        );
+    }
+}
+
+/// Memory and CPU samples are not the same twice: one run says nothing of the next.
+#[test]
+fn memory_and_samples_of_one_run_are_never_over() {
+    let measured = |bytes: &[u64]| {
+        let mut all = Recording::default();
+        for bytes in bytes {
+            all.append(runs("head", &NOISE[..1], |one| {
+                let process = &mut one.processes[0];
+                process.max_rss_bytes = Some(*bytes);
+                process.uss_loop_start_bytes = Some(*bytes);
+                process.uss_exit_bytes = Some(*bytes);
+            }));
+        }
+        all
+    };
+    let several: Vec<u64> = NOISE.iter().map(|noise| 90_000_000 + noise).collect();
+    for figure in [
+        "time.max_rss_bytes",
+        "time.private_dirty_bytes",
+        "time.private_dirty_loop_start_bytes",
+        "time.private_dirty_exit_bytes",
+    ] {
+        let text = format!("[[budget]]\nfigure = \"{figure}\"\nmax = \"80MB\"");
+        let one = alone(measured(&[90_000_000]), &text).unwrap();
+        assert_eq!(one.outcome, Outcome::CannotTell, "{:?}", one.rows);
+        assert!(
+            one.rows[0].sentence.contains("in one run"),
+            "{:?}",
+            one.rows
+        );
+        let many = alone(measured(&several), &text).unwrap();
+        assert_eq!(many.outcome, Outcome::Over, "{:?}", many.rows);
+    }
+    for figure in ["samples.count", "modules[*].samples"] {
+        let text = format!("[[budget]]\nfigure = \"{figure}\"\nmax = 0");
+        let one = alone(runs("head", &NOISE[..1], |_| {}), &text).unwrap();
+        assert_eq!(one.outcome, Outcome::CannotTell, "{:?}", one.rows);
+    }
 }

@@ -11,7 +11,7 @@ use nodeprof_profile::diff::{Answer, Certainty, Diff, Side};
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::recording::{
-    Compilation, CompilationUnit, Crossing, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
+    Compilation, CompilationUnit, Crossing, Loss, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
 };
 use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording, RunProfile};
@@ -827,5 +827,85 @@ fn every_field_of_the_json_is_documented() {
             || section.contains(&format!("`{field}[]`"))
             || section.contains(&format!("`{field}."));
         assert!(named, "{field} is not documented");
+    }
+}
+
+/// Runs in which not all was seen have fewer of everything.
+#[test]
+fn counts_of_runs_with_gaps_are_not_exact() {
+    let lose = |recording: &mut Recording, kind: &str| {
+        recording.losses.push(Loss {
+            run: RunId(0),
+            kind: kind.into(),
+            count: 1,
+        });
+    };
+    let fewer = |recording: &mut Recording| {
+        recording.crossings.pop();
+    };
+    let total = |diff: &Diff| {
+        let total = (diff.counts.iter()).find(|change| change.figure == "crossings.total");
+        total.map(|total| (total.difference, total.certainty, total.head.unwrap().runs))
+    };
+    let whole = || side("base", &NOISE, same);
+    let exact = compare(whole(), side("head", &NOISE, |one, _| fewer(one)));
+    assert_eq!(total(&exact), Some((-1.0, Certainty::Exact, 8)));
+    for gap in ["records", "sums_full", "beginnings_missed", "incomplete"] {
+        let with_gap = |one: &mut Recording| {
+            fewer(one);
+            match gap {
+                "incomplete" => one.processes[0].incomplete = Some("late".into()),
+                kind => lose(one, kind),
+            }
+        };
+        // In none of head's runs all was seen.
+        let diff = compare(whole(), side("head", &NOISE, |one, _| with_gap(one)));
+        assert_eq!(
+            total(&diff),
+            Some((-1.0, Certainty::TooFewRuns, 8)),
+            "{gap}"
+        );
+        assert!(diff.counts.iter().all(|of| !of.certainty.is_known()));
+        let kind = if gap == "records" {
+            "lost_records"
+        } else {
+            "gaps"
+        };
+        assert!(kinds(&diff).contains(&kind), "{gap}: {:?}", diff.statements);
+        // In some of them, which tell nothing of the others.
+        let some = |one: &mut Recording, index: usize| {
+            if index < 3 {
+                with_gap(one);
+            }
+        };
+        let diff = compare(whole(), side("head", &NOISE, some));
+        assert!(diff.counts.is_empty(), "{gap}: {:?}", diff.counts);
+        assert_eq!(diff.tests.varying_counts, 0, "{gap}");
+    }
+    // A module is gone if it was not seen where all was.
+    let program = |name: &str, needs: bool, gap: bool| {
+        noisy(name, |_| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.busy(1_000_000);
+                if needs {
+                    main.require("/app/lib.js", &[], 50_000, |lib| lib.busy(2_000_000));
+                }
+            });
+            let (mut one, _) = program.end();
+            if gap {
+                lose(&mut one, "records");
+            }
+            one
+        })
+    };
+    for (gaps, removed) in [([false, false], 1), ([true, false], 1), ([false, true], 0)] {
+        let diff = compare(
+            program("base", true, gaps[0]),
+            program("head", false, gaps[1]),
+        );
+        assert_eq!(diff.modules.removed.len(), removed, "{gaps:?}");
+        let told = (diff.causes.iter()).any(|cause| cause.presence == Some("removed"));
+        assert_eq!(told, removed == 1, "{gaps:?}: {:?}", diff.causes);
     }
 }

@@ -664,3 +664,85 @@ fn times_that_count_mode_does_not_take_are_null() {
         );
     }
 }
+
+#[test]
+fn figures_that_went_when_a_run_was_thinned_are_null() {
+    use nodeprof_profile::diff::figures::List;
+    use nodeprof_profile::report::Document;
+    let mut whole = small();
+    for name in ["package-json", "files", "compile", "crossings", "cpu"] {
+        whole.families.retain(|family| family.name != name);
+        whole
+            .families
+            .push(nodeprof_profile::recording::FamilyState {
+                run: RunId(0),
+                name: name.into(),
+                state: "on".into(),
+                reason: None,
+            });
+    }
+    // None were asked for: that is a figure.
+    whole.lookups.clear();
+    let before = Profile::from_recording(&whole);
+    let after = Profile::from_recording(&whole.thin("it is old"));
+    let as_json = |profile: &Profile| serde_json::to_value(Document::of(profile).unwrap()).unwrap();
+    let (before, json) = (as_json(&before), as_json(&after));
+    let (before, run) = (&before["runs"][0], &json["runs"][0]);
+    // Of the run all is as it was.
+    for field in [
+        "package_json lookups",
+        "package_json repeated_lookups",
+        "package_json stats_failed",
+        "package_json total_ns",
+        "files stat calls",
+        "files stat failed",
+        "files readlink calls",
+        "files close total_ns",
+        "files bytes_read",
+        "files paths",
+        "compile compilations",
+        "compile cached",
+        "samples count",
+        "crossings total",
+        "crossings unfinished",
+    ] {
+        let pointer = format!("/{}", field.replace(' ', "/"));
+        let value = run.pointer(&pointer);
+        assert!(value.is_some_and(serde_json::Value::is_number), "{field}");
+        assert_eq!(value, before.pointer(&pointer), "{field}");
+    }
+    assert_eq!(run["package_json"]["lookups"], 0);
+    // Of its phases and processes what was seen one by one is not known.
+    let phases = run["phases"].as_array().unwrap();
+    let processes = run["processes"].as_array().unwrap();
+    assert!(!phases.is_empty() && !processes.is_empty());
+    for phase in phases {
+        for field in [
+            "lookups",
+            "stats",
+            "opens",
+            "reads",
+            "files_ns",
+            "compilations",
+            "compile_ns",
+        ] {
+            assert!(phase[field].is_null(), "{field}: {phase}");
+        }
+        assert!(phase["crossings"].is_number() && phase["end_ns"].is_number());
+    }
+    for process in processes {
+        for field in ["lookups", "file_operations"] {
+            assert!(process[field].is_null(), "{field}: {process}");
+        }
+        assert!(process["crossings"].is_number() && process["start_ns"].is_number());
+    }
+    // The same as rows of tables.
+    let run = &after.runs[0];
+    let row = Document::of_row(run, List::Run, &run.processes[0]).unwrap();
+    assert!(serde_json::to_value(row).unwrap()["lookups"].is_null());
+    let row = Document::of_row(run, List::Phases, &run.phases[0]).unwrap();
+    assert!(serde_json::to_value(row).unwrap()["stats"].is_null());
+    let of_run = serde_json::json!({"lookups": 0, "cached_compilations": 0, "reads": 0});
+    let row = Document::of_row(run, List::Run, &of_run).unwrap();
+    assert_eq!(serde_json::to_value(row).unwrap(), of_run);
+}

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
-use nodeprof_profile::sequential::{MARGIN, MOST_PAIRS};
+use nodeprof_profile::sequential::{MARGIN, MOST_PAIRS, PAIRS_LIMIT};
 
 use super::TraceMode;
 
@@ -97,10 +97,10 @@ Commands are split into words as a shell does, and run without one. The order wi
 pairs the times are looked at, by a rule that keeps the chance of a false alarm at 0.2 % in all: docs/compare.md.")]
 pub struct Compare {
     /// Run exactly this many pairs, and look once; fewer than 10 give counts, but no verdict on time
-    #[arg(short = 'n', long, value_name = "PAIRS", conflicts_with = "max_pairs", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "PAIRS", conflicts_with = "max_pairs", value_parser = clap::value_parser!(u32).range(1..=PAIRS_LIMIT as i64))]
     pub pairs: Option<u32>,
     /// Stop as soon as the answer is certain, or after this many pairs
-    #[arg(long, value_name = "N", default_value_t = MOST_PAIRS as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = MOST_PAIRS as u32, value_parser = clap::value_parser!(u32).range(1..=PAIRS_LIMIT as i64))]
     pub max_pairs: u32,
     /// A difference in percent below which both sides count as alike
     #[arg(long, value_name = "PERCENT", default_value_t = MARGIN * 100.0, value_parser = percent)]

@@ -230,14 +230,16 @@ fn a_page_that_must_be_read_from_the_disk_is_told() {
     assert!(faults.iter().all(|w| w.syscall.is_none()));
 }
 
-/// Two threads hand a token to and fro: each waits once for each time.
+/// Two threads hand a token to and fro until the main one has waited so often: how often one comes too late to wait depends on the processors.
 const HANDS_OVER: &str = "const { Worker, isMainThread, workerData } = require('worker_threads');\n\
      const times = Number(process.argv[2]);\n\
-     const cell = isMainThread ? new Int32Array(new SharedArrayBuffer(4)) : workerData;\n\
-     if (isMainThread) new Worker(__filename, { workerData: cell, argv: [times] });\n\
+     const cell = isMainThread ? new Int32Array(new SharedArrayBuffer(8)) : workerData;\n\
+     if (isMainThread) new Worker(__filename, { workerData: cell });\n\
      const mine = isMainThread ? 0 : 1;\n\
-     for (let i = 0; i < times; i++) {\n\
-       while (Atomics.load(cell, 0) !== mine) Atomics.wait(cell, 0, 1 - mine);\n\
+     for (let waits = 0, last = false; !last; ) {\n\
+       while (Atomics.load(cell, 0) !== mine) if (Atomics.wait(cell, 0, 1 - mine) === 'ok') waits++;\n\
+       if (isMainThread && waits >= times) Atomics.store(cell, 1, 1);\n\
+       last = Atomics.load(cell, 1) === 1;\n\
        Atomics.store(cell, 0, 1 - mine);\n\
        Atomics.notify(cell, 0);\n\
      }";

@@ -291,6 +291,8 @@ export interface Start {
 export interface Trend {
   figure: string;
   unit: "ns" | "bytes" | "percent" | "count";
+  /** What a change must exceed: chance of single runs, or the machine, which differs from point to point. */
+  noise: "runs" | "machine";
   by: string;
   /** Each with its runs, the most frequent first. */
   programs: [string, number][];

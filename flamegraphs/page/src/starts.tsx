@@ -115,6 +115,7 @@ export function Starts({ data }: { data: Data }) {
         {starts.trend_error && <p class="warning" role="note">{starts.trend_error}</p>}
         {starts.trend && starts.trend.programs.length > 1 && <p class="warning" role="note">{mixed(starts.trend)}</p>}
         {starts.trend && starts.trend.left_out > 0 && <p class="warning" role="note">{`Left out: ${counted(starts.trend.left_out, "run")} of which something is missing: counts of such are too low.`}</p>}
+        {starts.trend && tooFew(starts.trend) && <p class="note">{tooFew(starts.trend)}</p>}
         {starts.trend ? <Chart trend={starts.trend} /> : !starts.trend_error && <p class="empty">Name a figure of the JSON, such as crossings.total or packages[express].self_ns, of the runs listed here.</p>}
       </section>
       {starts.trend && <Points trend={starts.trend} />}
@@ -153,6 +154,16 @@ function mixed(trend: Trend): string {
   const more = trend.programs.length - named.length;
   const all = more > 0 ? [...named, `${count(more)} ${more === 1 ? "other" : "others"}`] : named;
   return `These runs are of ${count(trend.programs.length)} programs (${all.join(", ")}): each point mixes them, so no change is marked. Narrow the list to one by its command.`;
+}
+
+/** With fewer values chance parts them as far as any change can. */
+const SIDE = 7;
+
+/** Why no change of what varies with the machine can be marked, if so. */
+function tooFew(trend: Trend): string | null {
+  const known = trend.points.filter((point) => point.median !== null).length;
+  if (trend.noise !== "machine" || trend.programs.length > 1 || known >= 2 * SIDE) return null;
+  return `No change is marked yet: this figure varies with the machine from ${trend.by} to ${trend.by}, which takes ${count(SIDE)} values on each side of a change to tell from one. Known ${known === 1 ? "is" : "are"} ${count(known)}.`;
 }
 
 const HEIGHT = 220;

@@ -15,6 +15,7 @@ use nodeprof_profile::recording::RunId;
 use nodeprof_profile::statistics::{Moments, Welch};
 use nodeprof_profile::{Recording, diff::sides};
 
+use crate::drawn::Drawn;
 use crate::fold::{self, About, By, FoldError, Folded, Frame, Order, Request};
 use crate::hash::IdMap;
 use unify::Unifier;
@@ -160,21 +161,30 @@ impl Differential {
             origins.extend(runs.map(|run| sides::origin(side.recording, timeline, *run)));
         }
         let roots = Roots::of(&origins);
+        // What a side is called depends on its own runs, as if it had a recording of its own.
+        let is_one = std::ptr::eq(base.recording, head.recording);
+        let [of_base, of_head] = [(base, head, &timelines[0]), (head, base, &timelines[1])].map(
+            |(side, other, timeline)| {
+                let runs = side.group.runs.iter().copied();
+                let beside = other.group.runs.iter().copied().filter(|_| is_one);
+                Drawn::new(side.recording, timeline, runs).beside(beside)
+            },
+        );
         // One form for all runs: frames of stacks and phases have nothing in common.
-        let runs = [base, head]
+        let runs = [(base, &of_base), (head, &of_head)]
             .into_iter()
-            .flat_map(|side| side.group.runs.iter().map(|run| (side.recording, *run)));
+            .flat_map(|(side, drawn)| side.group.runs.iter().map(move |run| (drawn, *run)));
         let form = fold::form_of_all(runs, request.metric);
         let request = &Request {
             by: request.by.or(Some(form)),
             ..request.clone()
         };
-        let fold = |side: &Side<'_>, timeline: &Timeline, run: RunId, roots: &Roots| {
+        let fold = |side: &Side<'_>, drawn: &Drawn<'_>, run: RunId, roots: &Roots| {
             let request = Request {
                 run,
                 ..request.clone()
             };
-            match fold::fold_rooted(side.recording, timeline, &request, Some(roots)) {
+            match fold::fold_drawn(drawn, &request, Some(roots)) {
                 // A run in which there was nothing is one with nothing.
                 Err(FoldError::NothingToShow { .. }) => Ok(None),
                 Err(error) => Err(DifferentialError::Fold {
@@ -186,9 +196,9 @@ impl Differential {
         };
         let mut folded: [Vec<Option<Folded>>; 2] = Default::default();
         let mut of_runs = roots.iter();
-        for (index, (side, timeline)) in [base, head].into_iter().zip(&timelines).enumerate() {
+        for (index, (side, drawn)) in [(base, &of_base), (head, &of_head)].into_iter().enumerate() {
             for (run, roots) in side.group.runs.iter().zip(&mut of_runs) {
-                folded[index].push(fold(side, timeline, *run, roots)?);
+                folded[index].push(fold(side, drawn, *run, roots)?);
             }
         }
         let first = folded[1].iter().chain(&folded[0]).flatten().next();
@@ -198,7 +208,7 @@ impl Differential {
                 run: head.group.runs[0],
                 ..request.clone()
             };
-            let error = fold::fold_with_timeline(head.recording, &timelines[1], &request);
+            let error = fold::fold_drawn(&of_head, &request, None);
             return Err(DifferentialError::Fold {
                 name: head.group.name.clone(),
                 error: error.err().unwrap_or(FoldError::NoStacks(request.metric)),

@@ -20,7 +20,8 @@ use nodeprof_profile::modules::Modules;
 use nodeprof_profile::recording::{Nanoseconds, ProcessId, ThreadId};
 
 use super::ExportError;
-use crate::fold::{self, By, FoldError, Metric, Request, ThreadClasses};
+use crate::drawn::Drawn;
+use crate::fold::{self, By, FoldError, Metric, Request};
 use crate::select::{Selected, SumFit};
 use crate::stacks;
 use sink::Sink;
@@ -47,13 +48,14 @@ pub fn write(
 ) -> Result<Vec<String>, TraceError> {
     let timeline = Timeline::new(recording);
     let selected = fold::select(recording, &timeline, request)?;
+    let drawn = Drawn::new(recording, &timeline, [request.run]);
     let run = recording.runs.get(request.run.0 as usize);
     let mut file = Tracks {
         recording,
         timeline: &timeline,
         selected: &selected,
         started: run.map(|run| run.started).unwrap_or_default(),
-        classes: ThreadClasses::new(recording),
+        drawn: &drawn,
         tracks: Vec::new(),
         notes: Vec::new(),
     };
@@ -94,7 +96,7 @@ struct Tracks<'a> {
     selected: &'a Selected,
     /// The start of the run.
     started: Nanoseconds,
-    classes: ThreadClasses<'a>,
+    drawn: &'a Drawn<'a>,
     tracks: Vec<Track>,
     notes: Vec<String>,
 }
@@ -163,13 +165,7 @@ impl Tracks<'_> {
             metric,
             ..request.clone()
         };
-        let mut stacks = stacks::collect(
-            self.recording,
-            self.timeline,
-            self.selected,
-            &request,
-            By::Stack,
-        );
+        let mut stacks = stacks::collect(self.drawn, self.selected, &request, By::Stack);
         stacks.in_order_of_time();
         for thread in &stacks.threads {
             let of = (thread.process, thread.tid);
@@ -216,7 +212,7 @@ impl Tracks<'_> {
     }
 
     fn name(&self, track: &Track) -> String {
-        let class = self.classes.class(track.process, track.thread);
+        let class = self.drawn.classes().class(track.process, track.thread);
         let thread = stacks::thread_name(class, self.pid(track.process), track.thread);
         match track.shows {
             Shows::Phases => "phases".to_owned(),

@@ -7,11 +7,13 @@ use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 use nodeprof_profile::Recording;
+use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::recording::RunId;
 use prost::Message;
 
 use super::{EXPORTER, ExportError};
-use crate::fold::{self, About, Frame, FrameKind, Metric, Request, Unit, stacks};
+use crate::drawn::Drawn;
+use crate::fold::{self, About, Frame, FrameKind, Metric, Request, Unit};
 use crate::hash::IdMap;
 use crate::stacks::{StackNode, Stacks};
 
@@ -162,14 +164,16 @@ pub fn write_runs(
     let runs: Vec<RunId> = runs.into_iter().collect();
     let mut builder = Builder::new(runs.len() > 1);
     let mut missing = None;
-    let form = fold::form_of_all(runs.iter().map(|run| (recording, *run)), request.metric);
+    let timeline = Timeline::new(recording);
+    let drawn = Drawn::new(recording, &timeline, runs.iter().copied());
+    let form = fold::form_of_all(runs.iter().map(|run| (&drawn, *run)), request.metric);
     for run in runs {
         let request = Request {
             run,
             by: request.by.or(Some(form)),
             ..request.clone()
         };
-        match stacks(recording, &request) {
+        match fold::stacks_drawn(&drawn, &request) {
             Ok(stacks) => builder.add(&stacks, recording, run),
             Err(error) => missing = Some(error),
         }
@@ -251,12 +255,13 @@ impl Builder {
             _ => {
                 let more = recording.runs.get(run.0 as usize);
                 let lasted = more.map_or(0, |run| run.ended.0.saturating_sub(run.started.0));
-                self.profile.duration_nanos += lasted as i64;
+                let lasted = i64::try_from(lasted).unwrap_or(i64::MAX);
+                self.profile.duration_nanos = self.profile.duration_nanos.saturating_add(lasted);
             }
         }
         self.runs += 1;
         let about = &stacks.about;
-        self.total += stacks.total();
+        self.total = self.total.saturating_add(stacks.total());
         self.commands.insert(about.command.clone());
         self.nodes.extend(about.node.clone());
         for note in &about.notes {
@@ -330,7 +335,8 @@ impl Builder {
         self.profile.default_sample_type = shown.unwrap_or_default();
         if let Some(run) = recording.runs.get(run.0 as usize) {
             self.profile.time_nanos = run.started_unix_ns as i64;
-            self.profile.duration_nanos = run.ended.0.saturating_sub(run.started.0) as i64;
+            let lasted = run.ended.0.saturating_sub(run.started.0);
+            self.profile.duration_nanos = i64::try_from(lasted).unwrap_or(i64::MAX);
             if let (Metric::Cpu, Some(hz)) = (metric, run.sample_hz.filter(|hz| *hz > 0)) {
                 self.profile.period_type = Some(self.value_type("cpu", "nanoseconds"));
                 self.profile.period = 1_000_000_000 / i64::from(hz);

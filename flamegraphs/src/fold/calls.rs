@@ -69,7 +69,8 @@ impl Folder<'_> {
 
     pub(super) fn crossings(&mut self, time: bool) {
         let recording = self.recording;
-        let order = by_thread(&recording.crossings);
+        let (drawn, run) = (self.drawn, self.selected.run);
+        let order = by_thread(&recording.crossings, drawn.indices_of_crossings(run));
         let mut open: Vec<Open> = Vec::new();
         let mut current = None;
         for index in order {
@@ -161,7 +162,7 @@ impl Folder<'_> {
         self.leave(&mut open, 0);
         // Calls back to JavaScript are not counted; their time is.
         let counted = |kind| time || kind != CrossingKind::ToJs;
-        for sum in (recording.crossing_sums.iter()).filter(|sum| counted(sum.kind)) {
+        for sum in drawn.crossing_sums(run).filter(|sum| counted(sum.kind)) {
             if let Some(base) = self.sum_node(sum.process, sum.phase, sum.calls) {
                 let node = self.callback(base, sum.callback, sum.kind);
                 self.tree
@@ -295,8 +296,8 @@ impl Open {
     }
 }
 
-/// Indices of crossings: thread by thread, in order of entry, callers before callees.
-fn by_thread(crossings: &[Crossing]) -> Vec<u32> {
+/// These crossings: thread by thread, in order of entry, callers before callees.
+fn by_thread(crossings: &[Crossing], indices: impl Iterator<Item = usize>) -> Vec<u32> {
     struct Key {
         thread: u64,
         start: u64,
@@ -305,9 +306,8 @@ fn by_thread(crossings: &[Crossing]) -> Vec<u32> {
         // Of two alike, the one written last returned last.
         index: u32,
     }
-    let mut keys: Vec<Key> = crossings
-        .iter()
-        .enumerate()
+    let mut keys: Vec<Key> = indices
+        .map(|index| (index, &crossings[index]))
         .map(|(index, crossing)| Key {
             thread: (u64::from(crossing.process.0) << 32) | u64::from(crossing.thread.0),
             start: crossing.start.0,

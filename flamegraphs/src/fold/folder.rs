@@ -9,9 +9,10 @@ use nodeprof_profile::recording::{
 
 use super::components::components;
 use super::folded::FrameKind;
-use super::threads::{ThreadClass, ThreadClasses};
+use super::threads::ThreadClass;
 use super::tree::{ROOT, Tree};
 use super::{command_line, command_of};
+use crate::drawn::Drawn;
 use crate::hash::IdMap;
 use crate::select::{Selected, SumFit, start_of};
 
@@ -28,6 +29,7 @@ pub(super) struct Place {
 }
 
 pub(crate) struct Folder<'a> {
+    pub(super) drawn: &'a Drawn<'a>,
     pub(super) recording: &'a Recording,
     /// The run's working directory.
     directory: String,
@@ -38,7 +40,6 @@ pub(crate) struct Folder<'a> {
     pub(crate) tree: Tree,
     /// Node of each process; `None` if it is not of this run.
     processes: Vec<Option<u32>>,
-    threads: ThreadClasses<'a>,
     places: IdMap<(u32, u8, u32), u32>,
     pub(super) last: Option<Place>,
     pub(super) callbacks: IdMap<(u32, u32, u8), u32>,
@@ -50,11 +51,8 @@ pub(crate) struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    pub(crate) fn new(
-        recording: &'a Recording,
-        timeline: &'a Timeline,
-        selected: &'a Selected,
-    ) -> Folder<'a> {
+    pub(crate) fn new(drawn: &'a Drawn<'a>, selected: &'a Selected) -> Folder<'a> {
+        let (recording, timeline) = (drawn.recording, drawn.timeline);
         let run = selected.run;
         let directory = recording
             .runs
@@ -62,6 +60,7 @@ impl<'a> Folder<'a> {
             .map(|run| run.directory.as_slice())
             .unwrap_or_default();
         let mut folder = Folder {
+            drawn,
             recording,
             directory: String::from_utf8_lossy(directory)
                 .trim_end_matches('/')
@@ -71,7 +70,6 @@ impl<'a> Folder<'a> {
             selected,
             tree: Tree::new(),
             processes: vec![None; recording.processes.len()],
-            threads: ThreadClasses::new(recording),
             places: IdMap::default(),
             last: None,
             callbacks: IdMap::default(),
@@ -138,7 +136,7 @@ impl<'a> Folder<'a> {
     }
 
     pub(super) fn class(&self, process: ProcessId, thread: ThreadId) -> ThreadClass {
-        self.threads.class(process, thread)
+        self.drawn.classes().class(process, thread)
     }
 
     /// The node of a process and thread, without phases; `None` if the process is not of this run.
@@ -250,7 +248,7 @@ impl<'a> Folder<'a> {
     }
 
     pub(super) fn serializations(&mut self) {
-        for single in &self.recording.serializations {
+        for single in self.drawn.serializations(self.selected.run) {
             let Some(base) = self.place(single.process, single.thread, single.start) else {
                 continue;
             };
@@ -260,7 +258,7 @@ impl<'a> Folder<'a> {
                 .map(|duration| single.self_time.unwrap_or(duration));
             self.tree.add(node, own.unwrap_or_default().0);
         }
-        for sum in &self.recording.serialization_sums {
+        for sum in self.drawn.serialization_sums(self.selected.run) {
             if let Some(base) = self.sum_node(sum.process, sum.phase, sum.calls) {
                 let node = self.serialization(base, sum.callback, sum.function);
                 self.tree.add(node, sum.self_time.0);
@@ -286,7 +284,7 @@ impl<'a> Folder<'a> {
 
     /// CPU time and time off the CPU without stacks: which phase, and why it did not run.
     pub(super) fn samples(&mut self) {
-        for sample in &self.recording.samples {
+        for sample in self.drawn.samples(self.selected.run) {
             if let Some(base) = self.place(sample.process, sample.thread, start_of(sample)) {
                 let node = self.tree.named(base, FrameKind::Native, "on a CPU", 0);
                 self.tree.add(node, sample.weight.0);
@@ -295,7 +293,7 @@ impl<'a> Folder<'a> {
     }
 
     pub(super) fn waits(&mut self) {
-        for wait in &self.recording.waits {
+        for wait in self.drawn.waits(self.selected.run) {
             for part in crate::stacks::parts_of_wait(self.selected, wait) {
                 if let Some(base) = self.place(wait.process, wait.thread, part.at) {
                     let node = self.tree.named(base, FrameKind::Wait, part.label, 0);
@@ -306,7 +304,7 @@ impl<'a> Folder<'a> {
     }
 
     pub(super) fn files(&mut self, time: bool) {
-        for access in &self.recording.files {
+        for access in self.drawn.files(self.selected.run) {
             let Some(base) = self.place(access.process, access.thread, access.start) else {
                 continue;
             };
@@ -317,7 +315,7 @@ impl<'a> Folder<'a> {
     }
 
     pub(super) fn lookups(&mut self) {
-        for lookup in &self.recording.lookups {
+        for lookup in self.drawn.lookups(self.selected.run) {
             if let Some(base) = self.place(lookup.process, lookup.thread, lookup.at) {
                 let node = self.file(base, None, lookup.path);
                 self.tree.add(node, 1);
@@ -326,7 +324,7 @@ impl<'a> Folder<'a> {
     }
 
     pub(super) fn compilations(&mut self) {
-        for compilation in &self.recording.compilations {
+        for compilation in self.drawn.compilations(self.selected.run) {
             if let Some(base) =
                 self.place(compilation.process, compilation.thread, compilation.start)
             {

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use nodeprof_profile::Recording;
-use nodeprof_profile::recording::{ProcessId, RunId, StackId};
+use nodeprof_profile::recording::{RunId, StackId};
+
+use crate::drawn::Drawn;
 
 /// What is counted in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,29 +126,20 @@ impl Metric {
     }
 
     /// Whether a run has events of it.
-    pub(super) fn has_events(self, recording: &Recording, run: RunId) -> bool {
-        self.any(recording, run, |_| true)
+    pub(super) fn has_events(self, drawn: &Drawn<'_>, run: RunId) -> bool {
+        self.any(drawn, run, |_| true)
     }
 
     /// Whether events of it in a run have stacks.
-    pub(super) fn has_stacks(self, recording: &Recording, run: RunId) -> bool {
-        self.any(recording, run, |stack| stack.is_some())
+    pub(super) fn has_stacks(self, drawn: &Drawn<'_>, run: RunId) -> bool {
+        self.any(drawn, run, |stack| stack.is_some())
     }
 
     /// Whether an event or sum of it in a run has a stack as is asked for.
-    fn any(
-        self,
-        recording: &Recording,
-        run: RunId,
-        fits: impl Fn(Option<StackId>) -> bool,
-    ) -> bool {
-        let fits = |of: ProcessId, stack| {
-            let process = recording.processes.get(of.0 as usize);
-            process.is_some_and(|process| process.run == run) && fits(stack)
-        };
+    fn any(self, drawn: &Drawn<'_>, run: RunId, fits: impl Fn(Option<StackId>) -> bool) -> bool {
         macro_rules! any {
             ($($family:ident),*) => {
-                $(recording.$family.iter().any(|of| fits(of.process, of.stack)))||*
+                $(drawn.$family(run).any(|of| fits(of.stack)))||*
             };
         }
         match self {

@@ -16,16 +16,18 @@ pub(crate) enum ThreadClass {
 }
 
 /// The workers of every process.
-pub(crate) struct ThreadClasses<'a> {
-    recording: &'a Recording,
+pub(crate) struct ThreadClasses {
+    /// By process: its pid, and whether it is node.
+    processes: Vec<(u32, bool)>,
     workers: IdMap<(u32, u32), u32>,
     counts: Vec<u32>,
 }
 
-impl<'a> ThreadClasses<'a> {
-    pub(crate) fn new(recording: &'a Recording) -> ThreadClasses<'a> {
+impl ThreadClasses {
+    pub(crate) fn new(recording: &Recording) -> ThreadClasses {
+        let processes = recording.processes.iter();
         let mut classes = ThreadClasses {
-            recording,
+            processes: processes.map(|of| (of.pid, of.node.is_some())).collect(),
             workers: IdMap::default(),
             counts: vec![0; recording.processes.len()],
         };
@@ -55,10 +57,10 @@ impl<'a> ThreadClasses<'a> {
     }
 
     fn add(&mut self, process: ProcessId, thread: ThreadId) {
-        let Some(of) = self.recording.processes.get(process.0 as usize) else {
+        let Some(&(pid, _)) = self.processes.get(process.0 as usize) else {
             return;
         };
-        if of.pid == thread.0 || self.workers.contains_key(&(process.0, thread.0)) {
+        if pid == thread.0 || self.workers.contains_key(&(process.0, thread.0)) {
             return;
         }
         let count = &mut self.counts[process.0 as usize];
@@ -67,8 +69,8 @@ impl<'a> ThreadClasses<'a> {
     }
 
     pub(crate) fn class(&self, process: ProcessId, thread: ThreadId) -> ThreadClass {
-        match self.recording.processes.get(process.0 as usize) {
-            Some(of) if of.pid == thread.0 || of.node.is_none() => ThreadClass::Main,
+        match self.processes.get(process.0 as usize) {
+            Some(&(pid, is_node)) if pid == thread.0 || !is_node => ThreadClass::Main,
             _ => self
                 .workers
                 .get(&(process.0, thread.0))

@@ -1,7 +1,6 @@
 //! From a recording's events to entries of threads.
 
 use nodeprof_profile::Recording;
-use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::recording::{
     Callback, CallbackId, CrossingKind, FileOperation, NameId, Nanoseconds, ProcessId, StackId,
     ThreadId, Wait, WaitReason,
@@ -9,19 +8,19 @@ use nodeprof_profile::recording::{
 
 use super::nodes::Nodes;
 use super::{Entry, Sum, Thread};
-use crate::fold::{self, Frame, FrameKind, Metric, ThreadClasses};
+use crate::drawn::Drawn;
+use crate::fold::{self, Frame, FrameKind, Metric};
 use crate::hash::IdMap;
 use crate::paths::seen_from;
 use crate::select::{Selected, SumFit, start_of};
 
 pub(super) struct Collector<'a> {
+    drawn: &'a Drawn<'a>,
     recording: &'a Recording,
-    timeline: &'a Timeline,
     selected: &'a Selected,
     pub(super) nodes: Nodes<'a>,
     pub(super) threads: Vec<Thread>,
     by_id: IdMap<(u32, u32), u32>,
-    classes: ThreadClasses<'a>,
     last: Option<((ProcessId, ThreadId), u32)>,
     /// Nodes of what happened on top of a stack.
     leaves: IdMap<(u32, Leaf), u32>,
@@ -44,19 +43,17 @@ pub(super) enum Leaf {
 
 impl<'a> Collector<'a> {
     pub(super) fn new(
-        recording: &'a Recording,
-        timeline: &'a Timeline,
+        drawn: &'a Drawn<'a>,
         selected: &'a Selected,
         nodes: Nodes<'a>,
     ) -> Collector<'a> {
         Collector {
-            recording,
-            timeline,
+            drawn,
+            recording: drawn.recording,
             selected,
             nodes,
             threads: Vec::new(),
             by_id: IdMap::default(),
-            classes: ThreadClasses::new(recording),
             last: None,
             leaves: IdMap::default(),
             leaf_frames: IdMap::default(),
@@ -83,7 +80,7 @@ impl<'a> Collector<'a> {
     }
 
     fn samples(&mut self) {
-        for sample in &self.recording.samples {
+        for sample in self.drawn.samples(self.selected.run) {
             let entry = Entry {
                 at: start_of(sample),
                 duration: sample.weight,
@@ -98,7 +95,7 @@ impl<'a> Collector<'a> {
     }
 
     fn waits(&mut self) {
-        for wait in &self.recording.waits {
+        for wait in self.drawn.waits(self.selected.run) {
             if !self.selected.has_thread(wait.process, wait.thread) {
                 continue;
             }
@@ -117,7 +114,7 @@ impl<'a> Collector<'a> {
 
     /// Of JavaScript to C++: a call back has its callee above it, not its caller.
     fn crossings(&mut self, time: bool) {
-        for crossing in &self.recording.crossings {
+        for crossing in self.drawn.crossings(self.selected.run) {
             if crossing.kind == CrossingKind::ToJs
                 || !self
                     .selected
@@ -143,7 +140,7 @@ impl<'a> Collector<'a> {
             let thread = (crossing.process, crossing.thread);
             self.add(thread, crossing.stack, leaf, entry);
         }
-        for sum in &self.recording.crossing_sums {
+        for sum in self.drawn.crossing_sums(self.selected.run) {
             if sum.kind == CrossingKind::ToJs || !self.has_sum(sum.process, sum.phase, sum.calls) {
                 continue;
             }
@@ -157,13 +154,13 @@ impl<'a> Collector<'a> {
     }
 
     fn serializations(&mut self) {
-        for event in &self.recording.serializations {
+        for event in self.drawn.serializations(self.selected.run) {
             let leaf = Leaf::Serialization(event.function);
             let thread = (event.process, event.thread);
             let times = (event.start, event.duration, event.self_time);
             self.add_timed(thread, event.stack, leaf, times);
         }
-        for sum in &self.recording.serialization_sums {
+        for sum in self.drawn.serialization_sums(self.selected.run) {
             if self.has_sum(sum.process, sum.phase, sum.calls) {
                 let leaf = Leaf::Serialization(sum.function);
                 self.add_sum(sum.process, sum.stack, leaf, sum.self_time.0, sum.calls);
@@ -172,7 +169,7 @@ impl<'a> Collector<'a> {
     }
 
     fn files(&mut self, time: bool) {
-        for access in &self.recording.files {
+        for access in self.drawn.files(self.selected.run) {
             if self
                 .selected
                 .has(access.process, access.thread, access.start)
@@ -190,7 +187,7 @@ impl<'a> Collector<'a> {
     }
 
     fn lookups(&mut self) {
-        for lookup in &self.recording.lookups {
+        for lookup in self.drawn.lookups(self.selected.run) {
             if self.selected.has(lookup.process, lookup.thread, lookup.at) {
                 let entry = Entry {
                     at: lookup.at,
@@ -205,7 +202,7 @@ impl<'a> Collector<'a> {
     }
 
     fn compilations(&mut self) {
-        for event in &self.recording.compilations {
+        for event in self.drawn.compilations(self.selected.run) {
             let leaf = Leaf::Path(event.path);
             let thread = (event.process, event.thread);
             let times = (event.start, event.duration, event.self_time);
@@ -235,8 +232,8 @@ impl<'a> Collector<'a> {
     }
 
     fn has_sum(&mut self, process: ProcessId, passed: u8, calls: u64) -> bool {
-        let phase = self.timeline.phase_after(process, passed);
-        let fit = self.selected.has_sum(self.timeline, process, phase);
+        let phase = self.drawn.timeline.phase_after(process, passed);
+        let fit = self.selected.has_sum(self.drawn.timeline, process, phase);
         if fit == SumFit::Cut {
             self.cut = self.cut.saturating_add(calls);
         }
@@ -294,7 +291,7 @@ impl<'a> Collector<'a> {
             let of = self.recording.processes.get(process.0 as usize);
             self.threads.push(Thread {
                 process,
-                class: self.classes.class(process, tid),
+                class: self.drawn.classes().class(process, tid),
                 pid: of.map(|of| of.pid).unwrap_or_default(),
                 tid,
                 command: of.map(fold::command_of).unwrap_or_default(),

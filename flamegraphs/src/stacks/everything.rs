@@ -8,6 +8,7 @@ use super::events::{Collector, Leaf, parts_of_wait};
 use super::modules::{PackageOf, Packages};
 use super::nodes::Nodes;
 use super::{StackNode, thread_name};
+use crate::drawn::Drawn;
 use crate::fold::{By, Frame, Metric, ThreadClass};
 use crate::select::{Selected, Selection, Threads, start_of};
 
@@ -97,11 +98,12 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
     let Ok(selected) = selected else {
         return Everything::default();
     };
-    let nodes = Nodes::new(recording, run, By::Stack, true);
+    let drawn = Drawn::new(recording, timeline, [run]);
+    let nodes = Nodes::new(&drawn, run, By::Stack, true);
     let mut all = Gathering {
-        recording,
+        drawn: &drawn,
         selected: &selected,
-        collector: Collector::new(recording, timeline, &selected, nodes),
+        collector: Collector::new(&drawn, &selected, nodes),
         found: Everything::default(),
     };
     all.gather();
@@ -122,7 +124,7 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
     found.scripts = collector.nodes.scripts();
     let (frames, nodes) = collector.nodes.finish();
     let scripts = || found.scripts.iter().map(Option::as_deref);
-    let packages = Packages::new(recording, run, scripts().flatten());
+    let packages = Packages::new(recording, run, drawn.versions());
     found.packages = scripts()
         .map(|script| match packages.of(script?) {
             PackageOf::Node => Some("node".to_owned()),
@@ -150,7 +152,7 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
 }
 
 struct Gathering<'a> {
-    recording: &'a Recording,
+    drawn: &'a Drawn<'a>,
     selected: &'a Selected,
     collector: Collector<'a>,
     found: Everything,
@@ -176,7 +178,8 @@ impl Gathering<'_> {
     }
 
     fn gather(&mut self) {
-        let recording = self.recording;
+        let (drawn, run) = (self.drawn, self.selected.run);
+        let recording = drawn.recording;
         // Threads in the order of processes, the main one of each first.
         for (index, process) in recording.processes.iter().enumerate() {
             let id = ProcessId(index as u32);
@@ -184,7 +187,7 @@ impl Gathering<'_> {
                 self.collector.thread(id, ThreadId(process.pid));
             }
         }
-        for of in &recording.crossings {
+        for of in drawn.crossings(run) {
             let leaf = Leaf::Call(of.callback, of.kind);
             if of.kind != CrossingKind::ToJs
                 && let Some(event) = self.event(of.process, of.thread, of.start, (of.stack, leaf))
@@ -197,7 +200,7 @@ impl Gathering<'_> {
                 });
             }
         }
-        for of in &recording.files {
+        for of in drawn.files(run) {
             let leaf = Leaf::File(of.operation, of.path);
             if let Some(event) = self.event(of.process, of.thread, of.start, (of.stack, leaf)) {
                 self.found.files.push(Event {
@@ -208,13 +211,13 @@ impl Gathering<'_> {
                 });
             }
         }
-        for of in &recording.lookups {
+        for of in drawn.lookups(run) {
             let leaf = Leaf::Path(of.path);
             if let Some(event) = self.event(of.process, of.thread, of.at, (of.stack, leaf)) {
                 self.found.lookups.push(event);
             }
         }
-        for of in &recording.serializations {
+        for of in drawn.serializations(run) {
             let leaf = Leaf::Serialization(of.function);
             if let Some(event) = self.event(of.process, of.thread, of.start, (of.stack, leaf)) {
                 let bytes = of.bytes.and_then(|bytes| i64::try_from(bytes).ok());
@@ -226,7 +229,7 @@ impl Gathering<'_> {
                 });
             }
         }
-        for of in &recording.compilations {
+        for of in drawn.compilations(run) {
             let leaf = Leaf::Path(of.path);
             if let Some(event) = self.event(of.process, of.thread, of.start, (of.stack, leaf)) {
                 self.found.compilations.push(Event {
@@ -237,7 +240,7 @@ impl Gathering<'_> {
                 });
             }
         }
-        for of in &recording.samples {
+        for of in drawn.samples(run) {
             let at = start_of(of);
             if let Some(event) = self.event(of.process, of.thread, at, (of.stack, Leaf::None)) {
                 self.found.samples.push(Event {
@@ -247,7 +250,7 @@ impl Gathering<'_> {
                 });
             }
         }
-        for of in &recording.waits {
+        for of in drawn.waits(run) {
             if !self.selected.has_thread(of.process, of.thread) {
                 continue;
             }
@@ -277,12 +280,13 @@ impl Gathering<'_> {
     }
 
     fn sums(&mut self) {
-        let recording = self.recording;
+        let (drawn, run) = (self.drawn, self.selected.run);
+        let recording = drawn.recording;
         let main_of = |process: ProcessId| {
             let pid = recording.processes.get(process.0 as usize)?.pid;
             Some(ThreadId(pid))
         };
-        for of in &recording.crossing_sums {
+        for of in drawn.crossing_sums(run) {
             if let Some(tid) = main_of(of.process).filter(|_| of.kind != CrossingKind::ToJs)
                 && self.selected.has_thread(of.process, tid)
             {
@@ -295,7 +299,7 @@ impl Gathering<'_> {
                 self.found.crossing_sums.push(sum);
             }
         }
-        for of in &recording.serialization_sums {
+        for of in drawn.serialization_sums(run) {
             if let Some(tid) = main_of(of.process)
                 && self.selected.has_thread(of.process, tid)
             {
@@ -308,5 +312,61 @@ impl Gathering<'_> {
                 self.found.serialization_sums.push(sum);
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    /// The same program in another folder.
+    fn placed(folder: &str) -> Recording {
+        let mut recording = Recording::synthetic(2000);
+        for name in &mut recording.names {
+            let text = String::from_utf8(name.clone()).unwrap();
+            *name = text.replace("/home/user/project", folder).into_bytes();
+        }
+        recording.runs[0].directory = folder.into();
+        recording
+    }
+
+    #[test]
+    fn events_of_a_run_are_called_as_if_it_had_a_recording_of_its_own() {
+        let (base, head) = (placed("/builds/base"), placed("/builds/head"));
+        let mut both = base;
+        both.append(head.clone());
+        let of = |recording: &Recording, run| {
+            everything(recording, &Timeline::new(recording), RunId(run))
+        };
+        let (alone, found) = (of(&head, 0), of(&both, 1));
+        let names = |of: &Everything| -> Vec<String> {
+            of.frames.iter().map(|frame| frame.name.clone()).collect()
+        };
+        assert!(names(&alone).iter().any(|name| name.contains("package-")));
+        // The numbers of frames and stacks are those of the recording that both are in; what each event is on is not.
+        let stacks = |of: &Everything| -> Vec<Vec<String>> {
+            let names = names(of);
+            let path = |event: &Event| {
+                let mut path = Vec::new();
+                let mut next = Some(event.node);
+                while let Some(node) = next {
+                    let node = of.nodes[node as usize];
+                    path.push(names[node.frame as usize].clone());
+                    next = node.parent;
+                }
+                path
+            };
+            let families = [&of.crossings, &of.files, &of.compilations, &of.samples];
+            families.into_iter().flatten().map(path).collect()
+        };
+        assert_eq!(stacks(&found), stacks(&alone));
+        let packages = |of: &Everything| {
+            let mut packages: Vec<_> = of.packages.iter().flatten().cloned().collect();
+            packages.sort_unstable();
+            packages
+        };
+        assert_eq!(packages(&found), packages(&alone));
+        assert!(!packages(&alone).is_empty());
     }
 }

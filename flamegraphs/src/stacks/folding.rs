@@ -5,19 +5,14 @@ use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::recording::Nanoseconds;
 
 use super::{Entry, StackNode, Stacks, Thread};
+use crate::drawn::Drawn;
 use crate::fold::{Folded, Folder, Frame, FrameKind, Order, ThreadClass, Tree};
 use crate::select::Selected;
 
 impl Stacks {
     /// The tree of these stacks below their processes and threads.
-    pub(crate) fn fold(
-        mut self,
-        recording: &Recording,
-        timeline: &Timeline,
-        selected: &Selected,
-        order: Order,
-    ) -> Folded {
-        let mut folder = Folder::new(recording, timeline, selected);
+    pub(crate) fn fold(mut self, drawn: &Drawn<'_>, selected: &Selected, order: Order) -> Folded {
+        let mut folder = Folder::new(drawn, selected);
         let ids: Vec<u32> = (self.frames.drain(..))
             .map(|frame| folder.tree.adopt(frame))
             .collect();
@@ -32,7 +27,7 @@ impl Stacks {
             }
             Order::Time => {
                 self.in_order_of_time();
-                lay_out(&mut folder, timeline, &self, &ids);
+                lay_out(&mut folder, drawn.timeline, &self, &ids);
             }
         }
         let (frames, nodes) = folder.tree.in_order();

@@ -30,58 +30,107 @@ pub(super) struct Shown {
     pub(super) column: Option<u32>,
 }
 
-pub(super) struct Labels {
+/// The frames of some runs, as they are shown.
+pub(crate) struct Labels {
     pub(super) frames: Vec<Frame>,
-    /// By the recording's frame ids.
-    pub(super) shown: Vec<Shown>,
+    /// By the recording's frame ids; `None` if it is not reached.
+    pub(super) shown: Vec<Option<Shown>>,
 }
 
-/// The frames of a recording: one for each function, whichever lines of it were seen.
-pub(super) fn label(recording: &Recording, directory: &str, source_maps: bool) -> Labels {
+impl Labels {
+    /// Only those of these frames of the recording, which are called so beside the others.
+    pub(crate) fn of(&self, reached: &[bool]) -> Labels {
+        const UNUSED: u32 = u32::MAX;
+        let is_shown = |(shown, reached): (&Option<Shown>, &bool)| shown.filter(|_| *reached);
+        let shown = || self.shown.iter().zip(reached).map(is_shown);
+        let mut places = vec![UNUSED; self.frames.len()];
+        for shown in shown().flatten() {
+            places[shown.frame as usize] = 0;
+        }
+        let mut frames = Vec::new();
+        for (frame, place) in self.frames.iter().zip(&mut places) {
+            if *place != UNUSED {
+                *place = frames.len() as u32;
+                frames.push(frame.clone());
+            }
+        }
+        let moved = |shown: Shown| Shown {
+            frame: places[shown.frame as usize],
+            ..shown
+        };
+        let shown = shown().map(|shown| shown.map(moved)).collect();
+        Labels { frames, shown }
+    }
+}
+
+/// What is told of a frame: which function it is of, whether that is a source map's word, and where it stood.
+fn of_frame(
+    frame: &recording::Frame,
+    source_maps: bool,
+) -> (Identity, bool, (Option<u32>, Option<u32>)) {
+    let original = frame.original.filter(|_| source_maps);
+    let (file, line, column) = match original {
+        Some(original) => (
+            Some(original.file),
+            Some(original.line),
+            Some(original.column),
+        ),
+        None => (frame.file, frame.line, frame.column),
+    };
+    let begins = frame
+        .function_line
+        .map(|line| (line, frame.function_column.unwrap_or_default()));
+    let identity = Identity {
+        kind: frame.kind,
+        function: frame.function,
+        file,
+        begins,
+        top_level: frame.top_level,
+        inlined: frame.inlined,
+    };
+    (identity, original.is_some(), (line, column))
+}
+
+/// The frames that are reached: one for each function, whichever lines of it were seen, in these stacks or in those beside them.
+pub(crate) fn label(
+    recording: &Recording,
+    directory: &str,
+    source_maps: bool,
+    reached: &[bool],
+    beside: &[bool],
+) -> Labels {
     let mut functions: Vec<Function> = Vec::new();
     let mut known: HashMap<Identity, u32> = HashMap::new();
     let mut shown = Vec::with_capacity(recording.frames.len());
-    for frame in &recording.frames {
-        let original = frame.original.filter(|_| source_maps);
-        let (file, line, column) = match original {
-            Some(original) => (
-                Some(original.file),
-                Some(original.line),
-                Some(original.column),
-            ),
-            None => (frame.file, frame.line, frame.column),
-        };
-        let begins = frame
-            .function_line
-            .map(|line| (line, frame.function_column.unwrap_or_default()));
-        let identity = Identity {
-            kind: frame.kind,
-            function: frame.function,
-            file,
-            begins,
-            top_level: frame.top_level,
-            inlined: frame.inlined,
-        };
+    for (frame, reached) in recording.frames.iter().zip(reached) {
+        if !reached {
+            shown.push(None);
+            continue;
+        }
+        let (identity, is_original, (line, column)) = of_frame(frame, source_maps);
         let next = functions.len() as u32;
         let index = *known.entry(identity).or_insert(next);
         if index == next {
-            functions.push(Function::new(recording, frame, file, original.is_none()));
+            let file = identity.file;
+            functions.push(Function::new(recording, frame, file, !is_original));
         }
         let function = &mut functions[index as usize];
         function.source.inlining_possible |= frame.inlining_possible;
-        if original.is_some() {
-            // Source maps tell where it stood, not where the function begins: the first line seen in it is near.
-            let at = (line, column);
-            if function.source.line.is_none() || at < (function.source.line, function.source.column)
-            {
-                (function.source.line, function.source.column) = at;
-            }
+        if is_original {
+            function.stood(line, column);
         }
-        shown.push(Shown {
+        shown.push(Some(Shown {
             frame: index,
             line,
             column,
-        });
+        }));
+    }
+    for (frame, _) in (recording.frames.iter().zip(beside)).filter(|(_, beside)| **beside) {
+        if let (identity, true, (line, column)) = of_frame(frame, source_maps)
+            && let Some(&index) = known.get(&identity)
+        {
+            functions[index as usize].stood(line, column);
+        }
     }
     let frames = unique(&functions, directory);
     Labels { frames, shown }
@@ -115,6 +164,14 @@ impl Function {
                 file,
                 inlining_possible: false,
             },
+        }
+    }
+
+    /// Source maps tell where it stood, not where the function begins: the first line seen in it is near.
+    fn stood(&mut self, line: Option<u32>, column: Option<u32>) {
+        let source = &mut self.source;
+        if source.line.is_none() || (line, column) < (source.line, source.column) {
+            (source.line, source.column) = (line, column);
         }
     }
 

@@ -12,15 +12,16 @@ mod modules;
 mod native;
 mod nodes;
 
-use nodeprof_profile::Recording;
-use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::recording::{Nanoseconds, ProcessId, ThreadId};
 
+use crate::drawn::Drawn;
 use crate::fold::{self, About, By, Frame, Request, ThreadClass};
 use crate::select::Selected;
 
 pub(crate) use events::parts_of_wait;
 pub(crate) use everything::{Event, Everything, SumOf, everything};
+pub(crate) use labels::{Labels, label};
+pub(crate) use modules::Versions;
 
 /// Weighted stacks of one run and metric.
 #[derive(Clone, Debug)]
@@ -142,16 +143,11 @@ impl Stacks {
 }
 
 /// The stacks of a metric's events, as far as they are selected.
-pub(crate) fn collect(
-    recording: &Recording,
-    timeline: &Timeline,
-    selected: &Selected,
-    request: &Request,
-    by: By,
-) -> Stacks {
+pub(crate) fn collect(drawn: &Drawn<'_>, selected: &Selected, request: &Request, by: By) -> Stacks {
+    let (recording, timeline) = (drawn.recording, drawn.timeline);
     let mut about = fold::about(recording, timeline, selected, request.metric, by);
-    let nodes = nodes::Nodes::new(recording, selected.run, by, request.source_maps);
-    let mut collector = events::Collector::new(recording, timeline, selected, nodes);
+    let nodes = nodes::Nodes::new(drawn, selected.run, by, request.source_maps);
+    let mut collector = events::Collector::new(drawn, selected, nodes);
     collector.collect(request.metric);
     about.notes.extend(fold::note_on_sums(collector.cut));
     let events::Collector { nodes, threads, .. } = collector;

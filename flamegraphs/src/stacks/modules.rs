@@ -9,11 +9,35 @@ use nodeprof_profile::modules::package::{
 use nodeprof_profile::modules::script::Script;
 use nodeprof_profile::recording::RunId;
 
+/// The versions of packages, by name: a name that has several says which.
+#[derive(Debug, Default)]
+pub(crate) struct Versions(BTreeMap<String, BTreeSet<Option<String>>>);
+
+impl Versions {
+    /// Adds the packages of scripts of a run, whose folders these are.
+    pub(crate) fn add<'s>(
+        &mut self,
+        folders: &Folders<'_>,
+        scripts: impl Iterator<Item = &'s [u8]>,
+    ) {
+        let keys: BTreeSet<PackageKey> = scripts
+            .map(Script::of)
+            .filter(|script| !script.is_builtin())
+            .map(|script| folders.package_of(&script.path))
+            .collect();
+        for key in keys {
+            let Identity { name, version } = folders.identity(&key);
+            if let Some(name) = name {
+                self.0.entry(name).or_default().insert(version);
+            }
+        }
+    }
+}
+
 /// The packages of a run.
 pub(super) struct Packages<'a> {
     folders: Folders<'a>,
-    /// Versions by name: a name that has several says which.
-    versions: BTreeMap<String, BTreeSet<Option<String>>>,
+    versions: &'a Versions,
 }
 
 /// Of which package a script is.
@@ -28,28 +52,14 @@ pub(super) enum PackageOf {
 }
 
 impl<'a> Packages<'a> {
-    /// Those of these scripts.
-    pub(super) fn new<'s>(
+    /// Those of a run, which may be drawn with others.
+    pub(super) fn new(
         recording: &'a Recording,
         run: RunId,
-        scripts: impl Iterator<Item = &'s str>,
+        versions: &'a Versions,
     ) -> Packages<'a> {
-        let mut packages = Packages {
-            folders: Folders::new(recording, run),
-            versions: BTreeMap::new(),
-        };
-        let keys: BTreeSet<PackageKey> = scripts
-            .map(|script| Script::of(script.as_bytes()))
-            .filter(|script| !script.is_builtin())
-            .map(|script| packages.folders.package_of(&script.path))
-            .collect();
-        for key in keys {
-            let Identity { name, version } = packages.folders.identity(&key);
-            if let Some(name) = name {
-                packages.versions.entry(name).or_default().insert(version);
-            }
-        }
-        packages
+        let folders = Folders::new(recording, run);
+        Packages { folders, versions }
     }
 
     pub(super) fn of(&self, script: &str) -> PackageOf {
@@ -65,10 +75,8 @@ impl<'a> Packages<'a> {
         let Some(name) = name else {
             return PackageOf::Program;
         };
-        let several = self
-            .versions
-            .get(&name)
-            .is_some_and(|versions| versions.len() > 1);
+        let known = self.versions.0.get(&name);
+        let several = known.is_some_and(|versions| versions.len() > 1);
         PackageOf::Named(match version.filter(|_| several) {
             Some(version) => format!("{name}@{version}"),
             None => name,
@@ -190,11 +198,12 @@ mod tests {
             ("/other/a.js", PackageOf::Program),
             ("evalmachine.<anonymous>", PackageOf::Program),
         ];
-        let packages = Packages::new(
-            &recording,
-            RunId(0),
-            scripts.iter().map(|(script, _)| *script),
+        let mut versions = Versions::default();
+        versions.add(
+            &Folders::new(&recording, RunId(0)),
+            scripts.iter().map(|(script, _)| script.as_bytes()),
         );
+        let packages = Packages::new(&recording, RunId(0), &versions);
         for (script, expected) in &scripts {
             assert_eq!(packages.of(script), *expected, "{script}");
         }

@@ -4,8 +4,9 @@ use nodeprof_profile::Recording;
 use nodeprof_profile::recording::{self, RunId, StackId};
 
 use super::StackNode;
-use super::labels::{self, Labels, Shown};
+use super::labels::{Labels, Shown};
 use super::modules::{PackageOf, Packages, is_built_in, is_path, short};
+use crate::drawn::Drawn;
 use crate::fold::{By, Frame, FrameKind, frame_name};
 use crate::hash::IdMap;
 
@@ -57,12 +58,8 @@ enum Group {
 }
 
 impl<'a> Nodes<'a> {
-    pub(super) fn new(
-        recording: &'a Recording,
-        run: RunId,
-        by: By,
-        source_maps: bool,
-    ) -> Nodes<'a> {
+    pub(super) fn new(drawn: &Drawn<'a>, run: RunId, by: By, source_maps: bool) -> Nodes<'a> {
+        let recording = drawn.recording;
         let directory = recording.runs.get(run.0 as usize);
         let directory = directory
             .map(|run| run.directory.as_slice())
@@ -72,7 +69,7 @@ impl<'a> Nodes<'a> {
             .to_owned();
         // Modules and packages are what Node loaded, which is no original source.
         let source_maps = source_maps && by == By::Stack;
-        let mut labels = labels::label(recording, &directory, source_maps);
+        let mut labels = drawn.labels(run, &directory, source_maps);
         let frames = match by {
             By::Stack | By::Phase => std::mem::take(&mut labels.frames),
             By::Module | By::Package => Vec::new(),
@@ -92,8 +89,7 @@ impl<'a> Nodes<'a> {
         };
         if matches!(by, By::Module | By::Package) {
             let frames = std::mem::take(&mut nodes.labels.frames);
-            let scripts = frames.iter().filter_map(script_of);
-            let packages = Packages::new(recording, run, scripts);
+            let packages = Packages::new(recording, run, drawn.versions());
             nodes.group(&frames, &packages);
             nodes.labels.frames = frames;
         }
@@ -109,7 +105,7 @@ impl<'a> Nodes<'a> {
     pub(super) fn scripts(&self) -> Vec<Option<String>> {
         let mut scripts = vec![None; self.frames.len()];
         for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
-            let script = scripts.get_mut(shown.frame as usize);
+            let script = shown.and_then(|shown| scripts.get_mut(shown.frame as usize));
             if let Some(script @ None) = script
                 && frame.kind == recording::FrameKind::JavaScript
             {
@@ -156,7 +152,9 @@ impl<'a> Nodes<'a> {
             })
             .collect();
         let shown = self.labels.shown.iter();
-        self.groups = shown.map(|shown| groups[shown.frame as usize]).collect();
+        self.groups = shown
+            .map(|shown| shown.map_or(Group::None, |shown| groups[shown.frame as usize]))
+            .collect();
     }
 
     /// The frame of a module; a longer name than usual where two would have the same.
@@ -285,7 +283,7 @@ impl<'a> Nodes<'a> {
     /// The stack with one more frame.
     fn step(&mut self, caller: Walk, stack: recording::Stack) -> Walk {
         let id = stack.frame.0 as usize;
-        let Some(&shown) = self.labels.shown.get(id) else {
+        let Some(&Some(shown)) = self.labels.shown.get(id) else {
             return caller;
         };
         let of = match self.by {

@@ -11,6 +11,17 @@ use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{bytes, counted, number, percent, signed_time, time};
 
 impl Report<'_> {
+    /// A figure of a phase or a process: nothing if it is 0, a dash if it went with the single events of its family.
+    pub(super) fn part(&self, family: &str, figure: u64, words: impl Fn(u64) -> String) -> Cell {
+        let mut families = self.run.families.iter();
+        let is_gone = families.any(|of| of.name == family && of.state == "thinned");
+        Cell::text(match figure {
+            0 if is_gone => "–".to_owned(),
+            0 => String::new(),
+            figure => words(figure),
+        })
+    }
+
     pub(super) fn phases(&mut self) {
         let run = self.run;
         let (Some(begin), Some(end)) = (
@@ -46,14 +57,6 @@ impl Report<'_> {
             Column::right("in compiler").drop(10),
         ]);
         let fraction = |at: i64| at.saturating_sub(begin).max(0) as f64 / whole.max(1) as f64;
-        let some = |count: u64| {
-            Cell::text(if count == 0 {
-                String::new()
-            } else {
-                number(count)
-            })
-        };
-        let some_time = |ns: u64| Cell::text(if ns == 0 { String::new() } else { time(ns) });
         for phase in &run.phases {
             let spent = phase.end_ns.saturating_sub(phase.start_ns).max(0) as u64;
             table.row([
@@ -62,13 +65,13 @@ impl Report<'_> {
                 Cell::text(signed_time(phase.start_ns)).paint(Paint::Faint),
                 Cell::text(time(spent)),
                 Cell::text(percent(spent, whole)),
-                some(phase.crossings),
-                some(phase.lookups),
-                some(phase.stats),
-                some(phase.opens),
-                some(phase.compilations),
-                some_time(phase.files_ns),
-                some_time(phase.compile_ns),
+                self.part("crossings", phase.crossings, number),
+                self.part("package-json", phase.lookups, number),
+                self.part("files", phase.stats, number),
+                self.part("files", phase.opens, number),
+                self.part("compile", phase.compilations, number),
+                self.part("files", phase.files_ns, time),
+                self.part("compile", phase.compile_ns, time),
             ]);
         }
         self.page.table(&table);
@@ -349,5 +352,41 @@ impl Report<'_> {
         }
         self.page.table(&table);
         self.page.more(TOP, compile.scripts.len(), "script[|s]");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodeprof_profile::report::{Family, Phase, RunProfile};
+
+    use super::super::{Style, render_run};
+
+    #[test]
+    fn figures_of_phases_that_are_not_kept_are_dashes() {
+        for (state, dashes) in [("on", 0), ("thinned", 3)] {
+            let run = RunProfile {
+                phases: vec![Phase {
+                    name: "exec".into(),
+                    end_ns: 1_000_000,
+                    crossings: 5,
+                    ..Phase::default()
+                }],
+                families: vec![Family {
+                    name: "files".into(),
+                    state: state.into(),
+                    reason: None,
+                }],
+                ..RunProfile::default()
+            };
+            let style = Style {
+                width: 160,
+                color: false,
+            };
+            let text = render_run(&run, &style);
+            let row = text.lines().find(|line| line.starts_with("  exec"));
+            // Stats, opens and the time in files.
+            let found = row.map(|row| row.matches('–').count());
+            assert_eq!(found, Some(dashes), "{state}: {text}");
+        }
     }
 }

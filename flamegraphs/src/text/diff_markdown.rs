@@ -166,12 +166,36 @@ pub(super) fn text(text: &str) -> String {
     out
 }
 
-/// The same as code.
+/// The same as code: between more backticks in a row than it has itself, so that nothing in it ends it.
 pub(super) fn code(text: &str) -> String {
     let text = crate::paths::printable(text).replace('|', "\\|");
-    let fence = match text.contains('`') {
-        true => "``",
-        false => "`",
+    let longest = text.split(|c| c != '`').map(str::len).max();
+    let fence = "`".repeat(longest.unwrap_or_default() + 1);
+    // A backtick at an end would be one of the fence. Of a space on both sides CommonMark shows none.
+    let space = match text.contains('`') || text.is_empty() {
+        true => " ",
+        false => "",
     };
-    format!("{fence}{text}{fence}")
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leaves_its_code_span() {
+        for (name, expected) in [
+            ("crossings.total", "`crossings.total`"),
+            ("a`b", "`` a`b ``"),
+            ("a`` @everyone ``b", "``` a`` @everyone ``b ```"),
+            ("@everyone`", "`` @everyone` ``"),
+            ("`@everyone", "`` `@everyone ``"),
+            ("```", "```` ``` ````"),
+            ("a|b`", "`` a\\|b` ``"),
+            ("", "`  `"),
+        ] {
+            assert_eq!(code(name), expected, "{name}");
+        }
+    }
 }

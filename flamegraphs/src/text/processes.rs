@@ -43,13 +43,6 @@ impl Report<'_> {
             let spent = process
                 .end_ns
                 .map(|end| end.saturating_sub(process.start_ns).max(0) as u64);
-            let count = |count: u64| {
-                Cell::text(if count == 0 {
-                    String::new()
-                } else {
-                    number(count)
-                })
-            };
             let end = match (process.signal, process.exit_status, process.end_ns) {
                 (Some(signal), ..) => Cell::text(signal_name(signal)).paint(Paint::Error),
                 (None, Some(0), _) => Cell::text("0").paint(Paint::Faint),
@@ -64,8 +57,8 @@ impl Report<'_> {
                 Cell::text(process.user_ns.map(time).unwrap_or_default()),
                 Cell::text(process.system_ns.map(time).unwrap_or_default()),
                 Cell::text(process.max_rss_bytes.map(bytes).unwrap_or_default()),
-                count(process.crossings),
-                count(process.file_operations),
+                self.part("crossings", process.crossings, number),
+                self.part("files", process.file_operations, number),
                 end,
                 Cell::text(format!("{prefix}{}", self.process_name(process))),
             ]);

@@ -158,9 +158,8 @@ impl<'p, 'd> Clauses<'p, 'd> {
         };
         let point = self.point(kind, function.address);
         let name = names::demangle(function.name)
-            .unwrap_or_else(|| String::from_utf8_lossy(function.name).into_owned());
-        // Of a comment nothing may come to stand on a line of its own: the program runs as root.
-        let name = name.replace(char::is_control, "?");
+            // Of a comment nothing may come to stand on a line of its own: the program runs as root.
+            .unwrap_or_else(|| names::shown(function.name));
         self.probes += 1;
         let condition = match condition {
             "" => String::new(),

@@ -84,6 +84,31 @@ struct Figure {
     head: Vec<f64>,
     /// It is of runs with probes.
     probed: bool,
+    /// On base and head: a count that is too low in a run at least, for something was not seen.
+    low: [bool; 2],
+}
+
+impl Figure {
+    /// It varies with the machine, whatever the program does: times, memory, and CPU samples, which are times.
+    fn is_of_machine(&self) -> bool {
+        // Behind the name of a row, which can be any.
+        let field = self.name.rsplit(']').next().unwrap_or_default();
+        let is_of_samples = field.starts_with("samples.")
+            || field.ends_with(".samples")
+            || field.ends_with("samples_percent");
+        self.unit == Unit::Ns || self.name.starts_with("time.") || is_of_samples
+    }
+
+    /// It cannot vary by itself: a count that is the same in all runs that there are.
+    fn is_constant(&self, values: &[f64]) -> bool {
+        let spread = Spread::of(values);
+        !self.is_of_machine() && spread.is_some_and(|spread| spread.minimum == spread.maximum)
+    }
+
+    /// That it is over its limit is so although runs have gaps: without them it would be more still.
+    fn is_more_without_gaps(&self) -> bool {
+        self.unit != Unit::Percent
+    }
 }
 
 /// What to do with times of sides that were not run in turn.
@@ -136,6 +161,7 @@ pub fn check(
                 let verdict = verdict.as_ref().filter(|_| figure.name == "time.wall_ns");
                 let controlled = drift == Drift::Allowed || in_turn[usize::from(figure.probed)];
                 let obstacle = (obstacle(figure, &statements, controlled))
+                    .or_else(|| base_is_low(figure))
                     .or_else(|| too_few(figure, increase, varying));
                 rows.push(of_increase(
                     budget,
@@ -184,6 +210,7 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
                 let (base, head) = sides.values(table.list, row, field);
                 found.push(Figure {
                     probed: !sides.is_of_timed(table.list, row),
+                    low: sides.are_low(table.list, row, field),
                     unit: table.unit(row, field),
                     name,
                     base,
@@ -251,12 +278,6 @@ fn moments(values: &[f64]) -> Moments {
     }
 }
 
-/// A figure that cannot vary by itself: a count that is the same in all runs that there are.
-fn constant(unit: Unit, values: &[f64]) -> bool {
-    let spread = Spread::of(values);
-    unit != Unit::Ns && spread.is_some_and(|spread| spread.minimum == spread.maximum)
-}
-
 fn of_max(
     budget: &Budget,
     figure: &Figure,
@@ -283,11 +304,18 @@ fn of_max(
     row.status = match Welch::of_moments(exactly, head_moments) {
         _ if statements.unusable.is_some() => Status::CannotTell,
         _ if head <= most => Status::Within,
-        _ if constant(unit, &figure.head) => Status::Over,
+        _ if figure.is_constant(&figure.head) => Status::Over,
         Some(welch) if welch.difference > 0.0 && welch.p / 2.0 < level => Status::Over,
         Some(_) => Status::Unsure,
         None => Status::CannotTell,
     };
+    if let Some(reason) =
+        head_is_low(figure, row.status, report).filter(|_| statements.unusable.is_none())
+    {
+        row.status = Status::CannotTell;
+        row.sentence = format!("{shown}, at most {limit}: {reason}");
+        return row;
+    }
     row.sentence = match row.status {
         Status::Within => format!("{shown}, at most {limit}"),
         Status::Over => format!("{shown} is over {limit}"),
@@ -295,7 +323,11 @@ fn of_max(
         Status::CannotTell => match &statements.unusable {
             Some(reason) => reason.clone(),
             None => format!(
-                "{shown} is over {limit} in one run, and how much it varies is not known; needed: more runs"
+                "{shown} is over {limit} in {}, and how much it varies is not known; needed: more runs",
+                match head_moments.count {
+                    1 => "one run".to_owned(),
+                    runs => format!("all of {runs} runs"),
+                }
             ),
         },
     };
@@ -304,8 +336,7 @@ fn of_max(
 
 /// Why it cannot be told how much a figure grew.
 fn obstacle(figure: &Figure, statements: &Statements, controlled: bool) -> Option<String> {
-    let is_of_machine = figure.unit == Unit::Ns || figure.name.starts_with("time.");
-    let of_machine = statements.obstacle.as_ref().filter(|_| is_of_machine);
+    let of_machine = (statements.obstacle.as_ref()).filter(|_| figure.is_of_machine());
     let reason = statements.unusable.as_ref().or(of_machine).cloned();
     let drift = || {
         (figure.unit == Unit::Ns && !controlled).then(|| {
@@ -313,6 +344,24 @@ fn obstacle(figure: &Figure, statements: &Statements, controlled: bool) -> Optio
         })
     };
     reason.or_else(drift)
+}
+
+/// Why it cannot be told how much a count grew from what base did not see.
+fn base_is_low(figure: &Figure) -> Option<String> {
+    figure.low[0].then(|| {
+        "something of base was not seen, so its count is too low; needed: a base without gaps"
+            .to_owned()
+    })
+}
+
+/// Why a limit may be exceeded although what was seen is not over it for certain.
+fn head_is_low(figure: &Figure, status: Status, report: &str) -> Option<String> {
+    let is_sure = status == Status::Over && figure.is_more_without_gaps();
+    (figure.low[1] && !is_sure).then(|| {
+        format!(
+            "something of the runs was not seen, so the count is too low; needed: runs without gaps; to see what is missing, type: {report}"
+        )
+    })
 }
 
 /// Why a count that is larger on head may be so by luck: one that varies can show one value in all runs of base and another in all of head.
@@ -323,7 +372,7 @@ fn too_few(figure: &Figure, increase: Increase, varying: usize) -> Option<String
         Increase::Share(share) => base.median * share,
     };
     let larger = head.median - base.median > permitted;
-    let same = constant(figure.unit, &figure.base) && constant(figure.unit, &figure.head);
+    let same = figure.is_constant(&figure.base) && figure.is_constant(&figure.head);
     let known = compare::constant_change(varying, base.runs, head.runs).is_known();
     (larger && same && !known).then(|| {
         format!(
@@ -381,7 +430,7 @@ fn of_increase(
     row.status = match Welch::of_moments(shifted, of_head) {
         _ if obstacle.is_some() => Status::CannotTell,
         _ if head - base <= permitted => Status::Within,
-        _ if constant(unit, &figure.base) && constant(unit, &figure.head) => Status::Over,
+        _ if figure.is_constant(&figure.base) && figure.is_constant(&figure.head) => Status::Over,
         // Pairs tell more than two groups.
         _ if verdict.is_some_and(|verdict| verdict.rule == Rule::Pairs) => {
             match verdict.and_then(|verdict| verdict.interval) {
@@ -395,6 +444,11 @@ fn of_increase(
         Some(_) => Status::Unsure,
         None => Status::CannotTell,
     };
+    if let Some(reason) = head_is_low(figure, row.status, report).filter(|_| obstacle.is_none()) {
+        row.status = Status::CannotTell;
+        row.sentence = format!("{shown}, at most {allowed} more: {reason}");
+        return row;
+    }
     row.sentence = match row.status {
         Status::Within => format!("{shown}, at most {allowed} more"),
         Status::Over => format!("{shown} is more than {allowed} more"),

@@ -361,13 +361,8 @@ impl Search<'_> {
                 _ => continue,
             };
             let present = key.list.fields()[key.field] == "modules";
-            let (true, Some(base), Some(head)) = (present, change.base, change.head) else {
+            let Some(presence) = change.presence().filter(|_| present) else {
                 continue;
-            };
-            let presence = match (base.maximum, head.maximum) {
-                (0.0, _) if head.minimum > 0.0 => "added",
-                (_, 0.0) if base.minimum > 0.0 => "removed",
-                _ => continue,
             };
             let of = self.candidates.iter_mut();
             if let Some(candidate) = of.into_iter().find(|c| c.kind == kind && c.row == key.row) {

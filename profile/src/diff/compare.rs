@@ -15,7 +15,7 @@ pub enum Certainty {
     Exact,
     /// A figure that varies from run to run; a difference of such a size by chance is unlikely, all tests considered.
     Significant,
-    /// It differs in all runs, but there are too few of them to know that it does not vary.
+    /// It differs in all runs, but there are too few of them to know that it does not vary, or none in which all was seen.
     TooFewRuns,
     /// It differs, as chance can do.
     Noise,
@@ -96,6 +96,9 @@ pub struct Change {
     /// How its values vary from run to run: figures that vary together have the same.
     #[serde(skip)]
     pub pattern: u64,
+    /// On base and head: a count that can be more, for in no run all was seen.
+    #[serde(skip)]
+    pub low: [bool; 2],
     /// `p`, adjusted for the number of tests of times, or of counts (Benjamini–Hochberg).
     pub adjusted_p: Option<f64>,
 }
@@ -116,6 +119,7 @@ impl Change {
             certainty: Certainty::Unknown,
             p: None,
             pattern: pattern(base, b) ^ pattern(head, h).rotate_left(1),
+            low: [false; 2],
             adjusted_p: None,
         };
         let (Some(b), Some(h)) = (b, h) else {
@@ -138,6 +142,16 @@ impl Change {
             }
         };
         change
+    }
+
+    /// Whether what it counts came or went: all runs of one side have it, none of the other. Where not all was seen it can be there.
+    pub fn presence(&self) -> Option<&'static str> {
+        let (base, head) = (self.base?, self.head?);
+        match (base.maximum, head.maximum) {
+            (0.0, _) if head.minimum > 0.0 && !self.low[0] => Some("added"),
+            (_, 0.0) if base.minimum > 0.0 && !self.low[1] => Some("removed"),
+            _ => None,
+        }
     }
 
     /// `*`, `**`, `***` of the adjusted probability.
@@ -252,6 +266,9 @@ pub fn settle(changes: &mut [Change]) -> Tests {
         };
         if change.certainty == Certainty::Exact {
             change.certainty = constant_change(tests.varying_events, base.runs, head.runs);
+        }
+        if change.certainty.is_known() && change.low != [false; 2] {
+            change.certainty = Certainty::TooFewRuns;
         }
     }
     tests

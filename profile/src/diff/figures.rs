@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::modules::package::PackageKind;
+use crate::recording::{SUMS_FULL, is_gap};
 use crate::report::{FileOperationProfile, RunProfile};
 
 /// What a figure counts.
@@ -303,6 +304,14 @@ fn family_of(name: &str) -> Option<&'static str> {
     Some(family)
 }
 
+/// The families of probes that a field needs.
+fn families(list: List, name: &str) -> [Option<&'static str>; 2] {
+    match list {
+        List::Run => [family_of(name), None],
+        list => [list.family(), family_of(name)],
+    }
+}
+
 /// What a run recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
@@ -316,6 +325,10 @@ pub(crate) struct Recorded {
     missing: Vec<String>,
     /// Families of which only the figures of the run are left.
     thinned: Vec<String>,
+    /// Something was not seen: each count can be too low.
+    gaps: bool,
+    /// Calls were not summed: counts of crossings and serializations can be too low.
+    sums_full: bool,
 }
 
 impl Recorded {
@@ -324,7 +337,15 @@ impl Recorded {
             let of = (run.families.iter()).filter(|family| states.contains(&family.state.as_str()));
             of.map(|family| family.name.clone()).collect::<Vec<_>>()
         };
+        let lost = || {
+            run.losses
+                .iter()
+                .filter(|(kind, count)| is_gap(kind, **count))
+        };
+        let is_incomplete = run.processes.iter().any(|p| p.incomplete.is_some());
         Recorded {
+            gaps: is_incomplete || lost().any(|(kind, _)| kind != SUMS_FULL),
+            sums_full: lost().any(|(kind, _)| kind == SUMS_FULL),
             probed: run.mode != crate::groups::BARE,
             counts: run.mode == crate::groups::COUNT_MODE,
             modules: !run.modules.is_empty(),
@@ -333,8 +354,9 @@ impl Recorded {
         }
     }
 
-    /// Whether 0 in a field of the JSON is a figure: else there were no probes for it, or it is a time that count mode does not take.
-    pub(crate) fn knows(&self, list: List, name: &str) -> bool {
+    /// Whether 0 in a field of the JSON is a figure: else there were no probes for it, it went when the run was thinned, or it is a time that
+    /// count mode does not take. `of_process`: the field is of a process, not of the run.
+    pub(crate) fn knows(&self, list: List, name: &str, of_process: bool) -> bool {
         // A path and operation has the time of a system call.
         let of_path = (list == List::Run && name == "total_ns").then_some("files");
         let families = [list.family(), family_of(name), of_path];
@@ -348,17 +370,32 @@ impl Recorded {
             (List::Run, "modules" | "packages") if self.probed => return self.modules,
             _ => family_of(name),
         };
+        // The figures of the run itself are kept.
+        let is_thinned = |family: &str| {
+            (of_process || list != List::Run)
+                && self.thinned.iter().any(|thinned| thinned == family)
+        };
+        let is_missing = |family: &str| self.missing.iter().any(|missing| missing == family);
         match of_run {
-            Some(family) => self.probed && !self.missing.iter().any(|missing| missing == family),
+            Some(family) => self.probed && !is_missing(family) && !is_thinned(family),
             None => self.probed || !matches!(name, "modules" | "packages"),
         }
     }
 
+    /// Whether a count can be more than what was seen. What the kernel tells of whole runs, and what says that something is missing, is so
+    /// all the same.
+    fn is_low(&self, list: List, name: &str) -> bool {
+        if !self.probed || !self.gaps && !self.sums_full {
+            return false;
+        }
+        let is_seen = list == List::Losses || list == List::Run && name.starts_with("time.");
+        let summed = ["crossings", "serialization"];
+        let of_sums = { families(list, name).into_iter().flatten() }.any(|of| summed.contains(&of));
+        !is_seen && (self.gaps || of_sums)
+    }
+
     fn has(&self, list: List, name: &str) -> bool {
-        let families = match list {
-            List::Run => [family_of(name), None],
-            list => [list.family(), family_of(name)],
-        };
+        let families = families(list, name);
         let missing = |family: &str| {
             let thinned = list != List::Run && self.thinned.iter().any(|thinned| thinned == family);
             thinned || self.missing.iter().any(|missing| missing == family)
@@ -386,8 +423,11 @@ pub struct Table {
     /// Names of the rows.
     pub names: Vec<String>,
     index: HashMap<String, usize>,
-    runs: usize,
-    /// By row: run by run, field by field.
+    /// By run: where its values are in a row. A bare run has figures of the run, and nothing in any other list.
+    places: Vec<Option<usize>>,
+    /// How many runs have a place.
+    placed: usize,
+    /// By row: place by place, field by field.
     values: Vec<Vec<f64>>,
     /// What a run has that does not have the row.
     absent: f64,
@@ -397,13 +437,22 @@ pub struct Table {
 
 impl Table {
     fn new(list: List, recorded: &[Recorded]) -> Table {
-        let runs = recorded.len();
+        let mut placed = 0;
+        let mut place = |recorded: &Recorded| {
+            let has_rows = list == List::Run || recorded.probed;
+            has_rows.then(|| {
+                placed += 1;
+                placed - 1
+            })
+        };
+        let places = recorded.iter().map(&mut place).collect();
         Table {
             recorded: recorded.to_vec(),
             list,
             names: Vec::new(),
             index: HashMap::new(),
-            runs,
+            places,
+            placed,
             values: Vec::new(),
             absent: if list == List::Run { f64::NAN } else { 0.0 },
         }
@@ -417,14 +466,17 @@ impl Table {
         self.names.push(name.to_owned());
         self.index.insert(name.to_owned(), row);
         let fields = self.list.fields().len();
-        self.values.push(vec![self.absent; self.runs * fields]);
+        self.values.push(vec![self.absent; self.placed * fields]);
         row
     }
 
     /// Adds to the row's values: several rows of the JSON can have one name.
     fn add(&mut self, name: &str, run: usize, values: &[f64]) {
         let row = self.row(name);
-        let begin = run * values.len();
+        let Some(place) = self.places.get(run).copied().flatten() else {
+            return;
+        };
+        let begin = place * values.len();
         for (sum, value) in self.values[row][begin..].iter_mut().zip(values) {
             *sum = if sum.is_nan() { *value } else { *sum + value };
         }
@@ -435,20 +487,33 @@ impl Table {
         self.index.get(name).copied()
     }
 
+    /// What a field is called within its list.
+    fn field(&self, row: usize, field: usize) -> &str {
+        match self.list {
+            List::Run => self.names.get(row).map_or("", String::as_str),
+            list => list.fields().get(field).copied().unwrap_or_default(),
+        }
+    }
+
     /// A value; NaN if it is not known.
     pub fn value(&self, row: usize, run: usize, field: usize) -> f64 {
         let fields = self.list.fields().len();
-        let name = match self.list {
-            List::Run => self.names.get(row).map_or("", String::as_str),
-            list => list.fields().get(field).copied().unwrap_or_default(),
-        };
+        let name = self.field(row, field);
         let recorded = self.recorded.get(run);
         if !recorded.is_some_and(|recorded| recorded.has(self.list, name)) {
             return f64::NAN;
         }
-        let values = self.values.get(row);
-        let value = values.and_then(|values| values.get(run * fields + field));
+        let place = self.places.get(run).copied().flatten();
+        let value = (place.zip(self.values.get(row)))
+            .and_then(|(place, values)| values.get(place * fields + field));
         value.copied().unwrap_or(f64::NAN)
+    }
+
+    /// Whether a value is a count that can be too low: something of the run was not seen.
+    pub fn is_low(&self, row: usize, run: usize, field: usize) -> bool {
+        let recorded = self.recorded.get(run);
+        recorded.is_some_and(|run| run.is_low(self.list, self.field(row, field)))
+            && self.unit(row, field) != Unit::Ns
     }
 
     /// The values of several runs.
@@ -697,5 +762,40 @@ pub(crate) fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
         "overhead.estimated_ns": o.estimated_ns as f64,
         "overhead.setup_ns": o.setup_ns as f64,
         "overhead.attach_ns": o.attach_ns as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_run_takes_no_memory_in_lists() {
+        let run = |mode: &str| RunProfile {
+            mode: mode.into(),
+            ..RunProfile::default()
+        };
+        let recorded: Vec<Recorded> = ["bare", "full", "bare", "full", "bare"]
+            .map(|mode| Recorded::of(&run(mode)))
+            .to_vec();
+        let fields = List::Callbacks.fields().len();
+        let values = |first: f64| {
+            let mut values = vec![0.0; fields];
+            values[0] = first;
+            values
+        };
+        let mut callbacks = Table::new(List::Callbacks, &recorded);
+        callbacks.add("fs.open", 1, &values(3.0));
+        callbacks.add("fs.open", 3, &values(4.0));
+        assert_eq!(callbacks.values[0].len(), 2 * fields);
+        let calls = callbacks.values(0, 0, &[0, 1, 2, 3, 4]);
+        assert_eq!((calls[1], calls[3]), (3.0, 4.0));
+        assert!([0, 2, 4].iter().all(|run: &usize| calls[*run].is_nan()));
+        // Of itself it has figures.
+        let mut of_runs = Table::new(List::Run, &recorded);
+        for run in 0..5 {
+            of_runs.add("time.wall_ns", run, &[run as f64]);
+        }
+        assert_eq!(of_runs.values(0, 0, &[4, 2, 1]), [4.0, 2.0, 1.0]);
     }
 }

@@ -144,13 +144,11 @@ impl Diff {
             let mut presence = Presence::default();
             for (change, key) in changes.iter().zip(&keys) {
                 let rows = key.list == list && list.fields()[key.field] == "modules";
-                if let (true, Some(base), Some(head)) = (rows, change.base, change.head) {
-                    let name = || sides.figures.table(list).names[key.row].clone();
-                    if base.maximum == 0.0 && head.minimum > 0.0 {
-                        presence.added.push(name());
-                    } else if head.maximum == 0.0 && base.minimum > 0.0 {
-                        presence.removed.push(name());
-                    }
+                let name = || sides.figures.table(list).names[key.row].clone();
+                match change.presence().filter(|_| rows) {
+                    Some("added") => presence.added.push(name()),
+                    Some(_) => presence.removed.push(name()),
+                    None => {}
                 }
             }
             presence.added.sort();
@@ -264,12 +262,15 @@ fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Key>) {
                 if again || key.is_our_own(sides) {
                     continue;
                 }
-                let (base, head) = sides.values(table.list, row, field);
+                // Counts of runs in which not all was seen would differ from the others, and say nothing of the program.
+                let [(base, base_low), (head, head_low)] =
+                    sides.whole_values(table.list, row, field);
                 if base.iter().chain(&head).all(|value| *value == 0.0) {
                     continue;
                 }
                 let unit = table.unit(row, field);
                 let mut change = Change::new(table.figure(row, field), unit, &base, &head);
+                change.low = [base_low, head_low];
                 change.list = table.list.name();
                 change.name.clone_from(&table.names[row]);
                 change.field = name;

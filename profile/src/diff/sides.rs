@@ -164,17 +164,40 @@ impl<'a> Sides<'a> {
         list == List::Run && name.starts_with("time.") && !name.contains("private_dirty_loop")
     }
 
+    /// The runs of both sides that tell a figure best.
+    fn runs_of(&self, list: List, row: usize) -> [&[usize]; 2] {
+        match self.is_of_timed(list, row) {
+            true => self.timed().into(),
+            false => [self.base.probed.as_slice(), &self.head.probed],
+        }
+    }
+
     /// Values of a figure on both sides: of the runs that tell it best.
     pub fn values(&self, list: List, row: usize, field: usize) -> (Vec<f64>, Vec<f64>) {
         let table = self.figures.table(list);
-        let (base, head) = match self.is_of_timed(list, row) {
-            true => self.timed(),
-            false => (self.base.probed.as_slice(), self.head.probed.as_slice()),
-        };
-        (
-            table.values(row, field, base),
-            table.values(row, field, head),
-        )
+        self.runs_of(list, row)
+            .map(|runs| table.values(row, field, runs))
+            .into()
+    }
+
+    /// Of base and head: whether a figure is a count that is too low in one of the runs of [`Sides::values`], in which something was not seen.
+    pub fn are_low(&self, list: List, row: usize, field: usize) -> [bool; 2] {
+        let table = self.figures.table(list);
+        self.runs_of(list, row)
+            .map(|runs| runs.iter().any(|run| table.is_low(row, *run, field)))
+    }
+
+    /// The same of base and head without the runs in which a count is too low; of a side that has no other runs, these, and true.
+    pub fn whole_values(&self, list: List, row: usize, field: usize) -> [(Vec<f64>, bool); 2] {
+        let table = self.figures.table(list);
+        self.runs_of(list, row).map(|runs| {
+            let whole = runs.iter().filter(|run| !table.is_low(row, **run, field));
+            let whole: Vec<usize> = whole.copied().collect();
+            match whole.is_empty() {
+                true => (table.values(row, field, runs), !runs.is_empty()),
+                false => (table.values(row, field, &whole), false),
+            }
+        })
     }
 
     /// A name of packages without the folder, and its versions in base and head.

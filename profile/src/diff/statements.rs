@@ -9,7 +9,7 @@ use super::sides::{Ending, Member, Sides, ending_of};
 use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
-use crate::recording::EVENTS_BEYOND_LIMIT;
+use crate::recording::{EVENTS_BEYOND_LIMIT, SUMS_FULL, is_gap};
 use crate::wording;
 
 /// A sentence about the data.
@@ -339,11 +339,11 @@ impl Statements {
 
     fn losses(&mut self, sides: &Sides<'_>) {
         for member in [&sides.base, &sides.head] {
-            let lost: u64 = (member.probed.iter())
-                .map(|run| &sides.runs[*run].losses)
-                .flat_map(|losses| ["records", EVENTS_BEYOND_LIMIT].map(|kind| losses.get(kind)))
-                .flatten()
-                .sum();
+            let runs = || member.probed.iter().map(|run| sides.runs[*run]);
+            let lost = (runs()
+                .flat_map(|run| RECORDS.map(|kind| run.losses.get(kind)))
+                .flatten())
+            .fold(0, |sum: u64, count| sum.saturating_add(*count));
             if lost > 0 {
                 self.say(
                     "lost_records",
@@ -352,6 +352,23 @@ impl Statements {
                         wording::counted(lost, "# record[|s]"),
                         member.name,
                         wording::counted(lost, "[was|were]"),
+                    ),
+                );
+            }
+            let gaps: Vec<BTreeSet<&str>> = runs().map(gaps).filter(|of| !of.is_empty()).collect();
+            if !gaps.is_empty() {
+                let reasons: BTreeSet<&str> = gaps.iter().flatten().copied().collect();
+                let reasons: Vec<String> = reasons.into_iter().map(str::to_owned).collect();
+                self.say(
+                    "gaps",
+                    format!(
+                        "{} of {} of {} {} gaps, for {}: {} counts are too low.",
+                        gaps.len(),
+                        wording::counted(member.probed.len() as u64, "# run[|s] with probes"),
+                        member.name,
+                        wording::counted(gaps.len() as u64, "[has|have]"),
+                        words::list(&reasons),
+                        wording::counted(gaps.len() as u64, "[its|their]"),
                     ),
                 );
             }
@@ -374,6 +391,26 @@ impl Statements {
             }
         }
     }
+}
+
+/// Kinds of losses that are records.
+const RECORDS: [&str; 3] = ["records", "undecodable_records", EVENTS_BEYOND_LIMIT];
+
+/// Why counts of a run are too low, other than by records that were lost.
+fn gaps(run: &RunProfile) -> BTreeSet<&'static str> {
+    const LATE: &str = "processes were seen only after their start, or could not be probed";
+    let of_processes = run.processes.iter().filter(|p| p.incomplete.is_some());
+    let lost = (run.losses.iter())
+        .filter(|(kind, count)| is_gap(kind, **count) && !RECORDS.contains(&kind.as_str()))
+        .map(|(kind, _)| match kind.as_str() {
+            SUMS_FULL => "calls found no room in the tables of sums",
+            "threads_not_followed" => "threads could not be followed",
+            "beginnings_missed" => LATE,
+            "counts_unknown" => "nodeprofd ended before the trace did",
+            "holder_ended" => "the process that holds the probes ended before the trace did",
+            _ => "something was not seen",
+        });
+    lost.chain(of_processes.map(|_| LATE)).collect()
 }
 
 /// The most frequent programs, with their runs.

@@ -38,7 +38,7 @@ impl Document {
         for (name, value) in fields {
             if let (true, Document::List(runs)) = (name == "runs", value) {
                 for (run, profile) in runs.iter_mut().zip(&profile.runs) {
-                    run.forget(&Recorded::of(profile), List::Run, "");
+                    run.forget(&Recorded::of(profile), List::Run, "", false);
                 }
             }
         }
@@ -55,7 +55,7 @@ impl Document {
         row: &impl Serialize,
     ) -> serde_json::Result<Document> {
         let mut document = Document::exact(row)?;
-        document.forget(&Recorded::of(run), list, "");
+        document.forget(&Recorded::of(run), list, "", false);
         Ok(document)
     }
 
@@ -84,25 +84,31 @@ impl Document {
         }
     }
 
-    /// Makes figures that were not recorded null. What is not 0 was recorded, whatever became of its family later.
-    fn forget(&mut self, recorded: &Recorded, list: List, name: &str) {
+    /// Makes figures that are not known null. What is not 0 was recorded, whatever became of its family later. `of_process`: they are of one
+    /// process of a run.
+    fn forget(&mut self, recorded: &Recorded, list: List, name: &str, of_process: bool) {
         match self {
-            Document::Number(number) if is_zero(number) && !recorded.knows(list, name) => {
+            Document::Number(number)
+                if is_zero(number) && !recorded.knows(list, name, of_process) =>
+            {
                 *self = Document::Null;
             }
             Document::Fields(fields) => {
+                // Processes have no list of figures of their own, and the run has fields of the same names.
+                let has_pid = fields.iter().any(|(field, _)| field == "pid");
+                let of_process = of_process || list == List::Run && has_pid;
                 for (field, value) in fields {
                     let name = match name {
                         "" => field.clone(),
                         of => format!("{of}.{field}"),
                     };
-                    value.forget(recorded, list, &name);
+                    value.forget(recorded, list, &name, of_process);
                 }
             }
             Document::List(rows) => {
                 let of_rows = List::ALL.into_iter().find(|list| list.name() == name);
                 for row in rows {
-                    row.forget(recorded, of_rows.unwrap_or(list), "");
+                    row.forget(recorded, of_rows.unwrap_or(list), "", of_process);
                 }
             }
             _ => {}
