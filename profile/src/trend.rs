@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::diff::Sides;
-use crate::diff::figures::{List, Unit};
+use crate::diff::figures::{List, Unit, varies_with_machine};
 use crate::diff::sides::{Side, program};
 use crate::groups::Group;
 use crate::random::Random;
@@ -210,12 +210,7 @@ pub enum Noise {
 impl Noise {
     /// Of a figure.
     pub fn of(figure: &str, unit: Unit) -> Noise {
-        // Behind the name of a row, which can be any.
-        let field = figure.rsplit(']').next().unwrap_or_default();
-        let is_of_samples = field.starts_with("samples.")
-            || field.ends_with(".samples")
-            || field.ends_with("samples_percent");
-        match unit == Unit::Ns || figure.starts_with("time.") || is_of_samples {
+        match varies_with_machine(figure, unit) {
             true => Noise::Machine,
             false => Noise::Runs,
         }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Budget, BudgetError, Budgets, Increase, matches};
 use crate::diff::compare::{self, Spread};
-use crate::diff::figures::{List, Unit};
+use crate::diff::figures::{List, Unit, varies_with_machine};
 use crate::diff::statements::Statements;
 use crate::diff::verdict::{self, Rule, Verdict};
 use crate::diff::{Sides, Statement, words};
@@ -89,14 +89,8 @@ struct Figure {
 }
 
 impl Figure {
-    /// It varies with the machine, whatever the program does: times, memory, and CPU samples, which are times.
     fn is_of_machine(&self) -> bool {
-        // Behind the name of a row, which can be any.
-        let field = self.name.rsplit(']').next().unwrap_or_default();
-        let is_of_samples = field.starts_with("samples.")
-            || field.ends_with(".samples")
-            || field.ends_with("samples_percent");
-        self.unit == Unit::Ns || self.name.starts_with("time.") || is_of_samples
+        varies_with_machine(&self.name, self.unit)
     }
 
     /// It cannot vary by itself: a count that is the same in all runs that there are.

@@ -304,6 +304,16 @@ fn family_of(name: &str) -> Option<&'static str> {
     Some(family)
 }
 
+/// Whether a figure varies with the machine, whatever the program does: times, memory, and CPU samples, which are times.
+pub(crate) fn varies_with_machine(figure: &str, unit: Unit) -> bool {
+    // Behind the name of a row, which can be any.
+    let field = figure.rsplit(']').next().unwrap_or_default();
+    let is_of_samples = field.starts_with("samples.")
+        || field.ends_with(".samples")
+        || field.ends_with("samples_percent");
+    unit == Unit::Ns || figure.starts_with("time.") || is_of_samples
+}
+
 /// The families of probes that a field needs.
 fn families(list: List, name: &str) -> [Option<&'static str>; 2] {
     match list {
