@@ -304,25 +304,6 @@ static __always_inline void span_enter(struct pt_regs *ctx, struct thread *t, st
 	bpf_ringbuf_submit(r, wake_flag());
 }
 
-/* ---- what asynchronous requests lead to ---- */
-
-static __always_inline void write_continuation(struct thread *t, __u8 kind, __u64 scope,
-					       __u64 resource, __u32 stack, __u64 now)
-{
-	/* Where calls are only summed up, nobody asks any more what each is a consequence of. What has begun must end. */
-	if (t->events >= event_limit && kind != CONTINUATION_ENDED)
-		return;
-	RESERVE(record_continuation, r);
-	if (!r)
-		return;
-	fill_header(&r->header, t, RECORD_CONTINUATION, now);
-	r->header.kind = kind;
-	r->header.stack = stack;
-	r->scope = scope;
-	r->resource = resource;
-	bpf_ringbuf_submit(r, wake_flag());
-}
-
 /* ---- package.json and compilation ---- */
 
 static __always_inline void lookup(struct pt_regs *ctx, struct thread *t, struct cookie *c,

@@ -9,6 +9,21 @@
 /* Times of system calls are taken. */
 volatile const bool time_files = true;
 
+/*
+ * Before Linux 6.9 the loader can name main threads alone, so it follows a process no longer by taking the state of that one away. Others see then that they
+ * are left, before they would write anything.
+ */
+volatile const bool names_leaders_only = false;
+
+/* Of asm/thread_info.h: the thread is in a system call of 32-bit programs, whether it runs 32-bit code or not. */
+#define TS_COMPAT 2
+
+/* Whether the number of the system call that a thread is in is one of i386, which means another one on x86-64. */
+static __always_inline bool calls_as_i386(struct task_struct *task)
+{
+	return task->thread_info.status & TS_COMPAT;
+}
+
 /* x86-64 numbers; see asm/unistd_64.h. */
 enum syscall {
 	SYS_READ = 0,
@@ -113,7 +128,8 @@ int BPF_PROG(on_syscall_enter, struct pt_regs *regs, long number)
 {
 	struct thread *t = thread_here();
 
-	if (!t || !t->traced || !record_files || operand_of(number) == OPERAND_NONE)
+	if (!t || !t->traced || !record_files || operand_of(number) == OPERAND_NONE ||
+	    calls_as_i386(bpf_get_current_task_btf()))
 		return 0;
 	t->syscall_start = bpf_ktime_get_ns();
 	return 0;
@@ -147,7 +163,7 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	struct text_head h = {};
 	long number, open;
 
-	if (!t || !t->traced)
+	if (!t || !t->traced || calls_as_i386(bpf_get_current_task_btf()))
 		return 0;
 	number = regs->orig_ax;
 	if (record_mappings && changes_mappings(number))
@@ -164,6 +180,10 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	}
 	if (operand_of(number) == OPERAND_NONE)
 		return 0;
+	if (names_leaders_only && t->tid != t->pid && is_left(t)) {
+		bpf_task_storage_delete(&threads, bpf_get_current_task_btf());
+		return 0;
+	}
 	now = bpf_ktime_get_ns();
 	start = now;
 	if (time_files) {

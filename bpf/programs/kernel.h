@@ -109,6 +109,7 @@ struct mm_struct {
 	unsigned long arg_start, arg_end;
 	unsigned long env_start, env_end;
 	unsigned long start_code, end_code;
+	unsigned long start_stack;
 	unsigned long saved_auxv[64]; /* as many as there are */
 	struct file *exe_file;
 };
@@ -143,7 +144,12 @@ struct pid {
 
 struct bpf_local_storage;
 
+struct thread_info {
+	__u32 status;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	struct pid *thread_pid;
 	int pid;
 	int tgid;

@@ -110,16 +110,20 @@ int on_entry(struct pt_regs *ctx)
 	case ACTION_IMPORT: {
 		int i = c.flags & COOKIE_HAS_RETURN ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
 
-		if (i >= 0)
+		if (i >= 0) {
+			frame_at(t, i)->kind = SPAN_OWN;
 			frame_at(t, i)->value = a;
+		}
 		break;
 	}
 	case ACTION_CODE: {
 		/* The first word of V8's CodeBuilder is its isolate. */
 		int i = record_stacks ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
 
-		if (i >= 0)
+		if (i >= 0) {
+			frame_at(t, i)->kind = SPAN_OWN;
 			frame_at(t, i)->value = read_word(ctx->di);
+		}
 		break;
 	}
 	case ACTION_CODE_MOVED:
@@ -147,6 +151,7 @@ int on_entry(struct pt_regs *ctx)
 		int i = record_stacks ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
 
 		if (i >= 0) {
+			frame_at(t, i)->kind = SPAN_CALLBACK_SCOPE;
 			frame_at(t, i)->callback = a;
 			frame_at(t, i)->value = read_word(ctx->sp);
 		}

@@ -224,6 +224,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	n->phase = pid == t->pid ? t->phase : 0;
 	n->image = t->image;
 	n->code_start = t->code_start;
+	n->stack_start = t->stack_start;
 	n->serial = 0;
 	n->pid = pid;
 	n->tid = thread_number(child);
@@ -361,6 +362,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	t->syscall_start = 0;
 	t->image = t->known = 0;
 	t->code_start = BPF_CORE_READ(task, mm, start_code);
+	t->stack_start = BPF_CORE_READ(task, mm, start_stack);
 	t->serial = 0;
 	t->requirer = 0;
 	t->pid = process_number(task);

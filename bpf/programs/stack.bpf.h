@@ -35,14 +35,16 @@
 #define KNOWN_WALKS 4096
 /* A caller's frame lies at most this far up. */
 #define FURTHEST_FRAME (16 << 20)
-/* The kernel maps the code of return probes as high as it can: into the last page. */
-#define RETURN_PROBE_CODE 0x7fffffffe000ULL
+/* The kernel maps the code of return probes as high as it can: into the last page. Where page tables have five levels that is another one. */
+#define RETURN_PROBE_CODE	   0x7fffffffe000ULL
+#define RETURN_PROBE_CODE_5_LEVELS 0xffffffffffe000ULL
+#define RETURN_PROBE_BYTES	   4096
 /* Words of the stack that are searched for a frame, where frame pointers lead no further; and how often in a walk. */
 #define SEARCHED_WORDS 128
 #define MOST_SEARCHES  4
 /* In a frame: no module's body calls here, as far as is known. */
 #define NO_MODULE 0xffffffff
-/* Addresses of a program lie between. */
+/* Addresses of a program lie between, also with five levels: further up is only what asks for a place there, as that page does. */
 #define LOWEST_ADDRESS	0x10000
 #define HIGHEST_ADDRESS 0x7fffffffffff
 /* Each frame is seen once, and again when it is copied or skipped; and there are searches that were led astray. */
@@ -261,7 +263,8 @@ static __always_inline bool is_interpreter(struct walk_slot *slot)
 
 static __always_inline bool is_address(__u64 word)
 {
-	return word >= LOWEST_ADDRESS && word <= HIGHEST_ADDRESS;
+	return word >= LOWEST_ADDRESS &&
+	       (word <= HIGHEST_ADDRESS || word - RETURN_PROBE_CODE_5_LEVELS < RETURN_PROBE_BYTES);
 }
 
 /* Goes to the caller's frame; false if there is none. */
@@ -758,6 +761,13 @@ static long look_up_frame(__u32 index, struct walker *walker)
 	if (slot->last_count >= WALK_FRAMES)
 		return 1;
 	*k = *f;
+	/* Who has something else in the register has a frame below its caller's all the same: later walks go by that. */
+	if (slot->last_count) {
+		__u64 outer = slot->last[bounded(slot->last_count - 1, WALK_FRAMES - 1)].fp;
+
+		if (k->fp >= outer)
+			k->fp = outer - 8;
+	}
 	k->stack = w->written; /* until the numbers are known */
 	if (f->kind == RAW_INTERPRETED && !w->collecting) {
 		function = function_number(walker, f);
@@ -949,7 +959,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
-	__u64 caller;
+	__u64 caller, stack = walker->thread->stack_start;
 
 	w->fp = bp;
 	w->pc = ip;
@@ -990,7 +1000,9 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			w->pc = caller;
 			w->inside = false;
 			w->from = sp + 8;
-		} else if (bp <= sp || bp - sp > FURTHEST_FRAME || bp & 7) {
+		} else if (bp <= sp || bp - sp > FURTHEST_FRAME || bp & 7 ||
+			   (stack && bp >= stack)) {
+			/* libc's getenv has a place in the environment in that register, above all frames. */
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
 			w->inside = false;
 			begin_search(slot);
@@ -1021,6 +1033,9 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	bpf_loop(WALK_FRAMES / NUMBERED_FRAMES, number_frames, walker, 0);
 	if (w->written)
 		w->stack = w->first + w->written - 1;
+	/* Frames of which none is node's or JavaScript may be none: no later walk goes by where they are said to lie. */
+	if (w->match < 0 && !w->known)
+		slot->last_count = 0;
 }
 
 /* Notes the garbage collection after which there was new code, or code elsewhere: none that lay there before is meant from then on. */

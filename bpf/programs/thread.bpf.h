@@ -24,6 +24,13 @@ enum frame_family {
 };
 #define NO_FRAME 0xff
 
+/* What a FRAME_SPAN is, its kind: one that is left without its exit is told only if somebody asks for it. */
+enum span_kind {
+	SPAN_STEP,	     /* a step of node's, which is told */
+	SPAN_OWN,	     /* only the programs themselves look at its exit */
+	SPAN_CALLBACK_SCOPE, /* the end of a callback scope, whose address is the frame's callback */
+};
+
 /* Open parts of a V8 string under way: a power of two. */
 #define PIECE_STACK 64
 
@@ -109,7 +116,8 @@ struct thread {
 	__u64 resumed;		/* the request whose callback scope is about to begin */
 	__u64 announced;	/* callback that a call site is about to call */
 	__u64 code_start;	/* of the program that it executes, in memory; 0: not known */
-	__u64 call_at;		/* the last call that was seen at its entry only */
+	__u64 stack_start; /* of its main thread: above are arguments and environment; 0: not known */
+	__u64 call_at;	   /* the last call that was seen at its entry only */
 	__u32 call_stack;
 	__u64 left_cpu; /* when it did; 0: it runs */
 	__u64 woken;	/* when it was */
@@ -261,6 +269,15 @@ __noinline int follow_phase(struct thread *t)
 	if (t && of_leader && of_leader->pid == t->pid)
 		t->phase = of_leader->phase;
 	return 0;
+}
+
+/* Whether the main thread of the current one's process is followed no longer: it was when it made this one, or one that did. */
+__noinline bool is_left(struct thread *t)
+{
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+	struct thread *of_leader = leader ? bpf_task_storage_get(&threads, leader, 0, 0) : 0;
+
+	return t && !(of_leader && of_leader->pid == t->pid);
 }
 #endif
 
@@ -621,6 +638,25 @@ static __always_inline void write_serialization(struct thread *t, struct frame *
 	bpf_ringbuf_submit(r, wake_flag());
 }
 
+/* ---- what asynchronous requests lead to ---- */
+
+static __always_inline void write_continuation(struct thread *t, __u8 kind, __u64 scope,
+					       __u64 resource, __u32 stack, __u64 now)
+{
+	/* Where calls are only summed up, nobody asks any more what each is a consequence of. What has begun must end. */
+	if (t->events >= event_limit && kind != CONTINUATION_ENDED)
+		return;
+	RESERVE(record_continuation, r);
+	if (!r)
+		return;
+	fill_header(&r->header, t, RECORD_CONTINUATION, now);
+	r->header.kind = kind;
+	r->header.stack = stack;
+	r->scope = scope;
+	r->resource = resource;
+	bpf_ringbuf_submit(r, wake_flag());
+}
+
 /* Writes the record of a frame that has ended (or never will). */
 __noinline int write_frame(struct thread *t, __u32 index, __u64 duration, __u32 flags)
 {
@@ -657,6 +693,11 @@ __noinline int write_frame(struct thread *t, __u32 index, __u64 duration, __u32 
 		break;
 	}
 	case FRAME_SPAN: {
+		if (f->kind == SPAN_CALLBACK_SCOPE)
+			write_continuation(t, CONTINUATION_ENDED, f->callback, 0, STACK_NONE,
+					   f->start + duration);
+		if (f->kind != SPAN_STEP)
+			break;
 		RESERVE(record_span, r);
 		if (!r)
 			break;

@@ -44,8 +44,8 @@ static __always_inline void leave_cpu(struct task_struct *task, struct thread *t
 	t->left_cpu = now;
 	t->woken = 0;
 	t->wait_flags = 0;
-	t->wait_syscall =
-		number; /* -1 in an exception or an interrupt: the kernel's entry code sees to that */
+	/* -1 in an exception or an interrupt: the kernel's entry code sees to that. And where the number is none of x86-64. */
+	t->wait_syscall = calls_as_i386(task) ? -1 : number;
 	if (runnable)
 		t->wait_flags |= WAIT_PREEMPTED;
 	else if (number < 0)

@@ -452,6 +452,8 @@ pub fn attach(
         // SAFETY: `options` and everything it points to live until the call returns; the kernel copies.
         let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, kind, &options) };
         if fd < 0 {
+            // Of a process that has ended between the two, for one. Who attaches waits for nobody.
+            std::thread::spawn(move || Link(links).detach());
             return Err(io::Error::from_raw_os_error(-fd));
         }
         // SAFETY: a new descriptor that nobody else owns.
@@ -462,6 +464,30 @@ pub fn attach(
         });
     }
     Ok(Link(links))
+}
+
+/// Whether probes of one process run in all of its threads. On Linux 6.6 to 6.9 without the fix of 6.10 ("bpf: fix multi-uprobe PID filtering logic") they run in the one by whose
+/// number they were made, the main one: worker threads pass them uncounted. The same change has the kernel refuse negative numbers, before it looks at the path, by which
+/// libbpf tells as well. `program`: one for probes, where these can be attached at all.
+pub(crate) fn runs_in_all_threads(program: RawFd) -> bool {
+    let offset: libc::c_ulong = 0;
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+        ..Default::default()
+    };
+    // No file that has probes.
+    options.__bindgen_anon_1.uprobe_multi.path = c"/".as_ptr();
+    options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
+    options.__bindgen_anon_1.uprobe_multi.cnt = 1;
+    options.__bindgen_anon_1.uprobe_multi.pid = u32::MAX;
+    let kind = libbpf_sys::BPF_TRACE_UPROBE_MULTI;
+    // SAFETY: `options` and all that it points to live until the call returns.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program, 0, kind, &options) };
+    if fd >= 0 {
+        // SAFETY: a new descriptor that nobody else owns.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    -fd != libc::EBADF
 }
 
 /// `BPF_F_UPROBE_MULTI_RETURN` of linux/bpf.h.

@@ -301,6 +301,11 @@ impl Programs {
     /// # Errors
     /// [`LoadError`], by privilege, missing type information or the kernel's own words.
     pub fn load(options: &Options) -> Result<Programs, LoadError> {
+        Programs::load_for(options, names_threads())
+    }
+
+    /// `names_threads`: as the kernel's answer to [`names_threads`] is.
+    fn load_for(options: &Options, names_threads: bool) -> Result<Programs, LoadError> {
         // libbpf prints its own words on stderr; the program under trace owns that. For who works on the
         // programs, NODEPROF_BPF_LOG=1 shows them, the verifier's included.
         if std::env::var_os("NODEPROF_BPF_LOG").is_none() {
@@ -325,7 +330,7 @@ impl Programs {
                 .map_err(|e| LoadError::new(&e))?;
         }
         if !options.stacks || options.count_only {
-            // 4 MB that nobody would use.
+            // 4 MB that nobody would use. (One call for which there is no room in the sums has it among those without stacks still.)
             for map in [
                 &mut open.maps.walks,
                 &mut open.maps.stacks,
@@ -342,7 +347,9 @@ impl Programs {
         let (probes, others) = std::thread::scope(|scope| {
             // These two take as long together as the other.
             let others = scope.spawn(|| {
-                let tree = with_types(types, |opening| load_tree(&maps, options, opening))?;
+                let tree = with_types(types, |opening| {
+                    load_tree(&maps, options, names_threads, opening)
+                })?;
                 let ticks = (options.sample_hz > 0).then(|| load_ticks(&maps, options));
                 Ok((tree, ticks.transpose()?))
             });
@@ -469,10 +476,17 @@ impl Programs {
         }
         // Else its next exec tells.
         if at_once {
-            let code_start = stat_field(pid, CODE_START).and_then(|start| start.parse().ok());
-            let code_start: u64 = code_start.unwrap_or_default();
-            let offset = offset_of!(skeleton::types::thread, code_start);
-            value[offset..offset + 8].copy_from_slice(&code_start.to_ne_bytes());
+            for (offset, field) in [
+                (offset_of!(skeleton::types::thread, code_start), CODE_START),
+                (
+                    offset_of!(skeleton::types::thread, stack_start),
+                    STACK_START,
+                ),
+            ] {
+                let address = stat_field(pid, field).and_then(|address| address.parse().ok());
+                let address: u64 = address.unwrap_or_default();
+                value[offset..offset + 8].copy_from_slice(&address.to_ne_bytes());
+            }
         }
         let key = fd.as_raw_fd().to_ne_bytes();
         let made = self
@@ -487,7 +501,8 @@ impl Programs {
         }
     }
 
-    /// Follows a process no longer. What it still does leaves no records, as soon as all of its threads are known of.
+    /// Follows a process no longer. What it still does leaves no records, as soon as all of its threads are known of. Where other threads than main ones cannot
+    /// be named they see for themselves that they are left.
     pub(crate) fn unfollow(&self, pid: u32) {
         for fd in threads_of(pid).filter_map(|thread| thread_descriptor(pid, thread).ok()) {
             let key = fd.as_raw_fd().to_ne_bytes();
@@ -675,15 +690,13 @@ impl Programs {
         all
     }
 
-    /// The sums, and those without stacks, which are there only where stacks are.
+    /// The sums, and those of calls for which there was no room there.
     fn maps_of_sums(&self) -> [&dyn MapCore; 2] {
         [&self.maps.maps.sums, &self.maps.maps.stackless_sums]
     }
 
     fn all_sums(&self) -> [Vec<Entry>; 2] {
-        let [sums, stackless] = self.maps_of_sums();
-        let stackless = Some(stackless).filter(|map| map.max_entries() > 1);
-        [entries(sums), stackless.map(entries).unwrap_or_default()]
+        self.maps_of_sums().map(entries)
     }
 
     /// Crossings that have not returned, and times off the CPU: what the buffer does not tell of a program that goes on. To be asked for when all in it has been read:
@@ -783,6 +796,7 @@ impl Tallies {
         let at = |offset: usize| thread.get(offset..);
         let flushes = plain::<u32>(at(offset_of!(types::thread, flushes))?)?;
         let phase = *thread.get(offset_of!(types::thread, phase))?;
+        let image = plain::<u32>(at(offset_of!(types::thread, image))?)?;
         // They have the room of the later frames.
         let counting = plain::<types::counting>(at(offset_of!(types::thread, frames))?)?;
         let sums = counting.tallies.iter().map(|tally| Sum {
@@ -793,7 +807,7 @@ impl Tallies {
             phase,
             callee: callee(tally.callback),
             origin: Origin {
-                binary: 0,
+                binary: image.wrapping_sub(1) as u8,
                 probe: 0,
             },
             calls: tally.calls.into(),
@@ -935,6 +949,8 @@ fn callee(callback: u64) -> Option<Callee> {
 
 /// `startcode` in proc(5): where the code of the program lies.
 const CODE_START: usize = 26;
+/// `startstack`: where the stack of its main thread begins.
+const STACK_START: usize = 28;
 
 /// Threads of a process; none if it has ended.
 fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
@@ -943,11 +959,22 @@ fn threads_of(pid: u32) -> impl Iterator<Item = u32> {
     threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok())
 }
 
+/// `PIDFD_THREAD` of linux/pidfd.h, since Linux 6.9. Before, only main threads can be named.
+const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
+
+/// Whether this kernel has descriptors of other threads than main ones.
+fn names_threads() -> bool {
+    let of_main = opened_descriptor(std::process::id(), PIDFD_THREAD);
+    !of_main.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+}
+
 /// A descriptor of a thread.
 fn thread_descriptor(pid: u32, thread: u32) -> io::Result<OwnedFd> {
-    /// `PIDFD_THREAD` of linux/pidfd.h, since Linux 6.9. Before, only main threads can be named.
-    const THREAD: libc::c_int = libc::O_EXCL;
-    let flags = if thread == pid { 0 } else { THREAD };
+    let flags = if thread == pid { 0 } else { PIDFD_THREAD };
+    opened_descriptor(thread, flags)
+}
+
+fn opened_descriptor(thread: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, thread, flags) };
     if fd < 0 {
@@ -1052,6 +1079,7 @@ fn pid_namespace() -> u32 {
 fn load_tree(
     maps: &maps::MapsSkel<'_>,
     options: &Options,
+    names_threads: bool,
     opening: OpenOptions,
 ) -> Result<tree::TreeSkel<'static>, LoadError> {
     let set = |rodata: &mut tree::types::rodata| {
@@ -1060,6 +1088,7 @@ fn load_tree(
         rodata.record_files = options.files;
         rodata.record_mappings = options.mappings;
         rodata.host = options.host;
+        rodata.names_leaders_only = options.host && !names_threads;
         rodata.looks_in = options.looks_in;
         rodata.wake_at = options.wake_at();
         rodata.time_files = !options.count_only;
@@ -1115,7 +1144,7 @@ fn plain<T: Copy>(bytes: &[u8]) -> Option<T> {
 mod tests {
     use std::{
         cell::Cell,
-        io::Write as _,
+        io::{BufRead as _, Write as _},
         process::{Command, Stdio},
     };
 
@@ -1156,6 +1185,114 @@ mod tests {
         let ready = unsafe { libc::poll(&mut awaited, 1, 200) };
         reader.consume().unwrap();
         (is_written.get(), ready == 1)
+    }
+
+    /// Before Linux 6.9 a process is followed no longer by way of its main thread alone.
+    #[test]
+    #[ignore = "needs root"]
+    fn other_threads_see_that_their_process_is_followed_no_longer() {
+        let options = Options {
+            host: true,
+            ring_bytes: 1 << 20,
+            stacks: false,
+            ..Options::default()
+        };
+        let programs = Programs::load_for(&options, false).unwrap();
+        programs.attach_tree(true).unwrap();
+        let mut python = Command::new("python3");
+        let script = "import os, sys, threading
+def check():
+    for line in sys.stdin:
+        os.path.exists('/a-' + line.strip())
+        print(flush=True)
+print(flush=True)
+input()
+thread = threading.Thread(target=check)
+thread.start()
+thread.join()";
+        python.args(["-c", script]);
+        let started = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut child) = started else {
+            println!("skipped: there is no python3");
+            return;
+        };
+        let pid = child.id();
+        let mut input = child.stdin.take().unwrap();
+        let output = io::BufReader::new(child.stdout.take().unwrap());
+        let mut answers = output.lines();
+        // Its exec would end that it is followed.
+        answers.next().unwrap().unwrap();
+        programs.follow_at_once(pid).unwrap();
+        let checked = std::cell::RefCell::new(Vec::new());
+        let reader = programs
+            .reader(|bytes| {
+                if let Ok(Record::File { header, path, .. }) = Record::decode(bytes)
+                    && header.tid != pid
+                {
+                    let path = String::from_utf8(path.unwrap_or_default());
+                    checked.borrow_mut().push(path.unwrap());
+                }
+            })
+            .unwrap();
+        input.write_all(b"\nfollowed\n").unwrap();
+        answers.next().unwrap().unwrap();
+        let main = thread_descriptor(pid, pid).unwrap();
+        let key = main.as_raw_fd().to_ne_bytes();
+        programs.maps.maps.threads.delete(&key).unwrap();
+        input.write_all(b"left\n").unwrap();
+        answers.next().unwrap().unwrap();
+        drop(input);
+        assert!(child.wait().unwrap().success());
+        reader.consume().unwrap();
+        let checked = checked.borrow();
+        let has = |name: &str| checked.iter().any(|path| path.contains(name));
+        assert!(has("a-followed"), "{checked:?}");
+        assert!(!has("a-left"), "{checked:?}");
+    }
+
+    /// Modes without stacks have room for one there.
+    #[test]
+    #[ignore = "needs root"]
+    fn what_found_no_room_in_the_sums_counts_without_stacks_too() {
+        use skeleton::types::{sum, sum_key};
+        let bytes = |value: &dyn std::any::Any| -> Vec<u8> {
+            let (at, size) = match value.downcast_ref::<sum_key>() {
+                Some(key) => (std::ptr::from_ref(key).cast::<u8>(), size_of::<sum_key>()),
+                None => {
+                    let sum = value.downcast_ref::<sum>().unwrap();
+                    (std::ptr::from_ref(sum).cast::<u8>(), size_of::<sum>())
+                }
+            };
+            // SAFETY: structs of integers, without gaps.
+            unsafe { std::slice::from_raw_parts(at, size) }.to_vec()
+        };
+        for (count_only, stacks) in [(true, true), (false, false), (false, true)] {
+            let options = Options {
+                count_only,
+                stacks,
+                ring_bytes: 1 << 20,
+                ..Options::default()
+            };
+            let programs = Programs::load(&options).unwrap();
+            let key = sum_key {
+                callback: 1,
+                pid: 7,
+                ..Default::default()
+            };
+            let value = sum {
+                calls: 3,
+                ..Default::default()
+            };
+            for map in programs.maps_of_sums() {
+                map.update(&bytes(&key), &bytes(&value), MapFlags::NO_EXIST)
+                    .unwrap();
+            }
+            let calls = |sums: &[Sum]| sums.iter().map(|sum| sum.calls).sum::<u64>();
+            assert_eq!(calls(&programs.sums()), 6, "{options:?}");
+            let taken = programs.take_sums(&[7], |_| false);
+            assert_eq!(calls(&taken[&7]), 6, "{options:?}");
+            assert_eq!(programs.sums(), [], "{options:?}");
+        }
     }
 
     #[test]

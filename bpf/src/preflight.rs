@@ -4,7 +4,7 @@ use std::{fs, io, io::Read as _, path::Path};
 
 use nodeprof_probes::plan::{AttachPlan, Family};
 
-use crate::{AttachPoints, Options, Programs, attach};
+use crate::{AttachPoints, Options, Programs, attach, attach::runs_in_all_threads};
 
 /// How a check came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,6 +192,14 @@ fn uprobes(programs: &Programs, plan: Option<&AttachPlan>) -> Check {
         std::process::id(),
         &points,
     ) {
+        Ok(_link) if !runs_in_all_threads(programs.entry()) => Check::limited(
+            NAME,
+            format!(
+                "{} probes in one link, which this kernel runs in main threads only",
+                points.len()
+            ),
+            "calls, lookups, serialization and compilation of worker threads are missing, and nothing else tells; Linux 6.10 or later is needed, or an older one with its fix of uprobe_multi's PID filter; install a newer kernel",
+        ),
         Ok(_link) => Check::ok(NAME, format!("{} probes in one link", points.len())),
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Check::failed(
             NAME,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use nodeprof_profile::{
     Recording,
-    recording::{FileAccess, FileOperation},
+    recording::{FileAccess, FileOperation, WaitReason},
 };
 
 use crate::support::{
@@ -199,4 +199,111 @@ fn total(operations: &FileOperations, operation: &str) -> u64 {
         .filter(|((o, _), _)| *o == operation)
         .map(|(_, count)| count)
         .sum()
+}
+
+/// A program that the system calls of 32-bit programs alone make: it writes a line, reads 10 descriptors and opens, checks and removes files by the numbers of i386, waits for
+/// 20 ms and ends. Its instructions mean the same in 32 and in 64 bits.
+fn with_calls_of_i386(bits: u32) -> Vec<u8> {
+    const AT: u32 = 0x0800_0000;
+    const HEADERS: u32 = 0x100;
+    const CODE: u32 = 0x400;
+    /// "ran" and a line feed, a path, and a time.
+    const DATA: &[u8] = b"ran\n/\0\0\0\0\0\0\0\x00\x2d\x31\x01";
+    let data = AT + HEADERS + CODE;
+    let (line, path, time) = (data, data + 4, data + 8);
+    let mut code = Vec::new();
+    let mut call = |number: u32, b: u32, c: u32, d: u32| {
+        for (opcode, value) in [(0xb8, number), (0xbb, b), (0xb9, c), (0xba, d)] {
+            code.push(opcode); // mov eax|ebx|ecx|edx, value
+            code.extend(value.to_le_bytes());
+        }
+        code.extend([0xcd, 0x80]); // int 0x80
+    };
+    // Of x86-64: stat, read, close, fstat, access and mremap, munmap.
+    call(4, 1, line, 4); // write
+    call(3, 1000, 0, 0); // read
+    call(5, path, 0, 0); // open
+    call(6, 1000, 0, 0); // close
+    call(33, path, 0, 0); // access
+    call(11, 0, 0, 0); // execve of nothing
+    call(9, 0, 0, 0); // link of nothing
+    call(162, time, 0, 0); // nanosleep
+    call(1, 0, 0, 0); // exit
+    assert!(code.len() <= CODE as usize);
+    code.resize(CODE as usize, 0x90);
+
+    let mut file = vec![0x7f, b'E', b'L', b'F', (bits / 32) as u8, 1, 1];
+    file.resize(16, 0);
+    let half = |file: &mut Vec<u8>, values: &[u16]| {
+        values.iter().for_each(|v| file.extend(v.to_le_bytes()));
+    };
+    let word = |file: &mut Vec<u8>, values: &[u32]| {
+        values.iter().for_each(|&v| match bits {
+            32 => file.extend(v.to_le_bytes()),
+            _ => file.extend(u64::from(v).to_le_bytes()),
+        });
+    };
+    // An executable program of i386 or x86-64.
+    half(&mut file, &[2, if bits == 32 { 3 } else { 62 }, 1, 0]);
+    let (header, segment) = if bits == 32 { (52, 32) } else { (64, 56) };
+    // The entry, the place of the program headers, and that there are no sections.
+    word(&mut file, &[AT + HEADERS, u32::from(header), 0]);
+    half(&mut file, &[0, 0, header, segment, 1, 0, 0, 0]);
+    let size = HEADERS + CODE + DATA.len() as u32;
+    // One segment, to be loaded and executed.
+    match bits {
+        32 => word(&mut file, &[1, 0, AT, AT, size, size, 5, 0x1000]),
+        _ => {
+            half(&mut file, &[1, 0, 5, 0]);
+            word(&mut file, &[0, AT, AT, size, size, 0x1000]);
+        }
+    }
+    file.resize(HEADERS as usize, 0);
+    file.extend(code);
+    file.extend(DATA);
+    file
+}
+
+/// Their numbers are those of others of x86-64.
+#[test]
+#[ignore = "needs root"]
+fn system_calls_of_i386_are_not_taken_for_those_of_x86_64() {
+    let Some(node) = Node::find("24.21.0") else {
+        return;
+    };
+    let folder = crate::support::folder();
+    let mut script = String::new();
+    for bits in [32, 64] {
+        let (made, program) = (
+            folder.path().join(format!("made-{bits}")),
+            folder.path().join(format!("of-{bits}-bits")),
+        );
+        std::fs::write(&made, with_calls_of_i386(bits)).expect("a file");
+        crate::support::copy_program(&made, &program);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).expect("a mode");
+        let alone = std::process::Command::new(&program).output();
+        if !alone.is_ok_and(|alone| alone.stdout == b"ran\n" && alone.status.success()) {
+            println!("skipped: this kernel has no system calls of i386 (CONFIG_IA32_EMULATION)");
+            return;
+        }
+        script += &format!("'{}' && ", program.display());
+    }
+    script += &format!("'{}' -e 0", node.path.display());
+    let traced = trace(&[], ["sh", "-c", &script]);
+    assert_eq!(traced.stdout(), "ran\nran\n");
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    for bits in [32, 64] {
+        let name = format!("of-{bits}-bits");
+        let process = traced.process(&name, |p| text(&p["command"][0]).ends_with(&name));
+        assert_eq!(number(&process["file_operations"]), 0, "{process}");
+        let pid = number(&process["pid"]) as u32;
+        let of_it = |w: &&nodeprof_profile::recording::Wait| w.thread.0 == pid;
+        let waits: Vec<_> = recording.waits.iter().filter(of_it).collect();
+        let slept = waits.iter().max_by_key(|wait| wait.duration);
+        let slept = slept.unwrap_or_else(|| panic!("{name}: no wait"));
+        assert!(slept.duration.0 >= 20_000_000, "{name}: {waits:?}");
+        assert_eq!(slept.syscall, None, "{name}: {waits:?}");
+        assert_eq!(slept.reason, WaitReason::Other, "{name}: {waits:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Milestones, against what the process itself says.
 
+use nodeprof_profile::Recording;
 use serde_json::Value;
 
 use crate::support::{Node, list, number, on_each_node, text, trace};
@@ -7,6 +8,7 @@ use crate::support::{Node, list, number, on_each_node, text, trace};
 on_each_node!(undisturbed: milestones_are_those_of_node_timing);
 on_each_node!(calls_of_a_worker_are_in_the_phase_of_their_time);
 on_each_node!(calls_before_the_first_milestone_are_in_the_phase_of_their_time);
+on_each_node!(what_never_returns_is_no_step_of_node_unless_it_is_one);
 
 /// Node hands its clock's nanoseconds to both; only `nodeTiming`'s arithmetic in milliseconds rounds.
 const TOLERANCE_NS: f64 = 2_000.0;
@@ -92,6 +94,31 @@ fn calls_before_the_first_milestone_are_in_the_phase_of_their_time(node: &Node) 
             calls("count", arguments),
             calls("full", arguments),
             "{arguments:?}"
+        );
+    }
+}
+
+/// `process.exit()` where node looks to promises and ticks: what nodeprof itself times there, and node's callback scopes, never return.
+fn what_never_returns_is_no_step_of_node_unless_it_is_one(node: &Node) {
+    for script in [
+        "process.nextTick(() => process.exit())",
+        "Promise.resolve().then(() => process.exit())",
+        "setTimeout(() => process.exit(), 1)",
+        "require('fs').readFile('/', () => process.nextTick(() => process.exit()))",
+        "import('fs').then(() => process.exit())",
+    ] {
+        let traced = trace(&["--mode", "full"], node.command(["-e", script]));
+        let recording = Recording::load(&traced.recording).expect("a recording");
+        let names: Vec<_> = (recording.spans.iter())
+            .map(|span| String::from_utf8_lossy(recording.name(span.name)))
+            .collect();
+        assert!(
+            names.iter().any(|name| name == "node"),
+            "{script}: {names:?}"
+        );
+        assert!(
+            names.iter().all(|name| name != "(unknown)"),
+            "{script}: {names:?}"
         );
     }
 }

@@ -12,6 +12,7 @@ on_each_node!(
     a_tree_of_processes_is_recorded,
     what_another_thread_than_the_main_one_executes_is_recorded_whole,
     a_child_that_comes_to_its_loop_first_ends_no_trace,
+    calls_of_a_child_of_another_version_have_their_names_when_the_trace_ends_before_it,
 );
 
 mod calls_before_another_version_is_executed_have_their_names {
@@ -332,6 +333,56 @@ fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
             "{place}"
         );
         assert_eq!(traced.calls(&["Execve"]), 1, "{place}");
+    }
+}
+
+/// What a main thread has counted and not added to the sums yet: what an index or an address means there is told by its own binary, not by the first one of
+/// the trace.
+fn calls_of_a_child_of_another_version_have_their_names_when_the_trace_ends_before_it(node: &Node) {
+    let other = match node.major() {
+        24 => "20.20.2",
+        _ => "24.21.0",
+    };
+    let Some(other) = Node::find(other) else {
+        return;
+    };
+    let folder = crate::support::folder();
+    let child = write(
+        folder.path(),
+        "child.js",
+        "const fs = require('fs');
+         for (let i = 0; i < 300; i++) fs.statSync('/');
+         for (let i = 0; i < 700; i++) fs.existsSync('/');
+         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 4000);",
+    );
+    let script = write(
+        folder.path(),
+        "main.js",
+        "require('child_process').execFileSync(process.argv[2], [process.argv[3]]);",
+    );
+    let program = node.command([
+        script.as_str(),
+        &other.path.display().to_string(),
+        child.as_str(),
+    ]);
+    let traced = Trace::new(["--mode", "count", "--until", "2s"], program).run();
+    assert!(traced.output.status.success(), "{}", traced.stderr());
+    assert_eq!(text(&traced.run["ended_by"]), "duration");
+    let alone = |node: &Node| trace(&["--mode", "count"], node.command(["-e", "0"]));
+    let (of_parent, of_child) = (alone(node), alone(&other));
+    for (functions, calls) in [
+        (["Stat", "FastStat"], 300),
+        (["ExistsSync", "FastExistsSync"], 700),
+    ] {
+        let functions = &functions;
+        let base = of_parent.calls(functions) + of_child.calls(functions);
+        let counted = traced.calls(functions);
+        // Some more to find the scripts.
+        assert!(
+            (calls + base..calls + base + 50).contains(&counted),
+            "{functions:?}: {counted} of {calls} + {base}; {:?}",
+            traced.calls_by_callback()
+        );
     }
 }
 

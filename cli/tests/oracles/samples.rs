@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use nodeprof_profile::{
     Recording,
-    recording::{Frame, FrameKind, Process, Sample},
+    recording::{Frame, FrameKind, Process, Sample, StackId},
 };
 use serde_json::Value;
 
@@ -25,6 +25,7 @@ on_each_node!(undisturbed:
 on_each_node!(
     without_a_frequency_nothing_is_sampled,
     what_samples_in_a_collection_meet_has_its_name,
+    samples_in_libc_lead_no_later_stack_astray,
 );
 
 /// Uses the CPU for some 400 ms, then asks for [`ASKED`] and prints what `getrusage` said of the process just before, in microseconds.
@@ -326,6 +327,63 @@ fn samples_at_the_beginning_of_a_function_have_its_callers(node: &Node) {
     assert!(
         share <= 0.1,
         "{alone} of {samples} samples are alone in V8's code"
+    );
+}
+
+/// Spends half of its time in libc's `getenv`, which has a place in the environment, that is above all frames, in the register of frame pointers.
+const VARIABLES: &str = "
+let found = 0;
+for (let i = 0; i < 3000; i++) {
+  if (process.env['NO_SUCH_' + i] !== undefined) found++;
+  process.uptime();
+}
+";
+
+fn samples_in_libc_lead_no_later_stack_astray(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "variables.js", VARIABLES);
+    let mut trace = Trace::new(["--freq", "4000"], node.command([&script]));
+    for n in 0..10_000 {
+        trace.command().env(format!("VARIABLE_{n}"), "1");
+    }
+    let traced = trace.run();
+    traced.lost_nothing();
+    let recording = recording(&traced);
+    let frames = |stack: Option<StackId>| -> Vec<String> {
+        let frames = stack.into_iter().flat_map(|at| recording.frames_of(at));
+        frames.map(|frame| function(&recording, frame)).collect()
+    };
+    let samples = recording.samples.iter().map(|sample| frames(sample.stack));
+    let of_getenv = |frames: &Vec<String>| frames.iter().any(|frame| frame.contains("getenv"));
+    let in_getenv = samples.filter(of_getenv).count();
+    assert!(in_getenv > 20, "only {in_getenv} samples");
+    let calls = recording
+        .callbacks
+        .iter()
+        .position(|c| c.function == "Uptime");
+    let calls = calls.expect("calls of process.uptime");
+    let (mut all, mut astray) = (0, Vec::new());
+    for crossing in &recording.crossings {
+        if crossing.callback.0 as usize == calls {
+            all += 1;
+            let frames = frames(crossing.stack);
+            let starts = frames.iter().filter(|frame| *frame == "node::Start");
+            if starts.count() != 1 || of_getenv(&frames) {
+                astray.push(frames);
+            }
+        }
+    }
+    println!(
+        "node {}: {in_getenv} samples, {} of {all} stacks astray",
+        node.version,
+        astray.len()
+    );
+    assert_eq!(all, 3000);
+    assert!(
+        astray.is_empty(),
+        "{} of {all}: {:?}",
+        astray.len(),
+        astray[0]
     );
 }
 
