@@ -341,14 +341,18 @@ impl<'d> Outline<'d> {
     }
 
     /// Whether the names of symbols have node::Start among them; only for binaries whose dynamic symbols do not tell.
-    pub(crate) fn names_have_node_start(&self) -> bool {
+    /// `None`: there are more bytes of names than these.
+    pub(crate) fn names_have_node_start(&self, most: usize) -> Option<bool> {
         let names = |kind| self.symbols(kind).map_or(&[][..], |symbols| symbols.names);
         let (dynamic, mut all) = (names(elf::SHT_DYNSYM), names(elf::SHT_SYMTAB));
         if std::ptr::eq(all, dynamic) {
             all = &[];
         }
+        if dynamic.len() + all.len() > most {
+            return None;
+        }
         let mut tables = [dynamic, all].into_iter();
-        tables.any(|names| memchr::memmem::find(names, NODE_START).is_some())
+        Some(tables.any(|names| memchr::memmem::find(names, NODE_START).is_some()))
     }
 
     /// Address and size of a variable by its symbol. Looks through the whole table: some milliseconds.

@@ -69,7 +69,7 @@ fn read_all(bytes: &[u8]) -> Option<AttachPlan> {
         outline.build_id();
         outline.layout();
         outline.exports(elf::NODE_START);
-        outline.names_have_node_start();
+        outline.names_have_node_start(usize::MAX);
     }
     let plan = resolve::resolve(path, bytes, true).ok()?;
     for probe in plan.probes.iter().filter(|probe| probe.is_attachable()) {
@@ -365,6 +365,26 @@ fn only_names_of_symbols_tell_that_a_file_is_node() {
     assert!(!is_node(&[others, names, (STRTAB, 0, 64, 0, 0)]));
     let of_another_kind = (1, names.1, names.2, 0, 0);
     assert!(!is_node(&[symbols, of_another_kind]));
+}
+
+#[test]
+fn what_takes_long_to_tell_is_not_told_at_a_glance() {
+    let (symbols, names) = tables();
+    let at_a_glance = |length: u64, bytes_of_names: u64| {
+        let names = (STRTAB, names.1, bytes_of_names, 0, 0);
+        let file = with_sections(length, &[symbols, names]);
+        crate::is_node_binary_at_a_glance(file.path())
+    };
+    assert_eq!(at_a_glance(LARGE, names.2), Some(true));
+    assert_eq!(at_a_glance(LARGE, 1 << 20), None);
+    assert_eq!(at_a_glance(1 << 20, 512 << 10), Some(false));
+    for version in common::VERSIONS {
+        if let Some(path) = common::node_build(version) {
+            assert_eq!(crate::is_node_binary_at_a_glance(&path), Some(true));
+        }
+    }
+    let other = std::env::current_exe().unwrap();
+    assert_eq!(crate::is_node_binary_at_a_glance(&other), Some(false));
 }
 
 /// Anybody can execute such a file; it is looked at ahead of all ordinary programs.

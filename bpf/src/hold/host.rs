@@ -73,7 +73,6 @@ impl Host {
     /// Asks the policy, and makes ready if it agrees.
     pub(super) fn admits(&mut self, pid: u32, program: &Path, programs: &Programs) -> bool {
         if !(self.admission)(pid, program) {
-            self.refused.insert(pid, Instant::now());
             return false;
         }
         if self.syscalls && self.tracing.is_empty() {
@@ -82,6 +81,11 @@ impl Host {
         }
         self.recorded.entry(pid).or_default();
         true
+    }
+
+    /// The exec of a process that was held is not to be recorded. (Of one that the kernel has told of nothing more will be told.)
+    pub(super) fn refuse(&mut self, pid: u32) {
+        self.refused.insert(pid, Instant::now());
     }
 
     /// Whether it was asked about this process a moment ago.

@@ -131,7 +131,9 @@ pub(super) struct Keeper {
     unsent: VecDeque<Vec<u8>>,
     waiting: HashMap<u64, Waiting>,
     /// Processes of a service for which a job is under way that they wait for no longer.
-    gone_on: HashMap<u64, u32>,
+    gone_on: HashMap<u64, (u32, Instant)>,
+    /// Jobs that were given up.
+    given_up: HashSet<u64>,
     /// Number of the last job.
     jobs: u64,
     /// Which process has the probes of which binary. A link follows its process through further execs: a second one would count
@@ -194,6 +196,7 @@ impl Keeper {
             unsent: VecDeque::new(),
             waiting: HashMap::new(),
             gone_on: HashMap::new(),
+            given_up: HashSet::new(),
             jobs: 0,
             probed: HashMap::new(),
             links: Vec::new(),
@@ -242,7 +245,7 @@ impl Keeper {
             self.finish(done, programs);
         }
         let why = "the holder process ended before its probes came";
-        for (_, pid) in std::mem::take(&mut self.gone_on) {
+        for (_, (pid, _)) in std::mem::take(&mut self.gone_on) {
             programs.unfollow(pid);
             self.tell_missed(pid, why);
         }
@@ -337,7 +340,7 @@ impl Keeper {
             for held in held {
                 self.hold(held, is_alone, programs);
             }
-            self.give_up_waiting();
+            self.give_up_waiting(programs);
             self.sweep();
             if let Some(host) = &mut self.host {
                 host.rest();
@@ -347,7 +350,9 @@ impl Keeper {
             }
             if fds[0].revents & libc::POLLIN != 0 {
                 match receive(&self.socket).and_then(Request::parse) {
-                    Some(Request::Ping) => self.tell(b'p', 0, b""),
+                    // Who asks and does not read is not told again and again.
+                    Some(Request::Ping) if self.unsent.is_empty() => self.tell(b'p', 0, b""),
+                    Some(Request::Ping) => {}
                     Some(_) if matches!(self.obeys, Obeys::Nobody(_)) => {}
                     Some(Request::Attach { pid, path }) => {
                         self.give(pid, Source::Path(path), false, Waiting::Tracer);
@@ -432,6 +437,10 @@ impl Keeper {
     fn hold(&mut self, held: Held, is_alone: bool, programs: &Programs) {
         // Dropping it lets it go.
         if self.has_probes(held.pid, held.file.metadata()) {
+            if self.host.is_some() && !is_followed(self.threads, held.pid) {
+                let why = "its process executed this binary before, and another program since";
+                self.tell_missed(held.pid, why);
+            }
             return;
         }
         let mut path = PathBuf::new();
@@ -446,6 +455,7 @@ impl Keeper {
         if let Some(host) = &mut self.host {
             path = held.path();
             if !host.admits(held.pid, &path, programs) {
+                host.refuse(held.pid);
                 return;
             }
             if programs.follow(held.pid).is_err() {
@@ -491,7 +501,7 @@ impl Keeper {
     /// Nothing came of the last that was done for a process of the host: it is recorded no longer, unless it has probes or will have.
     fn forget(&mut self, pid: u32, programs: &Programs) {
         let is_awaited = self.waiting.values().any(|w| w.process() == Some(pid))
-            || self.gone_on.values().any(|other| *other == pid);
+            || self.gone_on.values().any(|(other, _)| *other == pid);
         if self.host.is_some() && !is_awaited && !self.is_probed(pid) {
             self.release(pid, programs);
         }
@@ -578,6 +588,15 @@ impl Keeper {
     fn finish(&mut self, mut done: Done, programs: &Programs) {
         let number = done.number;
         self.gone_on.remove(&number);
+        if self.given_up.remove(&number) {
+            // Told already, as one that was not recorded.
+            if let Outcome::Attached { link, .. } = &mut done.outcome
+                && let Some(link) = link.take()
+            {
+                aside(move || link.detach());
+            }
+            return;
+        }
         if let Some(Waiting::Process(stop)) = self.waiting.get_mut(&number)
             && matches!(stop.state, StopState::Asked)
         {
@@ -798,17 +817,51 @@ impl Keeper {
         }
     }
 
+    /// Gives up the starts of a service whose jobs hang, and has others do the work of those threads.
+    fn give_up_jobs(&mut self, programs: &Programs) {
+        let is_late = |since: &Instant| since.elapsed() > LONGEST_STOP;
+        let held = self.gone_on.iter();
+        let held =
+            held.filter_map(|(number, (pid, since))| is_late(since).then_some((*number, *pid)));
+        let stopped = self.waiting.iter().filter_map(|(number, w)| match w {
+            Waiting::Process(stop) if is_late(&stop.since) => Some((*number, stop.pid)),
+            _ => None,
+        });
+        let late: Vec<_> = held.chain(stopped).collect();
+        for (number, pid) in late {
+            self.gone_on.remove(&number);
+            let waiting = self.waiting.remove(&number);
+            self.given_up.insert(number);
+            self.workers.do_without_one();
+            let is_node = match &waiting {
+                Some(Waiting::Process(stop)) => {
+                    (self.host.as_ref()).is_some_and(|host| host.knows(stop.execution.inode))
+                }
+                _ => true,
+            };
+            self.forget(pid, programs);
+            if is_node {
+                let limit = LONGEST_STOP.as_secs();
+                self.tell_missed(
+                    pid,
+                    &format!("reading its binary takes more than {limit} s"),
+                );
+            }
+        }
+    }
+
     /// Lets go who waits too long: a file on a disk that does not answer, for example.
-    fn give_up_waiting(&mut self) {
+    fn give_up_waiting(&mut self, programs: &Programs) {
         if self.host.is_some() {
             // The job goes on: the process gets its probes later.
             self.waiting.retain(|number, w| match w {
                 Waiting::Exec(held, since) if since.elapsed() > LONGEST_HOLD => {
-                    self.gone_on.insert(*number, held.pid);
+                    self.gone_on.insert(*number, (held.pid, *since));
                     false
                 }
                 _ => true,
             });
+            return self.give_up_jobs(programs);
         }
         let late: Vec<u64> = self
             .waiting

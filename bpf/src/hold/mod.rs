@@ -24,6 +24,8 @@ mod tracee;
 mod turn;
 mod worker;
 
+pub use large_pages::first_line_asks as first_line_asks_for_large_pages;
+
 use std::{
     ffi::OsStr,
     fs::File,

@@ -15,7 +15,7 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 use nodeprof_probes::{
-    is_node_binary,
+    is_node_binary, is_node_binary_at_a_glance,
     plan::{AttachPlan, Family},
 };
 
@@ -34,6 +34,9 @@ use crate::{
 
 /// Threads. The kernel attaches one at a time; the others read binaries.
 const WORKERS: usize = 4;
+
+/// Those that hang, for a file system that does not answer, are replaced by others: as long as there are no more than so many in all.
+const MOST_WORKERS: usize = 32;
 
 /// Of a process, in clock ticks: pids come again.
 pub(super) type StartTime = u64;
@@ -169,8 +172,11 @@ impl Queue {
 pub(super) struct Workers {
     bench: Arc<Bench>,
     queue: Arc<Queue>,
+    finished: mpsc::Sender<Done>,
     done: mpsc::Receiver<Done>,
     woken: Wake,
+    /// How many there are, and were.
+    started: usize,
 }
 
 impl Drop for Workers {
@@ -203,24 +209,43 @@ impl Workers {
         let (finished, done) = mpsc::channel();
         let queue = Arc::new(Queue::default());
         let woken = Wake::new()?;
-        for _ in 0..WORKERS {
-            let (bench, queue, finished) =
-                (Arc::clone(&bench), Arc::clone(&queue), finished.clone());
-            let wake = woken.try_clone()?;
-            std::thread::spawn(move || {
-                act_first();
-                while let Some(job) = queue.take() {
-                    let _ = finished.send(bench.work(job));
-                    wake.wake();
-                }
-            });
-        }
-        Ok(Workers {
+        let mut workers = Workers {
             bench,
             queue,
+            finished,
             done,
             woken,
-        })
+            started: 0,
+        };
+        for _ in 0..WORKERS {
+            workers.start_one();
+        }
+        Ok(workers)
+    }
+
+    fn start_one(&mut self) {
+        let (bench, queue) = (Arc::clone(&self.bench), Arc::clone(&self.queue));
+        let Ok(wake) = self.woken.try_clone() else {
+            return;
+        };
+        let finished = self.finished.clone();
+        let work = move || {
+            act_first();
+            while let Some(job) = queue.take() {
+                let _ = finished.send(bench.work(job));
+                wake.wake();
+            }
+        };
+        if std::thread::Builder::new().spawn(work).is_ok() {
+            self.started += 1;
+        }
+    }
+
+    /// One of them hangs: another one does its work from now on.
+    pub(super) fn do_without_one(&mut self) {
+        if self.started < MOST_WORKERS {
+            self.start_one();
+        }
     }
 
     /// Whether a job on this file takes no longer than attaching does: its binary has been read before.
@@ -347,19 +372,19 @@ impl Bench {
         if done.path.as_os_str().is_empty() {
             done.path = fs::read_link(&open).unwrap_or_default();
         }
-        if job.after_exec && !is_node_binary(&open) {
+        if job.after_exec && !self.is_node(&file, &open) {
             return done;
         }
         let started = Instant::now();
         done.outcome = match self.prepare(&file, &done.path, &open) {
-            Ok(image) if image.value.moves_code && large_pages::are_asked_for(job.pid) => {
-                done.is_planned = true;
-                Outcome::Failed(
-                    "it is started with --use-largepages, for which node moves its code, and a breakpoint in that would end it; needed: a start without that option".into(),
-                )
-            }
             Ok(image) => {
                 done.is_planned = true;
+                if image.value.moves_code
+                    && let Some(why) = large_pages::refusal(job.pid, &done.path, job.after_exec)
+                {
+                    done.outcome = Outcome::Failed(why.into());
+                    return done;
+                }
                 let points = image.value.points(job.after_exec);
                 match self.link(job.pid, &open, &points) {
                     Ok(link) => Outcome::Attached {
@@ -391,6 +416,15 @@ impl Bench {
         done
     }
 
+    /// Whether an open file is a node binary. Whose start waits for that is ahead of all: of a binary that is known, and of nearly all others, it takes
+    /// microseconds. But anybody can execute a file that takes 0.2 s.
+    fn is_node(&self, file: &File, open: &Path) -> bool {
+        if Version::of_file(file).is_ok_and(|version| lock(&self.known).has(&version)) {
+            return true;
+        }
+        is_node_binary_at_a_glance(open).unwrap_or_else(|| in_turn(|| is_node_binary(open)))
+    }
+
     /// What to attach for a binary, by its plan. The plan is that of the file that was opened: at its path there may be another one, here or in
     /// the file system that the process sees, and its probes would end programs that execute this one.
     fn prepare(&self, file: &File, path: &Path, open: &Path) -> Result<Image<Known>, String> {
@@ -417,10 +451,7 @@ impl Bench {
         path: &Path,
         open: &Path,
     ) -> Result<Image<Known>, String> {
-        act_in_turn(); // it takes 0.2 s
-        let plan = (self.plans)(path, open);
-        act_first();
-        let mut plan = plan?;
+        let mut plan = in_turn(|| (self.plans)(path, open))?; // it takes 0.2 s
         path.clone_into(&mut plan.binary.path);
         if Version::of_file(file)? != id {
             return Err("the file was changed while its plan was made".into());
@@ -462,6 +493,14 @@ impl Bench {
             &[file.as_raw_fd() as u64, u64::from(key + 1)],
         )
     }
+}
+
+/// Does what takes long as ordinary programs do, which go on beside it.
+fn in_turn<T>(work: impl FnOnce() -> T) -> T {
+    act_in_turn();
+    let done = work();
+    act_first();
+    done
 }
 
 /// Takes out of the map of files those of an image.
@@ -541,4 +580,28 @@ impl Known {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_not_done_ahead_of_ordinary_programs() {
+        // A thread of its own: the next test shall not go first.
+        let policies = std::thread::spawn(|| {
+            // SAFETY: takes integers; the calling thread.
+            let policy = || unsafe { libc::sched_getscheduler(0) };
+            act_first();
+            [policy(), in_turn(policy), policy()]
+        });
+        let policies = policies.join().unwrap();
+        if policies[0] != libc::SCHED_FIFO {
+            println!("skipped: no right to real-time priority");
+            return;
+        }
+        let wanted = [libc::SCHED_FIFO, libc::SCHED_OTHER, libc::SCHED_FIFO];
+        assert_eq!(policies, wanted);
+    }
 }

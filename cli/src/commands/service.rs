@@ -269,9 +269,10 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
         notes.extend(run.incomplete.as_ref().map(|_| "incomplete".to_owned()));
         notes.extend(run.thinned.then(|| "thinned".to_owned()));
         let command: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
-        // A command may hold anything: nothing of it reaches the terminal as a command to it.
+        // A command may hold anything, and so may a binary: nothing of it reaches the terminal as a command to it.
         let clean = |text: String| text.replace(char::is_control, "·");
         let (command, notes) = (clean(command.join(" ")), clean(notes.join(" ")));
+        let version = run.node_version.as_deref().unwrap_or("–");
         let head = format!(
             "{:>8}  {:>8}  {:>5.0} ms  {:>9}  {:>7}  {:<9}  ",
             run.id,
@@ -279,7 +280,7 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
             run.duration_ns as f64 / 1e6,
             run.crossings,
             run.lookups,
-            run.node_version.as_deref().unwrap_or("–"),
+            clean(version.to_owned()),
         );
         text.push_str(&head);
         text.push_str(&beside(
@@ -308,6 +309,17 @@ mod tests {
         };
         assert!(run("0123456789abcdef0123").ends_with("commit=0123456789abcdef0123\n"));
         assert!(run("0123456789abcdef01234").ends_with("commit=0123456789abcdef012…\n"));
+    }
+
+    #[test]
+    fn nothing_of_a_run_is_a_command_to_the_terminal() {
+        let text = r#"{"id": 1, "command": ["node\u001b[2J"], "directory": "/", "started_unix_ns": 0, "duration_ns": 0, "ended_by": "exit",
+            "mode": "count", "thinned": false, "crossings": 0, "lookups": 0, "labels": {"job": "\u009b2J"}, "node_version": "v20.20.2-\u001b[2J"}"#;
+        let run: Summary = serde_json::from_str(text).expect("a run");
+        let text = runs_text(&[run], None);
+        assert!(text.contains("v20.20.2-·[2J"), "{text}");
+        let is_command = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(is_command), "{text:?}");
     }
 
     #[test]

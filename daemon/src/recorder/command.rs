@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+use nodeprof_bpf::hold::first_line_asks_for_large_pages;
 use nodeprof_probes::is_node_binary;
 use object::Endianness;
 use object::elf::FileHeader64;
@@ -208,6 +209,10 @@ pub fn guess_node(program: &Path) -> Option<PathBuf> {
         let Some(line) = first_line(&current) else {
             return is_node_binary(&current).then_some(current);
         };
+        // Such a node must have no probes: its exec, which tells of that, is waited for.
+        if first_line_asks_for_large_pages(&line) {
+            return None;
+        }
         let mut words = line
             .split(|b| b.is_ascii_whitespace())
             .filter(|w| !w.is_empty());
