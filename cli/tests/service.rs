@@ -1966,6 +1966,82 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
     });
 }
 
+/// Count mode stands in for full mode while nobody records in that: right after the start, and until another process of full mode is ready.
+#[test]
+#[ignore = "needs root"]
+fn starts_that_a_rule_wants_in_full_are_counted_while_nobody_records_so() {
+    undisturbed(|| {
+        let Some(node) = Node::find("22.23.3") else {
+            return;
+        };
+        for fits in ["", "command = '*in-full*'\n"] {
+            let rule = format!("[[rule]]\nmode = 'full'\ndirectory = '{{top}}/work'\n{fits}");
+            let service = Service::knowing(&node, &rule);
+            let is_instead = |recording: &Recording| {
+                let process = &recording.processes[0];
+                let why = process.incomplete.as_deref().unwrap_or_default();
+                let is = why.contains("a rule wants it in full mode");
+                assert_eq!((is, recording.runs[0].mode == "count"), (is, is), "{why}");
+                is
+            };
+            // Which one of the two it becomes is chance.
+            service.succeeds(&node, &["-e", "0", "in-full"]);
+            let mut waits_for = vec!["recorded pid=", "starts are recorded in full mode, too"];
+            while !waits_for.is_empty() {
+                let line = service.says("recorded ");
+                assert!(!line.contains("not recorded"), "{line}");
+                waits_for.retain(|what| !line.contains(what));
+            }
+            is_instead(&service.recordings()[0]);
+
+            let lane = service.process("nodeprof-lane") as i32;
+            // SAFETY: of this test's service.
+            unsafe { libc::kill(lane, libc::SIGKILL) };
+            service.says("the process of full mode ended");
+            service.succeeds(&node, &["-e", "0", "in-full"]);
+            let line = service.says("recorded pid=");
+            assert!(!line.contains("not recorded"), "{line}");
+            assert!(is_instead(&service.recordings()[1]));
+
+            service.says("starts are recorded in full mode, too");
+            service.succeeds(&node, &["-e", "0", "in-full"]);
+            service.says("recorded pid=");
+            let recordings = service.recordings();
+            assert_eq!(recordings.len(), 3);
+            assert!(!is_instead(&recordings[2]));
+            assert_eq!(recordings[2].processes[0].incomplete, None);
+            let status = Client::new(&service.folder.path().join("control.sock")).status();
+            assert_eq!(status.unwrap().lost, 0);
+        }
+    });
+}
+
+/// Its process is begun anew with each reading of the configuration.
+#[test]
+#[ignore = "needs root"]
+fn no_start_vanishes_while_full_mode_is_begun_anew() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        for fits in ["", "command = '*version*'\n"] {
+            let rule = format!("[[rule]]\nmode = 'full'\ndirectory = '{{top}}/work'\n{fits}");
+            let service = Service::knowing(&node, &rule);
+            let started = starts_during(&service, &node, |_| {});
+            let (recorded, told) = said_of(&service, started);
+            // None comes twice, either.
+            std::thread::sleep(Duration::from_secs(1));
+            let more = service.lines.try_iter();
+            let more: Vec<String> = more.filter(|line| line.contains("recorded pid=")).collect();
+            println!("{started} starts: {recorded} recorded, {told} told as lost");
+            assert!(more.is_empty(), "{more:#?}");
+            assert!(recorded > started / 2);
+            let status = Client::new(&service.folder.path().join("control.sock")).status();
+            assert_eq!(status.unwrap().lost, told as u64);
+        }
+    });
+}
+
 /// Inodes of the files whose execs the holder holds.
 fn held_files(service: &Service) -> Vec<u64> {
     let infos = fs::read_dir(format!("/proc/{}/fdinfo", service.holder())).unwrap();

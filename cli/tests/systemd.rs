@@ -634,6 +634,12 @@ fn a_reload_takes_a_good_configuration_and_refuses_one_with_a_fault() {
                 .any(|l| l.contains("the configuration was read again"))
         });
         machine.start_node(&node, "0");
+        // Refused by the service alone.
+        machine.settings("files = false\n");
+        let output = machine.run(&["systemctl", "reload", "nodeprofd"]);
+        assert!(!output.status.success());
+        let log = machine.log().join("\n");
+        assert!(log.contains("`files` is read at the start only"), "{log}");
         assert_eq!(machine.main_pid(), pid);
     });
 }

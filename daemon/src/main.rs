@@ -10,10 +10,12 @@ use std::{
 
 use clap::{CommandFactory as _, Parser};
 use nodeprof_profile::wording::counted;
-use nodeprofd::service::{Happening, config::Config, lane, serve, store::Outcome, tracer};
+use nodeprofd::{
+    log_files::LogFiles,
+    service::{Happening, config::Config, lane, serve, store::Outcome, tracer},
+};
 use sd_notify::NotifyState;
 use tracing::{error, info, warn};
-use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::{
     EnvFilter, fmt::format::debug_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
@@ -149,16 +151,11 @@ fn start_log() {
 const LOG_DAYS: usize = 7;
 
 /// Files in the folder of `LogsDirectory=`. Without it, where it cannot be written to, or for zero days there are none.
-fn log_files() -> Option<RollingFileAppender> {
-    let folder = std::env::var_os("LOGS_DIRECTORY")?;
+fn log_files() -> Option<LogFiles> {
+    let folder = PathBuf::from(std::env::var_os("LOGS_DIRECTORY")?);
     let days = std::env::var("NODEPROFD_LOG_DAYS");
     let days = days.map_or(LOG_DAYS, |days| days.trim().parse().unwrap_or(LOG_DAYS));
-    let files = RollingFileAppender::builder()
-        .rotation(Rotation::DAILY)
-        .filename_prefix("nodeprofd")
-        .filename_suffix("json")
-        .max_log_files(days);
-    (days > 0).then(|| files.build(folder).ok())?
+    (days > 0).then(|| LogFiles::new(&folder, days).ok())?
 }
 
 /// Who started us, usually systemd.

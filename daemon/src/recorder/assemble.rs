@@ -721,7 +721,7 @@ impl Assembler {
                 let absolute = self.absolute(process, (CURRENT_DIRECTORY, 0), &path);
                 // Most are closed by it. Of those that are not the kernel tells what they are when they are used.
                 self.descriptors.retain(|key, _| key.0 != process);
-                self.outside.forget(header.pid);
+                self.outside.executes(header.pid);
                 self.notices.push(Notice::Exec {
                     pid: header.pid,
                     is_whole: !truncated,

@@ -712,6 +712,22 @@ impl Rules {
         })
     }
 
+    /// The same starts, all of them in count mode.
+    pub(super) fn in_count_mode(&self) -> Rules {
+        let counted = |share: Share| Share {
+            mode: Mode::Count,
+            ..share
+        };
+        let rules = self.rules.iter().map(|rule| Rule {
+            share: counted(rule.share),
+            ..rule.clone()
+        });
+        Rules {
+            rules: rules.collect(),
+            otherwise: counted(self.otherwise),
+        }
+    }
+
     /// One start in so many of this kind is recorded in this mode; 0: none.
     ///
     /// Before the exec nobody knows the command: a rule that asks for one may fit or not. So it is one in as many as the densest of the rules has that

@@ -11,7 +11,10 @@ use std::{
 use nodeprof_bpf::stat_field;
 use serde::{Deserialize, Serialize};
 
-use super::config::{Labels, Start};
+use super::{
+    admission::Known,
+    config::{Labels, Start},
+};
 
 /// Bytes of a command line that are kept. The kernel lets it be some megabytes.
 const LONGEST_COMMAND: usize = 64 << 10;
@@ -28,6 +31,9 @@ pub(super) struct Context {
     user: Option<u32>,
     cgroup: Option<String>,
     parent: Option<u32>,
+    /// When its exec was held the rules may have wanted it in full mode, and nobody recorded in that.
+    #[serde(default)]
+    pub(super) lacks_full: bool,
     /// What it executes, where the process itself cannot be asked any more.
     #[serde(skip)]
     pub(super) executable: PathBuf,
@@ -50,6 +56,16 @@ impl Context {
             parent: parent(pid),
             ..Context::default()
         }
+    }
+
+    /// What was known before its exec: of one that has ended meanwhile nothing else is.
+    pub(super) fn complete(&mut self, known: Known) {
+        if let Some(directory) = known.start.directory {
+            self.directory = directory;
+        }
+        self.user = self.user.or(known.start.user);
+        self.cgroup = known.start.cgroup.or(self.cgroup.take());
+        self.lacks_full = known.lacks_full;
     }
 
     /// For who is another process.
@@ -246,6 +262,30 @@ mod tests {
         child.wait().unwrap();
         context.take_command(words(&["sleep", "…"]), false);
         assert_eq!(context.command, words(&["sleep", "…"]));
+    }
+
+    #[test]
+    fn who_has_ended_before_anybody_asks_is_what_it_was_when_it_was_admitted() {
+        let mut short = std::process::Command::new("true").spawn().unwrap();
+        let pid = short.id();
+        short.wait().unwrap();
+        let mut context = Context::of(pid);
+        assert_eq!(context.start().directory, Some(PathBuf::new()));
+        let start = Start {
+            directory: Some("/srv".into()),
+            user: Some(12),
+            cgroup: Some("/ci".into()),
+            ..Start::default()
+        };
+        context.complete(Known {
+            start,
+            lacks_full: true,
+        });
+        let told = Context::from_bytes(pid, &context.to_bytes());
+        assert!(told.lacks_full);
+        let start = told.start();
+        assert_eq!(start.directory, Some("/srv".into()));
+        assert_eq!((start.user, start.cgroup), (Some(12), Some("/ci".into())));
     }
 
     #[test]

@@ -28,6 +28,7 @@ use nodeprof_profile::store::database::{DatabaseError, Filter, Reader};
 use super::{
     config::{Access, Read},
     metrics::Metrics,
+    readers::{Readers, Reading},
     store::FILE,
     tracer::{self, Means, Places},
 };
@@ -174,9 +175,8 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// Connections by user.
     connections: Mutex<HashMap<u32, usize>>,
-    /// One recording at a time is built, and one answer with runs or labels.
-    fetching: Mutex<()>,
-    listing: Mutex<()>,
+    /// One recording at a time is built, and one answer with runs or labels, while the one who writes lets them.
+    readers: Arc<Readers>,
     sending: Sending,
     /// What is sent from files.
     spooling: Sending,
@@ -261,6 +261,7 @@ impl Control {
         access: &Access,
         folder: &Path,
         metrics: Arc<Metrics>,
+        readers: Arc<Readers>,
         means: Means,
     ) -> Result<Control, String> {
         let (listener, own) = match given {
@@ -278,8 +279,7 @@ impl Control {
             store: Mutex::new(folder.join(FILE)),
             metrics,
             connections: Mutex::default(),
-            fetching: Mutex::default(),
-            listing: Mutex::default(),
+            readers,
             sending: Sending::answers(),
             spooling: Sending::new(MOST_SPOOLED, MOST_SPOOLED_TO_A_USER),
             means: Mutex::new(means),
@@ -483,7 +483,7 @@ fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
 /// Answers a request. One answer of many runs at a time is in memory as more than its bytes.
 fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
     let is_list = matches!(ask, Ask::Runs(_) | Ask::Labels);
-    let one_at_a_time = is_list.then(|| locked(&shared.listing));
+    let one_at_a_time = is_list.then(|| shared.readers.enter(Reading::List));
     let refused = |why: String| (Answer::Refused { why }, None);
     let (answer, content) = answer(ask, peer, shared).unwrap_or_else(refused);
     let bytes = encoded(answer);
@@ -664,7 +664,7 @@ fn fetch<'s>(
             runs.len()
         ));
     }
-    let _one_at_a_time = locked(&shared.fetching);
+    let _one_at_a_time = shared.readers.enter(Reading::Recording);
     let reader = reader(shared)?;
     let find = Find {
         runs: Some(runs.clone()),
@@ -809,7 +809,15 @@ mod tests {
             recording.runs[0].labels.push(("n".into(), n.to_string()));
             database.keep(recording, Some(owner)).unwrap();
         }
-        Control::start(None, access, folder, Arc::default(), Means::default()).unwrap()
+        Control::start(
+            None,
+            access,
+            folder,
+            Arc::default(),
+            Arc::default(),
+            Means::default(),
+        )
+        .unwrap()
     }
 
     fn peer(uid: u32, groups: &[u32]) -> Peer {
@@ -958,7 +966,8 @@ mod tests {
         }
         drop(database);
         let (means, metrics) = (Means::default(), Arc::default());
-        let _control = Control::start(None, &access, folder.path(), metrics, means).unwrap();
+        let _control =
+            Control::start(None, &access, folder.path(), metrics, Arc::default(), means).unwrap();
         let client = Client::new(&access.socket);
         let ask = |runs: &[u32]| {
             let runs = runs.to_vec();
@@ -1000,7 +1009,8 @@ mod tests {
         }
         drop(database);
         let (means, metrics) = (Means::default(), Arc::default());
-        let control = Control::start(None, &access, folder.path(), metrics, means).unwrap();
+        let control =
+            Control::start(None, &access, folder.path(), metrics, Arc::default(), means).unwrap();
         let client = Client::new(&access.socket);
         let found = client.find(Find::default()).unwrap();
         assert!(found.more);
@@ -1219,6 +1229,7 @@ mod tests {
             &access,
             folder.path(),
             Arc::default(),
+            Arc::default(),
             Means::default(),
         );
         let labels = Client::new(&access.socket).labels().unwrap();
@@ -1254,6 +1265,7 @@ mod tests {
             &access,
             folder.path(),
             Arc::default(),
+            Arc::default(),
             Means::default(),
         )
         .err()
@@ -1265,6 +1277,7 @@ mod tests {
             None,
             &access,
             folder.path(),
+            Arc::default(),
             Arc::default(),
             Means::default(),
         )
@@ -1278,6 +1291,7 @@ mod tests {
                 None,
                 &access,
                 folder.path(),
+                Arc::default(),
                 Arc::default(),
                 Means::default()
             )
@@ -1293,6 +1307,7 @@ mod tests {
                 None,
                 &access,
                 folder.path(),
+                Arc::default(),
                 Arc::default(),
                 Means::default()
             )

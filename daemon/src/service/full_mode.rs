@@ -6,6 +6,7 @@ use std::{
     io,
     os::fd::{AsFd as _, AsRawFd as _, RawFd},
     path::PathBuf,
+    time::Instant,
 };
 
 use nodeprof_bpf::{Options, Programs, Reader, hold::Event};
@@ -16,7 +17,7 @@ use super::{
     gate::Closed,
     lane::{self, Lane},
     read_into,
-    running::losses_of_host,
+    running::{Running, losses_of_host},
     system,
 };
 use crate::recorder::{Mode, wait_readable};
@@ -45,6 +46,8 @@ impl Service<'_> {
         let mut service = Service::new(config, Mode::Full, &programs, guard, limits, sink)?;
         let holding = service.await_holder();
         lane::read_as_anybody(true).map_err(system("giving up rights"))?;
+        // Until the service hears that we are here count mode stands in for us.
+        service.gate.open(Closed::Paused);
         service.say(&lane::Said::Ready {
             holder: service.holder.pid(),
             not_holding_because: holding.err(),
@@ -59,6 +62,8 @@ impl Service<'_> {
             let turned = service.turn_of_lane(&reader, &buffer, &mut hear);
             let is_over = !matches!(turned, Ok(true));
             if is_over {
+                // From now on count mode stands in for us.
+                service.gate.close(Closed::Paused);
                 // What is under way, and what this turn has said so far, goes to the service in any case.
                 service.finish_all(&mut hear);
             }
@@ -181,6 +186,10 @@ impl Service<'_> {
             lane::News::Ready {
                 not_holding_because,
             } => {
+                // Unless it is to end already.
+                if self.lane.is_some() {
+                    self.gate.set_lacks_full(false);
+                }
                 self.of_lanes.begin();
                 self.count_from_here();
                 tell(Happening::FullMode(
@@ -192,24 +201,34 @@ impl Service<'_> {
                 owner,
                 recording,
             } => {
+                if self.kept.is_known(pid, Mode::Full, Instant::now()) {
+                    return; // count mode has stood in for it
+                }
                 if let Err(why) = self.store.keep(pid, owner, *recording) {
                     tell(Happening::Lost { pid, why });
                 }
             }
             lane::News::Lost { pid, why } => {
-                self.lost += 1;
-                tell(Happening::Lost { pid, why });
+                // Count mode has it, if it stands in for full mode.
+                let runs = self.running.get(&pid).is_some_and(Running::is_start);
+                if !runs && !self.kept.is_known(pid, Mode::Full, Instant::now()) {
+                    self.lose(pid, Mode::Full, why, tell);
+                }
             }
             lane::News::Counted {
                 losses,
                 passed_over,
             } => self.of_lanes.see(losses, passed_over),
-            lane::News::Gone => tell(Happening::NoFullMode),
+            lane::News::Gone => {
+                self.gate.set_lacks_full(true);
+                tell(Happening::NoFullMode);
+            }
         }
     }
 
-    /// Ends the lane, and keeps what it had.
+    /// Ends the lane, and keeps what it had. Count mode stands in for it from now on.
     pub(super) fn end_lane(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        self.gate.set_lacks_full(true);
         for news in self.lane.take().into_iter().flat_map(Lane::end) {
             self.on_lane(news, tell);
         }

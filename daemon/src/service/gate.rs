@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU32, Ordering, fence},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
 };
 
@@ -22,6 +22,10 @@ const MOST_RULES: usize = 256 << 10;
 
 #[repr(C)]
 struct Page {
+    /// Starts that the rules wanted, and that were not recorded because the disk is full.
+    turned_away: AtomicU64,
+    /// Not 0: nobody records in full mode.
+    lacks_full: AtomicU32,
     /// Bits of [`Closed`].
     closed: AtomicU32,
     /// How often rules were posted, twice; odd while they are written.
@@ -88,6 +92,28 @@ impl Gate {
     /// Whether nothing is recorded for this reason.
     pub(super) fn is_closed_for(&self, why: Closed) -> bool {
         self.page().closed.load(Ordering::Relaxed) & why as u32 != 0
+    }
+
+    /// Whether nobody records in full mode at the moment: then what the rules want so is recorded in count mode.
+    pub(super) fn set_lacks_full(&self, lacks: bool) {
+        self.page()
+            .lacks_full
+            .store(u32::from(lacks), Ordering::Relaxed);
+    }
+
+    /// Whether nobody does.
+    pub(super) fn lacks_full(&self) -> bool {
+        self.page().lacks_full.load(Ordering::Relaxed) != 0
+    }
+
+    /// A start that the rules want is not recorded because the disk is full.
+    pub(super) fn turn_away(&self) {
+        self.page().turned_away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were not.
+    pub(super) fn turned_away(&self) -> u64 {
+        self.page().turned_away.load(Ordering::Relaxed)
     }
 
     /// Tells other rules than there were when the holder was started, or since; false: there is no room for so many. For one thread.

@@ -206,6 +206,12 @@ impl Lane {
         running.map_or(0, |running| running.starts.len())
     }
 
+    /// Whether it records this process at this moment.
+    pub(super) fn records(&self, pid: u32) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.starts.contains(&pid))
+    }
+
     /// What has come of it. Sees to it that it runs and answers.
     pub(super) fn next(&mut self) -> Option<News> {
         let Some(running) = &mut self.running else {

@@ -17,6 +17,7 @@ mod gate;
 mod guard;
 pub mod lane;
 mod metrics;
+mod readers;
 mod running;
 mod signals;
 pub mod store;
@@ -105,6 +106,9 @@ const RECORDED: [Family; 6] = [
     Family::Serialization,
     Family::Stacks,
 ];
+
+/// What ends a start while the service, or what records in full mode, ends.
+const INTERRUPT: &str = "interrupt";
 
 /// Why the service could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -216,12 +220,14 @@ pub fn serve(
     service.count_from_here();
     let access = &service.config.access;
     let metrics = service.store.metrics();
+    let readers = service.store.readers();
     let means = service.means();
     match Control::start(
         control,
         access,
         &service.config.store.directory,
         metrics,
+        readers,
         means,
     ) {
         Ok(control) => service.control = Some(control),
@@ -328,6 +334,13 @@ impl Sink {
         }
     }
 
+    fn readers(&self) -> Arc<readers::Readers> {
+        match self {
+            Sink::Store(store) => store.readers(),
+            Sink::Service(_) => Arc::default(),
+        }
+    }
+
     fn as_raw_fd(&self) -> RawFd {
         match self {
             Sink::Store(store) => store.as_raw_fd(),
@@ -400,6 +413,40 @@ struct Service<'p> {
     room: Room,
     /// Starts that were not recorded, besides those that the store lost.
     lost: u64,
+    /// Of which of these is told.
+    told_lost: Told,
+    /// Which were kept, of those that both modes may have.
+    kept: Told,
+}
+
+/// Starts of which one of the two modes has told, each of which may have it: before the exec where a rule asks for the command, and while count mode begins or ceases to
+/// stand in for full mode.
+#[derive(Default)]
+struct Told(HashMap<u32, (Mode, Instant)>);
+
+impl Told {
+    /// The other mode has told by then.
+    const MOMENT: Duration = Duration::from_secs(10);
+    /// That are remembered.
+    const MOST: usize = 1024;
+
+    /// A mode tells of a start: whether the other one has told of it.
+    fn is_known(&mut self, pid: u32, mode: Mode, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.duration_since(at) < Self::MOMENT;
+        if let Some((by, at)) = self.0.remove(&pid)
+            && by != mode
+            && is_recent(at)
+        {
+            return true;
+        }
+        if self.0.len() >= Self::MOST {
+            self.0.retain(|_, (_, at)| is_recent(*at));
+        }
+        if self.0.len() < Self::MOST {
+            self.0.insert(pid, (mode, now));
+        }
+        false
+    }
 }
 
 /// A turn of the loop that a client's request, and nothing else, has caused: all of it is for clients but what is done for starts meanwhile.
@@ -472,6 +519,8 @@ impl CpuTime {
 struct Early {
     since: Instant,
     records: Vec<u8>,
+    /// There were more of them: none is kept that came after one that is missing.
+    is_cut: bool,
     /// The process had the probes of another user's start.
     is_successor: bool,
 }
@@ -481,7 +530,17 @@ impl Early {
         Early {
             since: Instant::now(),
             records: Vec::new(),
+            is_cut: false,
             is_successor: false,
+        }
+    }
+
+    /// Keeps a record, if it and all before it have room.
+    fn add(&mut self, record: &[u8]) {
+        self.is_cut |= self.records.len() + record.len() >= MOST_EARLY_BYTES;
+        if !self.is_cut {
+            self.records.extend((record.len() as u32).to_ne_bytes());
+            self.records.extend(record);
         }
     }
 }
@@ -498,6 +557,11 @@ impl<'p> Service<'p> {
     ) -> Result<Service<'p>, ServiceError> {
         let shared = || system("sharing memory with the holder");
         let gate = Gate::new().map_err(shared())?;
+        // The one who records in full mode opens it when it is ready; the service does without until then.
+        match mode {
+            Mode::Full => gate.close(Closed::Paused),
+            Mode::Count => gate.set_lacks_full(true),
+        }
         let ceiling = Ceiling::new(limits, events(&programs.counters())).map_err(shared())?;
         let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling)?;
         // The holder does what starts wait for.
@@ -536,6 +600,8 @@ impl<'p> Service<'p> {
             holding: Ok(()),
             room: Room::default(),
             lost: 0,
+            told_lost: Told::default(),
+            kept: Told::default(),
         })
     }
 
@@ -552,9 +618,7 @@ impl<'p> Service<'p> {
 
 impl Service<'_> {
     fn finish_all(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
-        let all: Vec<(u32, &str)> = (self.running.keys())
-            .map(|pid| (*pid, "interrupt"))
-            .collect();
+        let all: Vec<(u32, &str)> = (self.running.keys()).map(|pid| (*pid, INTERRUPT)).collect();
         self.finish(&all, tell);
     }
 
@@ -615,6 +679,7 @@ fn start_holder(
 ) -> Result<Holder, ServiceError> {
     let cache = config.cache.clone();
     let mut admission = Admission::new(config, mode, gate, ceiling.shared());
+    let admitted = admission.admitted();
     let candidates = candidates(config);
     let is_count = mode == Mode::Count;
     let options = HolderOptions {
@@ -626,7 +691,13 @@ fn start_holder(
         candidates,
         spare: None,
         admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
-        description: Some(Box::new(|pid| Context::of(pid).to_bytes())),
+        description: Some(Box::new(move |pid| {
+            let mut context = Context::of(pid);
+            if let Some(known) = admitted.take(pid) {
+                context.complete(known);
+            }
+            context.to_bytes()
+        })),
         execs: guard.execs(),
         // Where code is mapped, the names of functions depend on.
         syscalls: config.files || !is_count,
@@ -755,11 +826,8 @@ impl Service<'_> {
                 self.begin(pid, (binary, serial), took, program, late, tell);
             }
             Event::Failed { pid, path, reason } => {
-                self.lost += 1;
-                tell(Happening::Lost {
-                    pid,
-                    why: self.log_words(&format!("{}: {reason}", path.display())),
-                });
+                let why = self.log_words(&format!("{}: {reason}", path.display()));
+                self.lose(pid, self.mode, why, tell);
             }
             Event::NotStopped { pid, reason } => {
                 if let Some(run) = self.running.get_mut(&pid) {
@@ -861,7 +929,6 @@ impl Service<'_> {
                 }
                 Err(why) => {
                     self.plans.remove(&binary);
-                    self.lost += 1;
                     if !self.running.contains_key(&pid) {
                         // Its probes are of no use, if it is there still.
                         let _ = self.holder.release(pid);
@@ -875,7 +942,7 @@ impl Service<'_> {
                         _ => why,
                     };
                     let why = self.log_words(&why);
-                    return tell(Happening::Lost { pid, why });
+                    return self.lose(pid, self.mode, why, tell);
                 }
             }
             remember_node(Some(&self.config.cache), path);
@@ -950,6 +1017,13 @@ impl Service<'_> {
         self.running.insert(pid, run);
         if let Some(early) = self.early.remove(&pid) {
             self.take(&early.records, tell);
+            // What is missing came after these: it is of whom they have led to.
+            if let Some(run) = self.running.get_mut(&pid).filter(|_| early.is_cut) {
+                run.hole(format!(
+                    "more than {} KB of records came before its probes were announced, and those beyond are missing",
+                    MOST_EARLY_BYTES >> 10
+                ));
+            }
         }
     }
 
@@ -1044,10 +1118,7 @@ impl Service<'_> {
             return;
         }
         let early = self.early.entry(pid).or_insert_with(Early::new);
-        if early.records.len() + record.len() < MOST_EARLY_BYTES {
-            early.records.extend((record.len() as u32).to_ne_bytes());
-            early.records.extend(record);
-        }
+        early.add(record);
     }
 
     /// Ends what has ended.
@@ -1092,13 +1163,11 @@ impl Service<'_> {
             .collect();
         self.finish(&over, tell);
         let is_old = |early: &mut Early| early.since.elapsed() >= SILENT;
-        for (pid, early) in self.early.extract_if(|_, early| is_old(early)) {
-            if early.is_successor {
-                let _ = self.holder.release(pid);
-                self.lost += 1;
-                let why = "it ran as another user before, and nobody told of new probes".into();
-                tell(Happening::Lost { pid, why });
-            }
+        let old: Vec<(u32, Early)> = (self.early).extract_if(|_, early| is_old(early)).collect();
+        for (pid, _) in old.iter().filter(|(_, early)| early.is_successor) {
+            let _ = self.holder.release(*pid);
+            let why = "it ran as another user before, and nobody told of new probes".into();
+            self.lose(*pid, self.mode, why, tell);
         }
     }
 
@@ -1139,6 +1208,8 @@ impl Service<'_> {
             }
         }
         for (pid, ended_by, mut run, sums) in ended {
+            // Each of them may take a while, and there may be hundreds.
+            tell(Happening::Alive);
             if run.executed.is_none() && !sums.is_empty() {
                 run.miss_exec(pid, &self.config.labels);
                 run.ask_rules(&self.config);
@@ -1147,22 +1218,40 @@ impl Service<'_> {
         }
     }
 
+    /// A start is not recorded, as this mode says.
+    fn lose(&mut self, pid: u32, by: Mode, why: String, tell: &mut dyn FnMut(Happening<'_>)) {
+        if !self.told_lost.is_known(pid, by, Instant::now()) {
+            self.lost += 1;
+            tell(Happening::Lost { pid, why });
+        }
+    }
+
     /// Hands over what was seen of a start.
     fn keep(
         &mut self,
         pid: u32,
-        run: Running,
+        mut run: Running,
         ended_by: &str,
         sums: &[Sum],
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
         if run.executed.is_none() && self.programs.counters().ring_full > run.ring_full {
-            self.lost += 1;
             let why = "its exec failed, or no record of it found room in the buffer".into();
-            return tell(Happening::Lost { pid, why });
+            return self.lose(pid, self.mode, why, tell);
+        }
+        if run.executed.is_none() && self.mode == Mode::Full && ended_by == INTERRUPT {
+            let why = "full mode ended when it began".into();
+            return self.lose(pid, self.mode, why, tell);
         }
         if run.executed.is_none() || run.unwanted {
             return; // the exec failed: nothing has started
+        }
+        if run.is_instead_of_full(&self.config.rules) {
+            let has_it = self.lane.as_ref().is_some_and(|lane| lane.records(pid));
+            if has_it || self.kept.is_known(pid, Mode::Count, Instant::now()) {
+                return; // it was there after all
+            }
+            run.hole("a rule wants it in full mode, and the process that records so was not there when it began: it has counts only".into());
         }
         let owner = run.context.owner();
         let mut recording = run.close(pid, ended_by, sums, &self.programs.counters(), &self.config);
@@ -1227,7 +1316,7 @@ impl Service<'_> {
             not_holding_because: self.holding.clone().err(),
             running: self.running.len() + self.lane.as_ref().map_or(0, Lane::starts),
             recorded: store.kept,
-            lost: store.lost + self.lost,
+            lost: store.lost + self.lost + self.gate.turned_away(),
             store: store.file,
             runs: store.runs,
             store_bytes: store.bytes,
@@ -1279,6 +1368,8 @@ impl Service<'_> {
                 if self.guard.differs(self.config.hold) {
                     self.guard.renew(self.config.hold);
                 }
+                // Until another one is ready.
+                self.gate.set_lacks_full(true);
                 // The rules are the holder's. One that is replaced takes the probes of all who are recorded with it.
                 let rules = self.config.rules.to_text();
                 if !(suits && rules.is_some_and(|rules| self.gate.post(&rules))) {
@@ -1328,6 +1419,32 @@ mod tests {
         };
         assert_eq!([before(0, 1), before(50, 2), before(150, 3)], [0, 0, 1]);
         assert_eq!([before(200, 4), before(1_000, 5)], [1, 3]);
+    }
+
+    #[test]
+    fn of_records_that_come_too_early_none_is_kept_after_one_that_had_no_room() {
+        let mut early = Early::new();
+        early.add(&[1; 1000]);
+        assert_eq!((early.records.len(), early.is_cut), (1004, false));
+        early.add(&vec![2; MOST_EARLY_BYTES]);
+        early.add(&[3; 10]);
+        assert_eq!((early.records.len(), early.is_cut), (1004, true));
+    }
+
+    #[test]
+    fn a_start_of_which_both_modes_tell_is_known_at_the_second_time() {
+        let mut told = Told::default();
+        let begun = Instant::now();
+        let mut is_known =
+            |pid, mode, seconds| told.is_known(pid, mode, begun + Duration::from_secs(seconds));
+        assert!(!is_known(1, Mode::Count, 0) && is_known(1, Mode::Full, 1));
+        // The number has come again.
+        assert!(!is_known(1, Mode::Full, 2) && !is_known(1, Mode::Count, 20));
+        assert!(!is_known(2, Mode::Full, 20) && !is_known(2, Mode::Full, 21));
+        for pid in 10..5_000 {
+            assert!(!is_known(pid, Mode::Count, 30));
+        }
+        assert_eq!(told.0.len(), Told::MOST);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nodeprof_profile::{
 
 use super::{
     LATER_LOOK_IN, LOOK_IN,
-    config::{Config, Labels},
+    config::{Config, Labels, Rules},
     context::Context,
     lane,
 };
@@ -122,9 +122,18 @@ impl Running {
 
     /// Asks the rules again, now that its command is known.
     pub(super) fn ask_rules(&mut self, config: &Config) {
-        let rules = &config.rules;
+        let without_full = self
+            .context
+            .lacks_full
+            .then(|| config.rules.in_count_mode());
+        let rules = without_full.as_ref().unwrap_or(&config.rules);
         self.unwanted =
             rules.ask_command() && !rules.wants(&self.context.start(), self.mode, self.lot);
+    }
+
+    /// Whether the rules want it in full mode, and nobody recorded in that when it began.
+    pub(super) fn is_instead_of_full(&self, rules: &Rules) -> bool {
+        self.context.lacks_full && rules.one_in(&self.context.start(), Mode::Count) == 0
     }
 
     pub(super) fn take_environment(&mut self, text: &[u8], labels: &Labels) {

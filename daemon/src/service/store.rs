@@ -32,6 +32,7 @@ use crate::{background::Background, event};
 use super::{
     config::StoreLimits,
     metrics::{Metrics, Observed, counts},
+    readers::Readers,
 };
 
 /// Name of the database in its folder.
@@ -53,6 +54,16 @@ const SPACE: u64 = 16 << 20;
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often runs are looked through that became too old.
 const TIDY: Duration = Duration::from_secs(60);
+/// Bytes of SQLite's log. While readers overlap it grows; above this they wait for a moment in which it is emptied.
+const LARGEST_LOG: u64 = 64 << 20;
+/// The same while nothing is to be written, or on a full disk. SQLite itself leaves 8 MB (`journal_size_limit` of write.rs).
+const LARGEST_LOG_AT_REST: u64 = 1 << 20;
+/// How often that moment is looked for while readers wait.
+const LOOK_FOR_IT: Duration = Duration::from_millis(20);
+/// Readers that are no clients of the service do not wait: then it is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// And for so long each time.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// A database of up to this size is checked page by page when it is opened: that takes half a second at most.
 const CHECKED_BYTES: u64 = 256 << 20;
 /// Recordings of older versions of nodeprofd, one in a file.
@@ -194,6 +205,7 @@ pub struct Store {
     wake: Arc<OwnedFd>,
     shared: Arc<Mutex<Shared>>,
     metrics: Arc<Metrics>,
+    readers: Arc<Readers>,
     background: Arc<Background>,
     over: Arc<AtomicBool>,
     watching: Option<JoinHandle<()>>,
@@ -206,6 +218,10 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn open(limits: &StoreLimits) -> Result<Store, StoreError> {
+        Store::open_with(limits, LARGEST_LOG)
+    }
+
+    fn open_with(limits: &StoreLimits, largest_log: u64) -> Result<Store, StoreError> {
         let folder = &limits.directory;
         fs::create_dir_all(folder).map_err(|error| StoreError::Folder {
             folder: folder.clone(),
@@ -216,6 +232,7 @@ impl Store {
         let wake = Arc::new(event::new().map_err(StoreError::Thread)?);
         let shared = Arc::new(Mutex::new(Shared::default()));
         let metrics = Arc::new(Metrics::default());
+        let readers = Arc::new(Readers::default());
         let background = Arc::new(Background::default());
         let mut writer = Writer {
             file_id: None,
@@ -225,6 +242,9 @@ impl Store {
             wake: wake.clone(),
             shared: shared.clone(),
             metrics: metrics.clone(),
+            readers: readers.clone(),
+            largest_log,
+            tried: None,
             background: background.clone(),
             crowded: None,
             to_import: old_recordings(folder),
@@ -249,6 +269,7 @@ impl Store {
             wake,
             shared,
             metrics,
+            readers,
             background,
             over,
             watching: Some(watching.map_err(StoreError::Thread)?),
@@ -321,6 +342,11 @@ impl Store {
     /// Sums over all starts that were kept.
     pub(super) fn metrics(&self) -> Arc<Metrics> {
         self.metrics.clone()
+    }
+
+    /// Who reads it.
+    pub(super) fn readers(&self) -> Arc<Readers> {
+        self.readers.clone()
     }
 
     /// Writes what waits, and closes the database; returns what happened meanwhile.
@@ -424,6 +450,10 @@ struct Writer {
     wake: Arc<OwnedFd>,
     shared: Arc<Mutex<Shared>>,
     metrics: Arc<Metrics>,
+    readers: Arc<Readers>,
+    largest_log: u64,
+    /// When the log was to be emptied last, in vain.
+    tried: Option<Instant>,
     background: Arc<Background>,
     /// When something took long in the background.
     crowded: Option<Instant>,
@@ -521,7 +551,11 @@ impl Writer {
     /// Puts down what the store is like.
     fn note(&self) {
         let (runs, bytes) = match &self.database {
-            Some(database) => (database.runs(), database.bytes().unwrap_or_default()),
+            // With the log: the limit is for the file alone, for removing runs makes the log no smaller.
+            Some(database) => (
+                database.runs(),
+                database.bytes().unwrap_or_default() + database.log_bytes(),
+            ),
             None => (0, 0),
         };
         let mut shared = lock(&self.shared);
@@ -542,6 +576,11 @@ impl Writer {
                 (false, true) => Duration::ZERO,
                 (false, false) => TIDY,
             };
+            let readers_wait = self.readers.are_asked();
+            let patience = match readers_wait {
+                true => patience.min(LOOK_FOR_IT),
+                false => patience,
+            };
             match jobs.recv_timeout(patience) {
                 Ok(Job::Keep {
                     pid,
@@ -557,6 +596,9 @@ impl Writer {
                     self.more = true;
                 }
                 Ok(Job::End) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if readers_wait => {
+                    self.empty_log(LARGEST_LOG_AT_REST);
+                }
                 Err(RecvTimeoutError::Timeout) => self.idle(),
             }
             if self.tidied.elapsed() >= TIDY {
@@ -573,6 +615,7 @@ impl Writer {
     /// Nothing waits to be written.
     fn idle(&mut self) {
         if self.is_full() {
+            self.empty_log(LARGEST_LOG_AT_REST);
             let free = free_bytes(&self.limits.directory);
             if free.is_none_or(|free| free >= SPACE) {
                 lock(&self.shared).state.full = false;
@@ -582,6 +625,9 @@ impl Writer {
             self.import(&file);
         } else {
             self.tidy();
+            if !self.more {
+                self.empty_log(LARGEST_LOG_AT_REST);
+            }
         }
     }
 
@@ -678,9 +724,30 @@ impl Writer {
         }
     }
 
+    /// Empties the log if it is larger than this, in a moment without readers: if there is none now, they wait for it from now on.
+    fn empty_log(&mut self, largest: u64) {
+        let largest = largest.min(self.largest_log);
+        let is_large = |database: &Database| database.log_bytes() > largest;
+        if !self.database.as_ref().is_some_and(is_large)
+            || self.tried.is_some_and(|at| at.elapsed() < TRY_AGAIN)
+        {
+            return;
+        }
+        let readers = self.readers.clone();
+        let Some(_alone) = readers.alone() else {
+            return;
+        };
+        let emptied = self.on_database(|database| database.empty_log(PATIENCE));
+        self.tried = (!matches!(emptied, Ok(true))).then(Instant::now);
+        if let Err(error) = emptied {
+            self.hear(&error);
+        }
+    }
+
     /// Removes and thins what is beyond the limits: a part of it.
     fn tidy(&mut self) {
         self.tidied = Instant::now();
+        self.empty_log(LARGEST_LOG);
         let limits = Limits {
             age: self.limits.age,
             count: self.limits.count,
@@ -737,6 +804,7 @@ impl Writer {
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
+    use crate::service::readers::Reading;
     use nodeprof_profile::{
         SaveOptions,
         store::database::{Filter, Reader},
@@ -959,6 +1027,50 @@ mod tests {
         );
         assert_eq!(kept(&store), ["3", "4"]);
         assert_eq!(store.state().set_aside, None);
+    }
+
+    /// The log begins anew only in a moment without readers, and there is none by itself.
+    #[test]
+    fn the_log_stays_small_while_readers_overlap() {
+        const LARGEST: u64 = 2 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open_with(&limits(folder.path()), LARGEST).unwrap();
+        store.keep(0, None, start(0)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        let (readers, file) = (store.readers(), store.state().file);
+        let is_over = AtomicBool::new(false);
+        let mut largest = 0;
+        let read = |reading: Reading, later: u64| {
+            std::thread::sleep(Duration::from_millis(later));
+            while !is_over.load(Ordering::Relaxed) {
+                let _reader = readers.enter(reading);
+                let connection = rusqlite::Connection::open(&file).unwrap();
+                let one = "BEGIN; SELECT count(*) FROM run";
+                connection.execute_batch(one).unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| read(Reading::Recording, 0));
+            scope.spawn(|| read(Reading::List, 50));
+            for n in 1..150_u32 {
+                let mut recording = start(n);
+                let names = (0..200).map(|name| format!("/start/{n}/{name}").into_bytes());
+                recording.names.extend(names);
+                store.keep(n, None, recording).unwrap();
+                while !matches!(next(&store), Outcome::Kept { .. }) {}
+                let log = fs::metadata(folder.path().join(format!("{FILE}-wal")));
+                largest = largest.max(log.unwrap().len());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Whatever is in the log counts.
+            assert!(store.state().bytes > store.state().runs as u64 * 4096);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        store.end();
+        // What is written while the last readers end comes on top.
+        assert!(largest > LARGEST, "{largest}: too little was written");
+        assert!(largest < 10 * LARGEST, "{largest}");
     }
 
     #[test]

@@ -33,6 +33,9 @@ const PAGE: u64 = 4096;
 /// By so much a clock may be set back for a while without what was kept before it counting as of the future.
 const SET_BACK: Duration = Duration::from_secs(86_400);
 
+/// With others who use the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How much is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -252,6 +255,13 @@ impl Database {
         Ok(used.max(0) as u64 * PAGE)
     }
 
+    /// Bytes of the log beside the file. What was written is taken from it into the file by and by, but it begins anew only in a moment without readers.
+    pub fn log_bytes(&self) -> u64 {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        std::fs::metadata(log).map_or(0, |meta| meta.len())
+    }
+
     /// Keeps the runs of a recording, of a user; returns the number of the first. One transaction: all of it is there, or nothing.
     ///
     /// # Errors
@@ -370,6 +380,23 @@ impl Database {
     pub fn checkpoint(&self) -> Result<(), DatabaseError> {
         let done = (self.connection).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         done.map_err(|error| DatabaseError::of(&self.path, error))
+    }
+
+    /// The same, with so much patience with readers; whether the log is empty now.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn empty_log(&self, patience: Duration) -> Result<bool, DatabaseError> {
+        let empty = || -> rusqlite::Result<bool> {
+            self.connection.busy_timeout(patience)?;
+            let is_busy =
+                (self.connection).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+                    row.get::<_, i64>(0)
+                });
+            self.connection.busy_timeout(PATIENCE)?;
+            Ok(is_busy? == 0)
+        };
+        empty().map_err(|error| DatabaseError::of(&self.path, error))
     }
 
     /// Lets go of all pages that are not used.
@@ -781,7 +808,7 @@ fn lock(path: &Path) -> Result<File, DatabaseError> {
 
 /// Settings of a connection; the file may be damaged or made by somebody else.
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.busy_timeout(PATIENCE)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     // Plans need no values: else some statements are prepared again for each of them.
