@@ -6,10 +6,14 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::net::UnixStream,
-    path::Path,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        net::UnixStream,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nodeprof_flamegraphs::web;
@@ -513,4 +517,207 @@ fn behind_a_web_server_it_listens_on_a_socket_and_answers_its_name() {
         .output()
         .expect("nodeprof starts");
     assert!(!no_address.status.success());
+}
+
+/// `nodeprof view` with a program in the place of a browser's, which notes what it is told.
+struct Opened {
+    server: Server,
+    /// What the program was told.
+    command_line: String,
+    /// Who it was run as.
+    user: String,
+}
+
+impl Opened {
+    fn start(folder: &Path, set: &[(&str, &str)]) -> Option<Opened> {
+        if !web::is_built() {
+            println!("skipped: nodeprof was built without its page; run make test");
+            return None;
+        }
+        let programs = folder.join("programs");
+        fs::create_dir_all(&programs).expect("a folder");
+        let (browser, noted) = (programs.join("xdg-open"), folder.join("noted"));
+        let noting = format!(
+            "#!/bin/sh\n{{ id -u; tr '\\0' ' ' </proc/$$/cmdline; echo; }} >{0}.new && mv {0}.new {0}\n",
+            noted.display()
+        );
+        fs::write(&browser, noting).expect("a program");
+        fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).expect("a program");
+        let mut process = Command::new(NODEPROF);
+        process
+            .args(["view", "--port", "0", "a b.nodeprof"])
+            .current_dir(folder)
+            .env("PATH", format!("{}:/usr/bin:/bin", programs.display()))
+            .env("DISPLAY", ":0")
+            .env_remove("XDG_RUNTIME_DIR")
+            .envs(set.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        // The tests may run under nohup, which has SIGHUP ignored.
+        // SAFETY: between fork and exec it makes system calls and nothing else.
+        unsafe {
+            process.pre_exec(|| {
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
+        let mut process = process.spawn().expect("nodeprof starts");
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut url = String::new();
+        output.read_line(&mut url).expect("an address");
+        let url = url.trim().to_owned();
+        let (_, token) = url.split_once("token=").expect("a token");
+        let port = url.split([':', '/']).nth(4).expect("a port");
+        let server = Server {
+            port: port.parse().expect("a port"),
+            token: token.to_owned(),
+            process,
+            _output: output,
+            url,
+        };
+        let until = Instant::now() + Duration::from_secs(30);
+        let noted = loop {
+            match fs::read_to_string(&noted) {
+                Ok(noted) => break noted,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let (user, command_line) = noted.split_once('\n').expect("two lines");
+        Some(Opened {
+            server,
+            command_line: command_line.trim().to_owned(),
+            user: user.to_owned(),
+        })
+    }
+
+    /// What it is to open.
+    fn page(&self) -> PathBuf {
+        let page = self.command_line.split(' ').next_back();
+        page.expect("an argument").into()
+    }
+
+    fn permissions(path: &Path) -> u32 {
+        let meta = fs::symlink_metadata(path).expect("it is there");
+        meta.permissions().mode() & 0o7777
+    }
+
+    /// Ends it by this signal; what it opened is gone with it.
+    fn end(mut self, signal: i32) {
+        let page = self.page();
+        let kill = Command::new("kill")
+            .args([format!("-{signal}"), self.server.process.id().to_string()])
+            .status();
+        assert!(kill.expect("kill starts").success());
+        let status = self.server.process.wait().expect("it ends");
+        assert_eq!(status.signal(), Some(signal));
+        assert!(!page.exists() && !page.parent().expect("a folder").exists());
+    }
+}
+
+/// All users of a machine can read command lines.
+#[test]
+fn the_token_is_in_no_command_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    save(folder.path(), "a b.nodeprof");
+    let place = folder.path().join("place");
+    fs::create_dir(&place).expect("a folder");
+    let place_text = place.to_str().expect("UTF-8");
+    for (variable, signal) in [("XDG_RUNTIME_DIR", 2), ("TMPDIR", 15), ("TMPDIR", 1)] {
+        let _ = fs::remove_file(folder.path().join("noted"));
+        let Some(opened) = Opened::start(folder.path(), &[(variable, place_text)]) else {
+            return;
+        };
+        let (told, token) = (&opened.command_line, &opened.server.token);
+        assert!(!told.contains(token.as_str()), "{told}");
+        let page = opened.page();
+        assert!(page.starts_with(&place), "{told}");
+        assert_eq!(Opened::permissions(&page), 0o600);
+        let around = page.parent().expect("a folder");
+        assert_eq!(Opened::permissions(around), 0o700);
+        let text = fs::read_to_string(&page).expect("a page");
+        let leads = opened.server.url.replace('&', "&amp;");
+        let refresh = format!(r#"<meta http-equiv="refresh" content="0; url={leads}">"#);
+        assert!(text.contains(&refresh), "{text}");
+        assert!(
+            text.contains(r#"<meta name="referrer" content="no-referrer">"#),
+            "{text}"
+        );
+        assert!(!text.contains("<script"), "{text}");
+        assert_eq!(opened.user, own_user());
+        opened.end(signal);
+    }
+}
+
+fn own_user() -> String {
+    let output = Command::new("id").arg("-u").output().expect("id starts");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn under_sudo_the_page_is_the_users() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("a folder");
+    save(folder.path(), "a b.nodeprof");
+    // Where a user could lead what root writes elsewhere.
+    let lure = folder.path().to_str().expect("UTF-8");
+    let set = [
+        ("SUDO_UID", "65534"),
+        ("SUDO_GID", "65534"),
+        ("XDG_RUNTIME_DIR", lure),
+        ("TMPDIR", lure),
+    ];
+    let Some(opened) = Opened::start(folder.path(), &set) else {
+        return;
+    };
+    let page = opened.page();
+    assert!(page.starts_with("/tmp") && !page.starts_with(lure));
+    for path in [&*page, page.parent().expect("a folder")] {
+        assert_eq!(fs::metadata(path).expect("it is there").uid(), 65534);
+    }
+    assert_eq!(Opened::permissions(&page), 0o600);
+    assert_eq!(opened.user, "65534");
+    opened.end(2);
+}
+
+/// As a browser does it, with all that its own rules say of a page that leads from a file to a server.
+#[test]
+fn a_browser_comes_to_the_recording_by_the_page() {
+    let chromium = ["chromium", "chromium-browser", "google-chrome"];
+    let has = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let Some(chromium) = chromium.into_iter().find(has) else {
+        println!("skipped: Chromium is not installed");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    save(folder.path(), "a b.nodeprof");
+    let place = folder.path().to_str().expect("UTF-8");
+    let Some(opened) = Opened::start(folder.path(), &[("XDG_RUNTIME_DIR", place)]) else {
+        return;
+    };
+    let output = Command::new(chromium)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.path().join("profile").display()
+        ))
+        .arg(opened.page())
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .expect("Chromium starts");
+    let page = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    // Of the report alone: the page that leads there has the name as an address writes it, and a refusal has none.
+    let shown: String = page.chars().take(500).collect();
+    assert!(page.contains("a b.nodeprof"), "{shown}{complaint}");
+    opened.end(2);
 }

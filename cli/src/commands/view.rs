@@ -1,16 +1,23 @@
 //! `nodeprof view`.
 
 use std::{
-    env, io,
+    env,
+    fs::{self, File, Permissions},
+    io::{self, Write as _},
     net::Ipv4Addr,
-    os::unix::process::CommandExt as _,
+    os::unix::{
+        fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, fchown},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::Context as _;
 use nodeprof_flamegraphs::web::{self, PageError};
 use nodeprof_profile::Recording;
+use tempfile::TempDir;
 
 use crate::{
     args::{Listen, View},
@@ -59,7 +66,12 @@ pub fn run(args: &View) -> anyhow::Result<ExitCode> {
         token,
         hosts: args.hosts.clone(),
     };
-    serve(serves, served, |url| {
+    let opens = !args.no_open && args.token_file.is_none() && has_display();
+    let leading = match opens {
+        true => Leading::until_the_end()?,
+        false => Leading::default(),
+    };
+    let outcome = serve(serves, served, |url| {
         if let Some(file) = &args.token_file {
             // It may be logged: without the secret.
             let url = url.split("token=").next().unwrap_or_default();
@@ -73,11 +85,18 @@ pub fn run(args: &View) -> anyhow::Result<ExitCode> {
         };
         terminal::print(&format!("{url}\n"))?;
         say!("on this machine only, for who has this address; Ctrl-C ends it");
-        if !args.no_open && has_display() {
-            open(&url);
+        if opens {
+            match leading.make(&url, User::of_browser()) {
+                Ok(page) => open(&page),
+                Err(error) => say!(
+                    "no browser was opened (a page that leads to the address could not be written: {error}); open the address above in one"
+                ),
+            }
         }
         Ok(())
-    })?;
+    });
+    leading.remove();
+    outcome?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,21 +153,154 @@ fn has_display() -> bool {
         .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Opens a browser as the user who typed the command, also under sudo: a browser refuses root, or leaves files of root's.
-fn open(url: &str) {
-    let number = |name| env::var(name).ok()?.parse::<u32>().ok();
-    // SAFETY: it only asks.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    let user = number("SUDO_UID")
-        .zip(number("SUDO_GID"))
-        .filter(|_| is_root);
+/// Who typed the command, also under sudo.
+#[derive(Clone, Copy)]
+struct User {
+    uid: u32,
+    /// Another one than this process has, and the group.
+    is_other: Option<u32>,
+}
+
+impl User {
+    /// The browser is this user's: as root it refuses to run, or leaves files of root's.
+    fn of_browser() -> User {
+        let number = |name| env::var(name).ok()?.parse::<u32>().ok();
+        // SAFETY: it only asks.
+        let own = unsafe { libc::geteuid() };
+        match number("SUDO_UID").zip(number("SUDO_GID")) {
+            Some((uid, gid)) if own == 0 => User {
+                uid,
+                is_other: Some(gid),
+            },
+            _ => User {
+                uid: own,
+                is_other: None,
+            },
+        }
+    }
+}
+
+/// A page that leads a browser to the address. The address has the token in it, and all users of a machine can read command lines: a browser is
+/// told the name of this page, which nobody else can read.
+#[derive(Clone, Default)]
+struct Leading(Arc<Mutex<Option<TempDir>>>);
+
+impl Leading {
+    /// One that is removed when a signal ends this process. To be called before there are other threads: all shall leave the signals alone.
+    fn until_the_end() -> io::Result<Leading> {
+        let leading = Leading::default();
+        // SAFETY: plain system calls on live structs.
+        let signals = unsafe {
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut signals);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                let mut now: libc::sigaction = std::mem::zeroed();
+                let asked = libc::sigaction(signal, std::ptr::null(), &raw mut now);
+                // Under nohup it is to be ignored still.
+                if asked == 0 && now.sa_sigaction != libc::SIG_IGN {
+                    libc::sigaddset(&raw mut signals, signal);
+                }
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut()) {
+                0 => signals,
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        };
+        let to_remove = leading.clone();
+        std::thread::spawn(move || {
+            let mut signal = 0;
+            // SAFETY: live structs; what ends the process is what would have, so that a shell is told so.
+            unsafe {
+                while libc::sigwait(&raw const signals, &raw mut signal) != 0 {}
+                to_remove.remove();
+                libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signals, std::ptr::null_mut());
+                libc::raise(signal);
+            }
+        });
+        Ok(leading)
+    }
+
+    /// Writes the page for this user.
+    fn make(&self, url: &str, user: User) -> io::Result<PathBuf> {
+        let folder = tempfile::Builder::new()
+            .prefix("nodeprof-view-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(folder_of(user))?;
+        let path = folder.path().join("open.html");
+        let mut page = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        page.write_all(leading_to(url).as_bytes())?;
+        if let Some(gid) = user.is_other {
+            fchown(&page, Some(user.uid), Some(gid))?;
+            // Last: what is in a folder of the user's may be anything.
+            chown(folder.path(), Some(user.uid), Some(gid))?;
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder);
+        Ok(path)
+    }
+
+    fn remove(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Where a user's programs keep what is for the user alone, and gone when nobody is logged in; else that for temporary files.
+fn folder_of(user: User) -> PathBuf {
+    if user.is_other.is_some() {
+        // Root writes nothing into a folder of a user's, who could lead it elsewhere meanwhile: sudo may hand over variables that name one.
+        return "/tmp".into();
+    }
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // It may be another user's, after su.
+    let is_own = |folder: &PathBuf| {
+        folder.is_absolute()
+            && fs::metadata(folder).is_ok_and(|meta| meta.is_dir() && meta.uid() == user.uid)
+    };
+    runtime.filter(is_own).unwrap_or_else(env::temp_dir)
+}
+
+/// The page: no script, and nothing that tells the address where it came from.
+fn leading_to(url: &str) -> String {
+    let url = url
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;");
+    format!(
+        r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>nodeprof view</title>
+</head>
+<body><p><a href="{url}">nodeprof view</a></p></body>
+</html>
+"#
+    )
+}
+
+/// Opens a page in a browser of the user's.
+fn open(page: &Path) {
+    let user = User::of_browser();
     let mut last = io::Error::other("no program for it");
-    for mut command in open::commands(url) {
-        if let Some((uid, gid)) = user {
-            command.gid(gid).uid(uid);
+    for mut command in open::commands(page) {
+        if let Some(gid) = user.is_other {
+            command.gid(gid).uid(user.uid);
         }
         match started(&mut command) {
-            Ok(()) => return,
+            Ok(()) => {
+                say!(
+                    "if the browser that opens may not read files outside of its sandbox, open this address in it"
+                );
+                return;
+            }
             Err(error) => last = error,
         }
     }
