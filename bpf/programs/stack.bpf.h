@@ -42,6 +42,11 @@
 /* Words of the stack that are searched for a frame, where frame pointers lead no further; and how often in a walk. */
 #define SEARCHED_WORDS 128
 #define MOST_SEARCHES  4
+/*
+ * Bytes below the main thread's arguments in which libc's own frames lie, which has called `main`: 264 with glibc 2.36. Whom no frame pointer leads out of there is
+ * the outermost function; what lies above are words that older calls have left, those of constructors for one.
+ */
+#define OUTERMOST_BYTES 320
 /* In a frame: no module's body calls here, as far as is known. */
 #define NO_MODULE 0xffffffff
 /* Addresses of a program lie between, also with five levels: further up is only what asks for a place there, as that page does. */
@@ -120,17 +125,18 @@ struct walk {
 	__u32 first;		     /* number of the outermost of them */
 	bool cut, javascript, known; /* known: some frame is node's or JavaScript */
 	bool collecting;	     /* objects move */
-	bool inside;   /* the next frame is the one that runs, its address no return address */
-	bool running;  /* so was the innermost one */
-	__u32 ended;   /* no bool: the verifier must see that the callback returns 0 or 1 */
-	__u8 searches; /* so far */
-	__u32 back;    /* mode before the search */
-	__u32 left;    /* words still to be searched */
-	__u32 shadows; /* frames of the shadow stack that were not looked at */
-	__u64 unknown; /* where a return address lies that nobody knows */
-	__u64 from;    /* the stack below is that of frames that were seen */
-	__u64 search;  /* the next word */
-	__u64 kept;    /* frames above are those of the last walk, if they are reached */
+	bool inside;	 /* the next frame is the one that runs, its address no return address */
+	bool running;	 /* so was the innermost one */
+	__u32 ended;	 /* no bool: the verifier must see that the callback returns 0 or 1 */
+	__u8 searches;	 /* so far */
+	__u32 back;	 /* mode before the search */
+	__u32 left;	 /* words still to be searched */
+	__u32 shadows;	 /* frames of the shadow stack that were not looked at */
+	__u64 unknown;	 /* where a return address lies that nobody knows */
+	__u64 outermost; /* from here on frames of the main thread are its outermost ones */
+	__u64 from;	 /* the stack below is that of frames that were seen */
+	__u64 search;	 /* the next word */
+	__u64 kept;	 /* frames above are those of the last walk, if they are reached */
 	struct search_state first_search;
 	__u64 text_start, text_end, builtins_start, builtins_end;
 };
@@ -275,6 +281,8 @@ static __always_inline bool step_out(struct walk *w, __u64 saved, __u64 caller)
 	if (saved <= w->fp || saved - w->fp > FURTHEST_FRAME || saved & 7 || !is_address(caller)) {
 		/* The outermost function was called with an empty frame pointer; libc's keeps other things there. */
 		w->cut = in_node(w, w->pc);
+		if (w->fp >= w->outermost)
+			w->from = w->fp + 16;
 		w->fp = saved;
 		return false;
 	}
@@ -342,7 +350,7 @@ static __always_inline bool begin_search(struct walk_slot *slot)
 {
 	struct walk *w = &slot->walk;
 
-	if (w->searches >= MOST_SEARCHES)
+	if (w->searches >= MOST_SEARCHES || w->from >= w->outermost)
 		return search_again(w);
 	if (!w->searches && w->mode == WALK_NEW && is_anchored(slot))
 		note_search(slot, w->from);
@@ -651,9 +659,13 @@ static long walk_frame(__u32 index, struct walker *walker)
 static long find_anchor(__u32 index, struct walker *walker)
 {
 	struct walk_slot *slot = walker->slot;
+	struct walk *w = &slot->walk;
 	__s32 at = slot->last_count - 1 - index;
+	__u64 fp = slot->last[bounded(at, WALK_FRAMES - 1)].fp;
 
-	if (slot->last[bounded(at, WALK_FRAMES - 1)].fp <= slot->walk.kept)
+	/* And is not the one that was found last, at another place in its function. */
+	if (fp <= w->kept ||
+	    (w->count && fp == slot->now[bounded(w->count - 1, WALK_FRAMES - 1)].fp))
 		return 0;
 	slot->walk.match = at;
 	return 1;
@@ -961,6 +973,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	struct walk *w = &slot->walk;
 	__u64 caller, stack = walker->thread->stack_start;
 
+	w->outermost = stack ? stack - OUTERMOST_BYTES : ~0ULL;
 	w->fp = bp;
 	w->pc = ip;
 	w->from = sp;

@@ -6,10 +6,11 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use nodeprof_bpf::stat_field;
-use nodeprof_probes::is_node_binary;
+use nodeprof_probes::{is_node_binary, is_node_binary_at_a_glance};
 use nodeprof_profile::random::Random;
 
 use crate::recorder::Mode;
@@ -196,7 +197,15 @@ impl Admission {
 }
 
 /// Node binaries that run now: the next start of each is held.
+///
+/// Most files tell at once what they are. Anybody may run files that do not, 0.2 s each: some of them are looked at, and what the others are their next exec tells.
 pub(super) fn running_nodes() -> Vec<PathBuf> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let until = Instant::now() + PATIENCE;
+    let is_node = |exe: &Path| {
+        let at_a_glance = is_node_binary_at_a_glance(exe);
+        at_a_glance.unwrap_or_else(|| Instant::now() < until && is_node_binary(exe))
+    };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut seen = HashSet::new();
     processes
@@ -211,7 +220,7 @@ pub(super) fn running_nodes() -> Vec<PathBuf> {
         .filter(|exe| {
             // A link that leads into other mount namespaces, too.
             let file = fs::metadata(exe).map(|m| (m.dev(), m.ino()));
-            file.is_ok_and(|file| seen.insert(file)) && is_node_binary(exe)
+            file.is_ok_and(|file| seen.insert(file)) && is_node(exe)
         })
         .collect()
 }
