@@ -52,12 +52,16 @@ pub(crate) fn calls_of_workers_are_counted(node: &Node) {
     assert_eq!(calls(2, 30_000), base + 2 * 30_000);
 }
 
-fn a_tree_of_processes_is_recorded(node: &Node) {
-    let other = match node.major() {
+/// A node of another version, if it is there.
+fn of_another_version(node: &Node) -> Option<Node> {
+    Node::find(match node.major() {
         24 => "20.20.2",
         _ => "24.21.0",
-    };
-    let Some(other) = Node::find(other) else {
+    })
+}
+
+fn a_tree_of_processes_is_recorded(node: &Node) {
+    let Some(other) = of_another_version(node) else {
         return;
     };
     let folder = crate::support::folder();
@@ -339,11 +343,7 @@ fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
 /// What a main thread has counted and not added to the sums yet: what an index or an address means there is told by its own binary, not by the first one of
 /// the trace.
 fn calls_of_a_child_of_another_version_have_their_names_when_the_trace_ends_before_it(node: &Node) {
-    let other = match node.major() {
-        24 => "20.20.2",
-        _ => "24.21.0",
-    };
-    let Some(other) = Node::find(other) else {
+    let Some(other) = of_another_version(node) else {
         return;
     };
     let folder = crate::support::folder();

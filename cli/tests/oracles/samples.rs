@@ -259,6 +259,11 @@ fn reaching_main(recording: &Recording) -> (usize, usize) {
         .filter(|frames| !frames.iter().any(|f| f == "do_exit"))
         .collect();
     let reaching = alive.iter().copied().filter(reaches).count();
+    for frames in &alive {
+        let start = frames.iter().position(|frame| frame == "node::Start");
+        let outside = start.map_or(&[][..], |start| &frames[start + 1..]);
+        assert!(outside.iter().all(|frame| frame == "main"), "{frames:?}");
+    }
     (alive.len(), reaching)
 }
 
