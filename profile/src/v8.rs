@@ -18,3 +18,9 @@ pub fn is_garbage_collection(function: &str) -> bool {
     ];
     ENTRIES.iter().any(|entry| function.starts_with(entry))
 }
+
+/// Whether a native function is the one with which Node deals with an exception that nobody caught, be it of a script, of
+/// a callback or of a promise. It returns if a handler of the program's takes it, else it ends the process.
+pub fn is_uncaught_exception(function: &str) -> bool {
+    function.starts_with("node::errors::TriggerUncaughtException")
+}

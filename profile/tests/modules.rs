@@ -800,6 +800,30 @@ fn garbage_that_is_collected_between_javascript_is_nobodys() {
 }
 
 #[test]
+fn what_node_does_about_uncaught_exceptions_is_told_from_what_a_handler_does() {
+    let uncaught = "node::errors::TriggerUncaughtException(v8::Isolate*, v8::Local<v8::Value>)";
+    let mut p = Program::new(MAIN, true);
+    p.native("node::LoadEnvironment", |p| {
+        p.call_javascript(|p| p.require(MAIN, &[], 50_000, |p| work(p, 1)));
+        p.native(uncaught, |p| p.busy(30_000_000));
+    });
+    p.native("uv_run", |p| {
+        p.native(uncaught, |p| {
+            p.busy(20_000_000);
+            p.call_javascript(|p| {
+                p.function("onUncaught", MAIN, 9, |p| p.busy(40_000_000));
+            });
+        });
+    });
+    let (_, found) = check(p);
+    let outside = &found.modules.outside[0];
+    let spent = outside.time_ns[&Bucket::UncaughtException];
+    assert!((47_000_000..53_000_000).contains(&spent), "{outside:?}");
+    let handled = found.module(MAIN).callback_ns;
+    assert!((37_000_000..43_000_000).contains(&handled), "{handled}");
+}
+
+#[test]
 fn who_waits_for_a_cpu_waits_where_it_is() {
     for sampled in [false, true] {
         let mut p = Program::new(MAIN, sampled);

@@ -21,7 +21,10 @@ on_each_node!(
     what_promises_go_on_with_is_of_the_package_that_asked,
     workers_have_modules_of_their_own,
 );
-on_each_node!(a_module_that_cannot_be_compiled_is_what_its_name_says);
+on_each_node!(
+    a_module_that_cannot_be_compiled_is_what_its_name_says,
+    what_node_does_about_uncaught_exceptions_is_told_apart,
+);
 on_each_node!(
     hooks_require_nothing_of_what_they_pass_on,
     of_two_imports_at_once_the_first_one_is_the_requirer,
@@ -280,6 +283,43 @@ fn a_module_that_cannot_be_compiled_is_what_its_name_says(node: &Node) {
         .find(|module| text(&module["path"]).ends_with("broken.cjs"))
         .unwrap_or_else(|| panic!("{}", traced.run["modules"]));
     assert_eq!(broken["kind"], "cjs");
+}
+
+/// However the exception came about. Node loads half a dozen of its own modules to print one, more calls than a small
+/// program makes. What a handler of the program's does is the program's.
+fn what_node_does_about_uncaught_exceptions_is_told_apart(node: &Node) {
+    let spent = |script: &str, fails: bool| {
+        let folder = folder();
+        let main = write(folder.path(), "main.cjs", script);
+        let traced = Trace::new::<&str, _>([], node.command([&main])).run();
+        traced.lost_nothing();
+        assert_eq!(traced.run["exit_status"], i64::from(fails), "{script}");
+        // Of the 40 crossings of a program that does not fail, one more is 2.5 percent.
+        crossings_attributed(&traced, if fails { 2.0 } else { 5.0 });
+        let outside = list(&traced.run["outside"]).iter();
+        let mut of_it = outside.filter(|row| row["bucket"] == "uncaught_exception");
+        let crossings = of_it.next().map_or(0, |row| number(&row["crossings"]));
+        let stats = program_modules(&traced).map(|module| number(&module["stats"]));
+        (crossings, stats.sum::<u64>())
+    };
+    const THROWN: [&str; 4] = [
+        "throw new Error('sync')",
+        "setTimeout(() => { throw new Error('timer') }, 1)",
+        "Promise.reject(new Error('rejected'))",
+        "require('fs').readFile(__filename, () => { null.property })",
+    ];
+    for script in THROWN {
+        let (crossings, stats) = spent(script, true);
+        assert!(
+            crossings >= 5 && stats == 0,
+            "{script}: {crossings}, {stats}"
+        );
+    }
+    let handler = "process.on('uncaughtException', () => require('fs').statSync('.'));";
+    let (crossings, stats) = spent(&format!("{handler} {}", THROWN[1]), false);
+    assert!((1..5).contains(&crossings), "{crossings}");
+    assert_eq!(stats, 1);
+    assert_eq!(spent("0", false), (0, 0));
 }
 
 on_each_node!(undisturbed:

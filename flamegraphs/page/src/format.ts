@@ -112,6 +112,7 @@ const BUCKETS: Record<string, string> = {
   bootstrap: "Node’s bootstrap",
   loader: "Node’s loaders, for nobody",
   async: "Node’s own callbacks",
+  uncaught_exception: "uncaught exceptions",
   event_loop: "event loop and platform",
   gc: "garbage collection",
   teardown: "teardown",

@@ -973,6 +973,7 @@ fn bucket_words(bucket: &str) -> &str {
         "bootstrap" => "node's own start",
         "loader" => "node's loader, for the main script and nobody else,",
         "async" => "node's own code that the event loop calls",
+        "uncaught_exception" => "what node does about an exception that nobody caught",
         "event_loop" => "the event loop, in C++,",
         "gc" => "garbage collection",
         "teardown" => "the end, after the event loop,",

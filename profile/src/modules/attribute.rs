@@ -588,6 +588,7 @@ impl<'a> Pass<'a> {
             match context {
                 None => Bucket::NoStack,
                 Some(context) if context.truncated && context.owner.is_none() => Bucket::NoStack,
+                Some(context) if context.uncaught => Bucket::UncaughtException,
                 Some(context) if context.loader => Bucket::Loader,
                 Some(context) if context.javascript => match self.continuations.at(at) {
                     Some(Behind::Loader) => Bucket::Loader,

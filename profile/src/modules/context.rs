@@ -4,8 +4,8 @@
 //! costs no more here than its few thousand stacks.
 
 use super::script::{BuiltinClass, ScriptClass, ScriptId, Scripts};
-use crate::recording::{FrameKind, Recording, StackId};
-use crate::v8::is_garbage_collection;
+use crate::recording::{Frame, FrameKind, Recording, StackId};
+use crate::v8::{is_garbage_collection, is_uncaught_exception};
 
 /// Index into [`Contexts::bodies`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +72,8 @@ pub(super) struct Context {
     pub(super) javascript: bool,
     /// Garbage is collected.
     pub(super) collects: bool,
+    /// Node deals with an exception that nobody caught, inside of that function.
+    pub(super) uncaught: bool,
     /// Frames are missing at the outer end.
     pub(super) truncated: bool,
 }
@@ -110,12 +112,15 @@ impl Contexts {
             bodies: Vec::new(),
         };
         let mut known = crate::fast::Map::default();
-        let collects: Vec<bool> = (recording.frames.iter())
-            .map(|frame| {
+        let natives = |is_one: fn(&str) -> bool| -> Vec<bool> {
+            let is_native = |frame: &Frame| {
                 let name = || String::from_utf8_lossy(recording.name(frame.function));
-                frame.kind == FrameKind::Native && is_garbage_collection(&name())
-            })
-            .collect();
+                frame.kind == FrameKind::Native && is_one(&name())
+            };
+            recording.frames.iter().map(is_native).collect()
+        };
+        let collects = natives(is_garbage_collection);
+        let uncaught = natives(is_uncaught_exception);
         for (index, stack) in recording.stacks.iter().enumerate() {
             let around = stack.caller.and_then(|caller| contexts.get(caller));
             let mut context = around.copied().unwrap_or_default();
@@ -124,7 +129,9 @@ impl Contexts {
             let script = frame
                 .filter(|frame| frame.kind == FrameKind::JavaScript)
                 .and_then(|frame| scripts.named(recording, frame.file?));
-            context.collects |= collects.get(stack.frame.0 as usize) == Some(&true);
+            let is_in = |natives: &[bool]| natives.get(stack.frame.0 as usize) == Some(&true);
+            context.collects |= is_in(&collects);
+            context.uncaught |= is_in(&uncaught);
             context.javascript |= frame.is_some_and(|frame| frame.kind == FrameKind::JavaScript);
             if let (Some(frame), Some(script)) = (frame, script) {
                 context.enter(
@@ -179,6 +186,7 @@ impl Context {
             self.loader = false;
             self.finding = false;
             self.importing = false;
+            self.uncaught = false;
             return;
         };
         self.innermost = Some(class);

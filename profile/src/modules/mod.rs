@@ -91,6 +91,8 @@ pub enum Bucket {
     Loader,
     /// Node's own JavaScript, called by the event loop or by a promise, without a function of the program.
     Async,
+    /// What Node does about an exception that nobody caught, without a function of the program.
+    UncaughtException,
     /// C++ without any JavaScript: the event loop, the platform; not the collection of garbage.
     EventLoop,
     /// Garbage collection without any JavaScript: between calls of the event loop, or for the platform. Else it is of whoever runs.
@@ -602,6 +604,7 @@ fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {
         ("teardown", _) => Bucket::Teardown,
         (_, None) => Bucket::NoStack,
         (_, Some(context)) if context.truncated => Bucket::NoStack,
+        (_, Some(context)) if context.uncaught => Bucket::UncaughtException,
         (_, Some(context)) if context.loader => Bucket::Loader,
         (_, Some(context)) if context.javascript => Bucket::Async,
         (_, Some(context)) if context.collects => Bucket::Gc,
