@@ -8,7 +8,9 @@ use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::modules::{Bucket, Costs, Module, ModuleKind, Modules};
-use nodeprof_profile::recording::{FileOperation, Nanoseconds, Sample, StackId};
+use nodeprof_profile::recording::{
+    FileOperation, FrameId, FrameKind, Nanoseconds, Sample, Stack, StackId, Tier,
+};
 use nodeprof_profile::synthetic::program::{Program, START, Told};
 
 /// What was found, by path.
@@ -1028,4 +1030,78 @@ fn without_stacks_nothing_is_claimed() {
     recording.compilations[0].stack = None;
     assert!(Found::new(&recording).modules.list.is_empty());
     let _ = START;
+}
+
+/// The same program, of which V8 gives up optimised code at an instant: from then on the places of its JavaScript are not known.
+fn given_up_at(recording: &Recording, at: u64) -> Recording {
+    let mut given_up = recording.clone();
+    let frames = given_up.frames.len() as u32;
+    let stacks = given_up.stacks.len() as u32;
+    for frame in &recording.frames {
+        let mut frame = *frame;
+        if frame.kind == FrameKind::JavaScript {
+            (frame.line, frame.column) = (None, None);
+            (frame.tier, frame.inlining_possible) = (Some(Tier::Optimized), true);
+        }
+        given_up.frames.push(frame);
+    }
+    for stack in &recording.stacks {
+        given_up.stacks.push(Stack {
+            caller: stack.caller.map(|caller| StackId(caller.0 + stacks)),
+            frame: FrameId(stack.frame.0 + frames),
+            truncated: stack.truncated,
+        });
+    }
+    let after = |time: Nanoseconds, stack: &mut Option<StackId>| {
+        if let Some(stack) = stack
+            && time.0 >= at
+        {
+            stack.0 += stacks;
+        }
+    };
+    for event in &mut given_up.crossings {
+        after(event.start, &mut event.stack);
+    }
+    for event in &mut given_up.files {
+        after(event.start, &mut event.stack);
+    }
+    for event in &mut given_up.lookups {
+        after(event.at, &mut event.stack);
+    }
+    for event in &mut given_up.compilations {
+        after(event.start, &mut event.stack);
+    }
+    given_up
+}
+
+#[test]
+fn a_call_that_is_known_less_well_later_is_the_same_call() {
+    let mut p = Program::new(MAIN, false);
+    p.native("node::LoadEnvironment", |p| {
+        p.call_javascript(|p| {
+            p.require(MAIN, &[], 50_000, |p| {
+                work(p, 1);
+                p.require("/app/a.js", &["/app/a", "/app/a.mjs"], 40_000, |p| {
+                    work(p, 1);
+                    p.require("/app/b.js", &["/app/b"], 40_000, |p| work(p, 2));
+                    work(p, 1);
+                });
+                work(p, 1);
+                p.require_in_vain(&["/app/c", "/app/c.js"]);
+                work(p, 1);
+            });
+        });
+    });
+    let (recording, expected) = check(p);
+    let instants = recording.files.iter().map(|file| file.start.0);
+    let instants: Vec<u64> = instants.collect();
+    assert!(instants.len() > 15, "{instants:?}");
+    for at in instants {
+        let found = Found::new(&given_up_at(&recording, at));
+        for path in [MAIN, "/app/a.js", "/app/b.js"] {
+            let (found, expected) = (found.module(path), expected.module(path));
+            assert_eq!(found.caused, expected.caused, "{path} as requirer, {at}");
+            assert_eq!(found.loading, expected.loading, "{path} as loaded, {at}");
+        }
+    }
 }

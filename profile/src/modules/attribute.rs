@@ -552,7 +552,7 @@ impl<'a> Pass<'a> {
         Some(match context.inside {
             // Which call it is cannot be told.
             Inside::Loading if context.truncated && context.call.is_none() => outside(self),
-            Inside::Loading => State::Loading(context.key()),
+            Inside::Loading => State::Loading(self.known_key(context.key())),
             Inside::Fetching => outside(self),
             Inside::Builtin(script) => match self.found.modules.get(&script) {
                 Some(&module) => State::Module(module),
@@ -825,6 +825,16 @@ impl<'a> Pass<'a> {
         };
         let call = self.calls.iter().rev().find(|call| call.key == key)?;
         call.target
+    }
+
+    /// The key of the call under way that this is: while it lasts, the frames around it may come to be known less well, or better.
+    fn known_key(&self, key: Key) -> Key {
+        let mut keys = self.calls.iter().rev().map(|call| call.key);
+        if keys.clone().any(|known| known == key) {
+            return key;
+        }
+        keys.find(|known| known.is_same_call(&key, self.recording))
+            .unwrap_or(key)
     }
 
     fn call(&mut self, key: Key, owner: Option<ModuleId>, at: u64) -> &mut Call {

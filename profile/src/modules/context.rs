@@ -45,6 +45,73 @@ pub(super) struct Key {
     finding: bool,
 }
 
+impl Key {
+    /// Whether both are of one call: their stacks are of the same functions, and the places in these that are known of
+    /// both are the same. Of a function that goes on in other code (V8 optimised it, or found that its code must not
+    /// go on), other things may be known than before: the place, or what is inlined.
+    pub(super) fn is_same_call(&self, other: &Key, recording: &Recording) -> bool {
+        let (Some(mut a), Some(mut b)) = (self.call, other.call) else {
+            return false;
+        };
+        let function = |at: StackId| {
+            let stack = recording.stacks.get(at.0 as usize)?;
+            recording
+                .frames
+                .get(stack.frame.0 as usize)
+                .map(function_of)
+        };
+        if self.finding != other.finding || function(a) != function(b) {
+            return false;
+        }
+        while a != b {
+            let (Some((inner, caller)), Some((other, other_caller))) =
+                (machine_frame(recording, a), machine_frame(recording, b))
+            else {
+                return false;
+            };
+            if !is_same_place(inner, other) {
+                return false;
+            }
+            match (caller, other_caller) {
+                (Some(caller), Some(other)) => (a, b) = (caller, other),
+                (None, None) => break,
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The next frame that was on the machine's stack, and its caller.
+fn machine_frame(recording: &Recording, mut at: StackId) -> Option<(&Frame, Option<StackId>)> {
+    loop {
+        let stack = recording.stacks.get(at.0 as usize)?;
+        let frame = recording.frames.get(stack.frame.0 as usize)?;
+        match stack.caller {
+            Some(caller) if frame.inlined => at = caller,
+            caller => return Some((frame, caller)),
+        }
+    }
+}
+
+/// What tells a function from the others.
+fn function_of(frame: &Frame) -> impl PartialEq + use<> {
+    let begins = (frame.function_line, frame.function_column);
+    (
+        frame.kind,
+        frame.function,
+        frame.file,
+        begins,
+        frame.top_level,
+    )
+}
+
+fn is_same_place(a: &Frame, b: &Frame) -> bool {
+    let place = |frame: &Frame| frame.line.zip(frame.column);
+    let places = place(a).zip(place(b));
+    function_of(a) == function_of(b) && places.is_none_or(|(a, b)| a == b)
+}
+
 /// What one stack says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Context {
