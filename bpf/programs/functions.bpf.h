@@ -550,6 +550,21 @@ __noinline __u64 compiled_to(struct image *image, __u64 shared, __u32 wanted)
 	return 0;
 }
 
+/* The bytecode of a function of which `fp` is a frame. */
+__noinline __u64 bytecode_of(struct image *image, __u64 shared, __u64 fp)
+{
+	__u64 there = read_word(fp - 32), bytecode, name;
+
+	if (!image)
+		return 0;
+	/* Optimised code has something else there, also what an interpreter's frame has left: the bytecode of any function. */
+	name = shared - 1 + image->shared_name_or_scope;
+	if (there == read_word(name - 8) || there == read_word(name - 16))
+		return there;
+	bytecode = compiled_to(image, shared, COMPILED_BYTECODE);
+	return bytecode ?: there;
+}
+
 /* A frame of baseline code. */
 struct baseline_frame {
 	__u64 function, bytecode; /* tagged */
@@ -704,14 +719,9 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	}
 	number = number_of(&key, &fresh);
 	if (fresh) {
-		__u64 bytecode = read_word(fp - 32);
-
-		/* Optimised code has something else there; the function may be in the interpreter later. */
-		if (instance_type(bytecode) != image->bytecode_type)
-			bytecode = compiled_to(image, shared, COMPILED_BYTECODE);
 		f.literal = key.literal;
 		if (!write_function(t, image, &f, number) ||
-		    !write_positions(t, image, bytecode, number))
+		    !write_positions(t, image, bytecode_of(image, shared, fp), number))
 			forget_number(t, &key);
 	}
 	if (module && key.literal == LITERAL_WRAPPED)

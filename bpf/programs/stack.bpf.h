@@ -727,9 +727,13 @@ static __always_inline __u32 code_at(struct walker *walker, struct raw_frame *f,
 							  .pc = f->pc,
 							  .number = known->number};
 
-			known->kind = FRAME_BASELINE;
-			write_baseline(walker->thread, bpf_map_lookup_elem(&images, &binary),
-				       &baseline);
+			/* A frame made for code that was given up: its callee returns to the builtin that goes on in the interpreter. */
+			known->kind = FRAME_INTERPRETED;
+			if (!is_beside_interpreter(slot, f->pc) || !is_offset(f->position)) {
+				known->kind = FRAME_BASELINE;
+				write_baseline(walker->thread,
+					       bpf_map_lookup_elem(&images, &binary), &baseline);
+			}
 		}
 		known->pc = f->pc;
 		known->function = f->function;

@@ -189,6 +189,7 @@ for (const [name, text] of Object.entries(files)) {
 }
 const copies = {
   'main.js': 'main.js',
+  'given-up.js': 'given-up.js',
   'hot.js': 'hot.js',
   'witness.js': 'node_modules/witness/index.js',
   'relay.js': 'node_modules/relay/index.js',

@@ -21,7 +21,14 @@ on_each_node!(
     innermost_functions_are_those_of_errors_in_hot_code,
     innermost_functions_are_those_of_errors_in_hot_code_under_pressure,
     innermost_functions_are_those_of_errors_in_hot_code_that_moves,
+    callers_in_code_that_is_given_up_are_those_of_errors,
 );
+
+mod callers_in_code_that_is_given_up_are_those_of_errors_between {
+    crate::support::on_each_node! { @versions super::callers_in_code_that_is_given_up_are_those_of_errors,
+        node_23 "23.11.1", node_24 "24.15.0", node_25 "25.9.0"
+    }
+}
 
 mod innermost_functions_are_those_of_errors_in_hot_code_between {
     // V8 10.8 describes code by constants of its own, Maglev of 12.9 and 13.6 writes no table of positions.
@@ -447,6 +454,32 @@ fn innermost_functions_are_those_of_errors_in_hot_code_that_moves(node: &Node) {
         warm: "1600",
     };
     assert_not_silent(&assert_hot(node, &flags, what, least));
+}
+
+/// Of Maglev's code the exits tell the calls, since it is known how V8 describes them; of other code it is said that they are not known.
+pub(crate) fn callers_in_code_that_is_given_up_are_those_of_errors(node: &Node) {
+    for compiler in ["maglev", "turbofan"] {
+        let is_maglev = compiler == "maglev";
+        if is_maglev && node.major() < 23 {
+            continue; // there it is not on by itself
+        }
+        let flags = ["--no-warnings", "--allow-natives-syntax"];
+        let sites = Sites::run(node, &flags, "given-up.js", &[compiler]);
+        let shares = Shares::of(&sites);
+        shares.print(node, &format!("given up, {compiler}"));
+        assert_eq!(shares.calls, 660);
+        let optimized = shares.tiers.get("Optimized");
+        assert!(
+            optimized.is_some_and(|frames| *frames >= 300),
+            "{:?}",
+            shares.tiers
+        );
+        assert_not_silent(&shares);
+        // Of TurboFan's all but the 300 calls during which the code was given up, and of these those without an inlined function.
+        let (functions, places) = if is_maglev { (660, 660) } else { (420, 360) };
+        assert!(shares.functions >= functions, "{}", shares.functions);
+        assert!(shares.places >= places, "{}", shares.places);
+    }
 }
 
 /// Processes of one trace that have more functions together than the kernel's table has room for: those of the last are known like those of the first.

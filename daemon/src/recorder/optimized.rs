@@ -193,12 +193,10 @@ impl OptimizedCode {
         let (start, placed) = self.lying(pid, address, at)?;
         let code = self.codes.get(&placed.number)?;
         let offset = address - start;
-        // While functions that it called run, V8 has found that the code must not go on: they return to such an exit. Which call it stands for
-        // its place does not tell.
-        if offset + 1 >= code.record.exits.into() {
-            return None;
-        }
-        if !is_same(code.record.function) {
+        // While functions that it called run, V8 has found that the code must not go on: they return to such an exit. Where what V8 keeps to
+        // leave the code is known, the exit tells the call.
+        let is_exit = offset + 1 >= code.record.exits.into();
+        if is_exit && code.record.opcodes == 0 || !is_same(code.record.function) {
             return None;
         }
         if code.record.opcodes > 0 {

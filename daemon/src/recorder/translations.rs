@@ -61,14 +61,24 @@ impl Translations {
         }
     }
 
-    /// The frames at the call that returns to this offset in the code, the outermost first. `opcodes`: how many V8 has, which tells which they are.
+    /// The frames at the call that returns to this offset in the code, the outermost first: behind the call, or to its exit where V8 has given up
+    /// the code. `opcodes`: how many V8 has, which tells which they are.
     pub fn frames(&self, returns: u32, opcodes: u16) -> Option<Vec<Frame>> {
         let operands = (TRANSLATIONS.iter()).find(|all| all.len() == usize::from(opcodes))?;
         let has_slots = operands.first() == Some(&HAS_STACK_SLOTS);
-        let exit = exit(self.safepoints.whole()?, returns, has_slots)?.checked_sub(self.before)?;
         // Bytecode offset, place in the translations, place of the exit: numbers in the upper halves of words.
-        let at = usize::try_from(exit).ok()?.checked_mul(24)? + 8 + 4;
-        let place = word(self.exits.whole()?, at)?;
+        let mut exits = self.exits.whole()?.chunks_exact(24);
+        let exit = match exits
+            .clone()
+            .find(|exit| word(exit, 16 + 4) == Some(returns))
+        {
+            Some(exit) => exit,
+            None => {
+                let number = exit(self.safepoints.whole()?, returns, has_slots)?;
+                exits.nth(usize::try_from(number.checked_sub(self.before)?).ok()?)?
+            }
+        };
+        let place = word(exit, 8 + 4)?;
         let language = Language::of(operands)?;
         language.frames(self.translations.whole()?, usize::try_from(place).ok()?)
     }
@@ -261,6 +271,10 @@ mod tests {
         assert_eq!(at(0x71), Some(vec![frame(1, 3), frame(0, 5)]));
         assert_eq!(at(0xa4), Some(vec![frame(1, 3), frame(0, 15)]));
         assert_eq!(at(0xf2), Some(vec![frame(1, 3), frame(0, 19)]));
+        for (returns, [_, _, exit]) in [0x42, 0x71, 0xa4, 0xf2].into_iter().zip(EXITS) {
+            assert_eq!(at(exit as u32), at(returns), "its exit");
+        }
+        assert_eq!(at(555), None, "within an exit");
         assert_eq!(at(0x1f1), None, "the code is not left there");
         assert_eq!(at(0x72), None, "no call");
         assert_eq!(code.frames(0x71, 41), None, "a language that nobody knows");
