@@ -833,7 +833,9 @@ impl<'a> Pass<'a> {
         if keys.clone().any(|known| known == key) {
             return key;
         }
-        keys.find(|known| known.is_same_call(&key, self.recording))
+        let owner = |key: &Key| self.contexts.get(key.call?)?.owner;
+        let own = owner(&key);
+        keys.find(|known| owner(known) == own && known.is_same_call(&key, self.recording))
             .unwrap_or(key)
     }
 
