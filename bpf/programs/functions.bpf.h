@@ -559,7 +559,7 @@ __noinline __u64 bytecode_of(struct image *image, __u64 shared, __u64 fp)
 		return 0;
 	/* Optimised code has something else there, also what an interpreter's frame has left: the bytecode of any function. */
 	name = shared - 1 + image->shared_name_or_scope;
-	if (there == read_word(name - 8) || there == read_word(name - 16))
+	if ((there & 3) == 1 && (there == read_word(name - 8) || there == read_word(name - 16)))
 		return there;
 	bytecode = compiled_to(image, shared, COMPILED_BYTECODE);
 	return bytecode ?: there;
