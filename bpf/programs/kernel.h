@@ -145,7 +145,7 @@ struct pid {
 struct bpf_local_storage;
 
 struct thread_info {
-	__u32 status;
+	__u32 status, cpu;
 };
 
 struct task_struct {
@@ -154,7 +154,10 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	unsigned int __state;
 	unsigned int flags;
+	unsigned int ptrace;
+	unsigned long jobctl;
 	unsigned int in_iowait : 1;
 	__u64 utime, stime;
 	struct sched_entity se;

@@ -139,6 +139,95 @@ static __always_inline struct program program_of(struct inode *inode)
 	return p;
 }
 
+/* Whether a process executes a node binary that probes were made for. */
+static __always_inline bool executes_known_node(struct task_struct *task)
+{
+	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct file_key file;
+
+	if (!inode)
+		return false;
+	file = file_of(inode);
+	return bpf_map_lookup_elem(&image_files, &file);
+}
+
+/* The thread that stops programs which nobody knew of, until it ends. */
+struct {
+	__u64 task;	  /* its task_struct; 0: nobody stops any */
+	__s32 tid;	  /* as its task_struct has it */
+	bool holds_execs; /* those of known ones need not be stopped */
+} stopper;
+
+/* Run by that thread. */
+SEC("raw_tp")
+int set_stopper(struct bpf_raw_tracepoint_args *arguments)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	stopper.tid = BPF_CORE_READ(task, pid);
+	stopper.holds_execs = arguments->args[0];
+	stopper.task = (__u64)task;
+	return 0;
+}
+
+/* JOBCTL_TRAP_STOP of linux/sched/jobctl.h: it stops before its next instruction. */
+#define TRAP_STOP    (1UL << 19)
+#define PF_EXITING   4
+#define TASK_RUNNING 0 /* or it is about to */
+
+/* As long as a program's main is awaited the host may have taken the stopper's CPU away. It is this long at most that this one does nothing else. */
+#define STOP_NANOSECONDS 20000000
+/* From when the stopper has read of it; where it may not stop a program, it goes on. */
+#define STOPPING_NANOSECONDS 1000000
+/* More than there are in that time. */
+#define STOP_LOOKS (1 << 20)
+
+struct awaited_stop {
+	struct task_struct *task;
+	unsigned long told; /* the position in the ring behind what was told */
+	__u64 until;
+	bool is_read;
+};
+
+static long look_for_stop(__u32 index, struct awaited_stop *stop)
+{
+	struct task_struct *task = stop->task, *by = (void *)stopper.task;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (now > stop->until || BPF_CORE_READ(task, jobctl) & TRAP_STOP)
+		return 1;
+	/* It waits for this very CPU, which it gets as soon as we return. */
+	if (BPF_CORE_READ(by, thread_info.cpu) == bpf_get_smp_processor_id() &&
+	    BPF_CORE_READ(by, __state) == TASK_RUNNING)
+		return 1;
+	/* It has ended. */
+	if (BPF_CORE_READ(by, pid) != stopper.tid || BPF_CORE_READ(by, flags) & PF_EXITING)
+		return 1;
+	if (!stop->is_read && bpf_ringbuf_query(&executions, BPF_RB_CONS_POS) >= stop->told) {
+		stop->is_read = true;
+		if (stop->until > now + STOPPING_NANOSECONDS)
+			stop->until = now + STOPPING_NANOSECONDS;
+	}
+	return 0;
+}
+
+/*
+ * Keeps a program from going on to its main before it is stopped, which the stopper was woken for. That takes 0.1 ms, and a main begins after
+ * 1 ms, but the host of a virtual machine may take the CPU of the stopper away for longer.
+ */
+static __always_inline void await_stop(struct task_struct *task)
+{
+	struct awaited_stop stop = {
+		.task = task,
+		.told = bpf_ringbuf_query(&executions, BPF_RB_PROD_POS),
+		.until = bpf_ktime_get_ns() + STOP_NANOSECONDS,
+	};
+
+	/* Else somebody debugs it: it cannot be stopped. */
+	if (bpf_core_field_exists(task->thread_info.cpu) && !BPF_CORE_READ(task, ptrace))
+		bpf_loop(STOP_LOOKS, look_for_stop, &stop, 0);
+}
+
 /* Tells the holder of a program that may be node. */
 static __always_inline void announce(struct task_struct *task)
 {
@@ -164,18 +253,8 @@ static __always_inline void announce(struct task_struct *task)
 	e->pid = pid;
 	e->unused = 0;
 	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
-}
-
-/* Whether a process executes a node binary that probes were made for. */
-static __always_inline bool executes_known_node(struct task_struct *task)
-{
-	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
-	struct file_key file;
-
-	if (!inode)
-		return false;
-	file = file_of(inode);
-	return bpf_map_lookup_elem(&image_files, &file);
+	if (stopper.task && (!stopper.holds_execs || !executes_known_node(task)))
+		await_stop(task);
 }
 
 #define EBADF 9

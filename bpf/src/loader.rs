@@ -535,6 +535,7 @@ impl Programs {
                 each(Execution {
                     pid: e.pid,
                     inode: e.program.inode,
+                    size: e.program.size,
                     program,
                 });
             }
@@ -554,6 +555,11 @@ impl Programs {
     /// Descriptor of the program that tells the map from a file to its image about an open file.
     pub(crate) fn set_image_file(&self) -> RawFd {
         self.tree.progs.set_image_file.as_fd().as_raw_fd()
+    }
+
+    /// Descriptor of the program by which a thread says that it stops programs that nobody knew of.
+    pub(crate) fn set_stopper(&self) -> RawFd {
+        self.tree.progs.set_stopper.as_fd().as_raw_fd()
     }
 
     /// Descriptor to poll: readable when much waits, or when a process has executed something or passed a milestone.
@@ -1130,6 +1136,8 @@ fn load_ticks(
 pub(crate) struct Execution {
     pub(crate) pid: u32,
     pub(crate) inode: u64,
+    /// Bytes.
+    pub(crate) size: u64,
     /// Key of the map [`Programs::not_node`].
     pub(crate) program: Vec<u8>,
 }

@@ -31,7 +31,9 @@ use super::{
     tracee::{self, Change, Changes},
     transmit,
     turn::{LONGEST_TURN, Turn},
-    worker::{Done, FileId, Job, Outcome, Source, StartTime, Workers, file_id, start_time},
+    worker::{
+        Done, FileId, Job, Outcome, Source, StartTime, Workers, file_id, run_with, start_time,
+    },
 };
 use crate::{
     Link, Programs,
@@ -286,6 +288,10 @@ impl Keeper {
             return;
         };
         act_first();
+        if self.host.is_none() {
+            // Without it some begin before they are stopped, which is told.
+            let _ = run_with(programs.set_stopper(), &[self.fanotify.is_ok().into()]);
+        }
         let reason = self.fanotify.as_ref().err().map(ToString::to_string);
         self.tell(b'h', 0, reason.unwrap_or_default().as_bytes());
         if let Obeys::Nobody(first) = &mut self.obeys
@@ -545,9 +551,19 @@ impl Keeper {
         }
         let state = match tracee::stop(pid) {
             Ok(()) => StopState::Asked,
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return, // it has ended
             Err(why) => {
-                if !is_node_binary(Path::new(&format!("/proc/{pid}/exe"))) {
+                let executable = format!("/proc/{pid}/exe");
+                let looked_at = fs::metadata(&executable);
+                if looked_at.is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+                    // Unless it had its probes before its exec.
+                    if !self.is_probed(pid) {
+                        let program = format!("a program of {} MB", execution.size / 1_000_000);
+                        let why = "it had ended before anybody could look whether it is node";
+                        self.tell_of_missed(pid, program.into(), why);
+                    }
+                    return;
+                }
+                if !is_node_binary(Path::new(&executable)) {
                     return;
                 }
                 // Told at once: it may have ended before its plan is made.
@@ -728,10 +744,15 @@ impl Keeper {
 
     /// Tells the tracer of a process that nothing can be known of any more.
     fn tell_missed(&mut self, pid: u32, why: &str) {
+        self.tell_of_missed(pid, PathBuf::from("node"), why);
+    }
+
+    /// `program`: its path, or what is known of it.
+    fn tell_of_missed(&mut self, pid: u32, program: PathBuf, why: &str) {
         self.report(&Done {
             number: 0,
             pid,
-            path: PathBuf::from("node"),
+            path: program,
             file: None,
             opened: None,
             after_exec: true,

@@ -531,7 +531,7 @@ fn forget(image_files: RawFd, image: u32) {
 }
 
 /// Runs a program of the kind `raw_tp` in this thread, with these arguments. It returns 0 or the number of an error.
-fn run_with(program: RawFd, arguments: &[u64]) -> io::Result<()> {
+pub(super) fn run_with(program: RawFd, arguments: &[u64]) -> io::Result<()> {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         ctx_in: arguments.as_ptr().cast(),

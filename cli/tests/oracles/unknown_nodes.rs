@@ -15,6 +15,7 @@ use crate::support::{
 on_each_node!(undisturbed:
     a_node_binary_that_nobody_knew_of_is_recorded_whole,
     many_processes_of_an_unknown_binary_are_recorded_whole,
+    its_main_waits_for_who_stops_it,
 );
 
 /// As many versions of binaries as records tell apart: each change of the file's time makes one. Those beyond are told.
@@ -292,6 +293,55 @@ fn many_processes_of_an_unknown_binary_are_recorded_whole(node: &Node) {
         .map(|p| number(&p["crossings"]))
         .collect();
     assert_eq!(runs, [alone; 20]);
+}
+
+/// The shell stops the holder, and `then` it executes the copy while nobody can stop that.
+fn trace_without_holder(unknown: &Unknown, seconds: &str, then: &str) -> Option<Traced> {
+    let tools = ["pgrep", "sleep"].map(has_tool);
+    let shell = format!(
+        "holder=$(pgrep -P $PPID -x nodeprof-holder) || exit; (sleep {seconds}; kill -CONT $holder) & kill -STOP $holder; {then}"
+    );
+    tools
+        .iter()
+        .all(|&there| there)
+        .then(|| unknown.trace_with(["--mode", "count"], ["sh", "-c", &shell].map(str::to_owned)))
+}
+
+/// As long as a main is awaited, the host of a virtual machine may take the holder's CPU away.
+fn its_main_waits_for_who_stops_it(node: &Node) {
+    let unknown = Unknown::new(node);
+    let execute = "exec \"$UNKNOWN\" \"$SCRIPT\"";
+    for _ in 0..3 {
+        let Some(traced) = trace_without_holder(&unknown, "0.01", execute) else {
+            return;
+        };
+        assert_eq!(traced.stdout(), "300\n", "{}", traced.stderr());
+        traced.lost_nothing();
+        traced.process("the copy", |p| unknown.is_run_by(p));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_that_had_ended_before_anybody_could_look_at_it_is_told() {
+    let Some(node) = Node::find("22.23.3") else {
+        return;
+    };
+    let unknown = Unknown::new(&node);
+    let execute = "\"$UNKNOWN\" \"$SCRIPT\"; sleep 2";
+    let Some(traced) = trace_without_holder(&unknown, "1", execute) else {
+        return;
+    };
+    assert_eq!(traced.stdout(), "300\n", "{}", traced.stderr());
+    let told = traced.process("the copy", |p| {
+        p["command"][1] == unknown.script.as_str() && p["command"][0] != "sh"
+    });
+    assert!(
+        text(&told["incomplete"])
+            .ends_with("it had ended before anybody could look whether it is node"),
+        "{told}"
+    );
+    assert_eq!(number(&traced.run["losses"]["beginnings_missed"]), 1);
 }
 
 #[test]

@@ -400,15 +400,16 @@ impl Traced {
 
     /// As `lost_nothing`, but for some kinds of loss.
     pub fn lost_nothing_but(&self, kinds: &[&str]) {
+        // First, as it says why.
+        for process in list(&self.run["processes"]) {
+            assert!(process["incomplete"].is_null(), "{process}");
+        }
         let losses = self.run["losses"].as_object().expect("losses");
         for (kind, count) in losses
             .iter()
             .filter(|(kind, _)| !kinds.contains(&kind.as_str()))
         {
             assert_eq!(number(count), 0, "losses.{kind}: {}", self.run["losses"]);
-        }
-        for process in list(&self.run["processes"]) {
-            assert!(process["incomplete"].is_null(), "{process}");
         }
         for family in list(&self.run["families"]) {
             assert!(family["state"] != "failed", "{family}");
