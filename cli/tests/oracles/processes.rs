@@ -53,7 +53,7 @@ pub(crate) fn calls_of_workers_are_counted(node: &Node) {
 }
 
 /// A node of another version, if it is there.
-fn of_another_version(node: &Node) -> Option<Node> {
+pub(crate) fn of_another_version(node: &Node) -> Option<Node> {
     Node::find(match node.major() {
         24 => "20.20.2",
         _ => "24.21.0",

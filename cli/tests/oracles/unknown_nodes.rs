@@ -8,6 +8,7 @@ use nodeprof_profile::{
 };
 use tempfile::TempDir;
 
+use crate::processes::of_another_version;
 use crate::support::{
     Node, Trace, Traced, copy_program, folder, has_tool, list, number, on_each_node, text, write,
 };
@@ -193,11 +194,7 @@ fn a_node_binary_that_nobody_knew_of_is_recorded_whole(node: &Node) {
              const { UNKNOWN, SCRIPT } = process.env;
              const run = (...words) => process.stdout.write(spawnSync(words[0], words.slice(1)).stdout);";
         // Another line of Node is the parent: nothing of it is known of the child's.
-        Node::find(match node.major() {
-            24 => "20.20.2",
-            _ => "24.21.0",
-        })
-        .map(|other| other.command(["-e", &format!("{spawn} {source}")]))
+        of_another_version(node).map(|other| other.command(["-e", &format!("{spawn} {source}")]))
     };
     let shell = |script: &str| Some(["sh", "-c", script].map(str::to_owned).to_vec());
     let posix_spawn = || {
