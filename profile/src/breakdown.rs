@@ -42,6 +42,8 @@ const PROGRAM: &str = "program";
 const WHOLE: &str = "whole";
 /// From the fork to the exec of node: a shell, `env`, or the rest of the parent's image.
 const BEFORE_EXEC: &str = "before_exec";
+/// Another program, which the process executed in node's place (`process.execve`).
+const AFTER_EXEC: &str = "after_exec";
 
 /// Index into the phases of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +53,7 @@ pub struct PhaseId(pub u8);
 ///
 /// Names: `before_exec`, `process` (exec to `node::Start`), `platform` (to V8's start), `v8` (isolate, snapshot; to the
 /// environment), `bootstrap` (Node's own JavaScript), `main_script` (the program until the event loop), `loop`,
-/// `teardown`. Where a milestone between two others was not seen, the names are joined by `+`. `program` for a process
+/// `teardown`, `after_exec` (a program that is not node, which the process executed in node's place). Where a milestone between two others was not seen, the names are joined by `+`. `program` for a process
 /// that is not node, `whole` for a node process without milestones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelinePhase {
@@ -77,6 +79,7 @@ struct ProcessTimeline {
     /// Phase before the first milestone: 1 if there is a `before_exec`.
     first: u8,
     exec: Option<Nanoseconds>,
+    replaced: Option<Nanoseconds>,
     /// By [`MILESTONES`], without `exec`.
     milestones: [Option<Nanoseconds>; MILESTONES.len()],
 }
@@ -130,7 +133,8 @@ impl Timeline {
         let Some(timeline) = self.processes.get(process.0 as usize) else {
             return PhaseId(0);
         };
-        let last = timeline.phases.len().saturating_sub(1) as u8;
+        let after_exec = u8::from(timeline.replaced.is_some());
+        let last = (timeline.phases.len() as u8).saturating_sub(1 + after_exec);
         PhaseId(timeline.first.saturating_add(passed).min(last))
     }
 
@@ -153,6 +157,11 @@ impl Timeline {
     /// The exec of the node image that the process's milestones belong to, or its last exec without milestones.
     pub fn exec(&self, process: ProcessId) -> Option<Nanoseconds> {
         self.processes.get(process.0 as usize)?.exec
+    }
+
+    /// When the process executed a program in node's place that is not node: from here on it is that one's process.
+    pub fn replaced(&self, process: ProcessId) -> Option<Nanoseconds> {
+        self.processes.get(process.0 as usize)?.replaced
     }
 
     /// A milestone of the process's main thread, by the recording's name for it.
@@ -184,11 +193,13 @@ impl ProcessTimeline {
             None => execs.last().copied(),
         };
         // An image that replaces node (process.execve) has milestones of its own: the first image is the start.
-        let replaced = exec.and_then(|exec| execs.iter().find(|&&at| at > exec).copied());
+        let mut replaced = exec.and_then(|exec| execs.iter().find(|&&at| at > exec).copied());
 
         let mut milestones = [None; MILESTONES.len()];
+        let ends = replaced;
         for milestone in seen {
-            if replaced.is_some_and(|at| milestone.at >= at) {
+            if ends.is_some_and(|at| milestone.at >= at) {
+                replaced = None; // by node
                 continue;
             }
             if let Some(rank) = milestone_rank(&milestone.name) {
@@ -203,6 +214,7 @@ impl ProcessTimeline {
             phases: Vec::new(),
             first: 0,
             exec,
+            replaced,
             milestones,
         };
         if process.node.is_none() && first_milestone.is_none() {
@@ -222,6 +234,9 @@ impl ProcessTimeline {
             for (position, &(at, rank)) in passed.iter().enumerate() {
                 let next = passed.get(position + 1).map(|&(_, rank)| rank);
                 timeline.push(phase_between(rank, next, passed.len() == 1), at);
+            }
+            if let Some(replaced) = replaced {
+                timeline.push(Cow::Borrowed(AFTER_EXEC), replaced);
             }
         }
         timeline.close(ended);

@@ -239,6 +239,35 @@ fn the_exec_before_the_first_milestone_is_the_start_of_node() {
 }
 
 #[test]
+fn what_is_executed_in_place_of_node_is_a_phase_of_its_own() {
+    let mut recording = small();
+    let at = Nanoseconds(1_000_070_000);
+    recording.milestones.retain(|milestone| milestone.at < at);
+    recording.processes[1].execs.push(Exec {
+        at,
+        ..Exec::default()
+    });
+    let timeline = Timeline::new(&recording);
+    let [.., last, after] = timeline.phases(ProcessId(1)) else {
+        panic!("phases");
+    };
+    assert_eq!((&*last.name, last.end), ("loop", at));
+    assert_eq!((&*after.name, after.start), ("after_exec", at));
+    assert_eq!(timeline.replaced(ProcessId(1)), Some(at));
+    // What was summed is of node, whatever was passed.
+    let phases = timeline.phases(ProcessId(1)).len();
+    let summed = timeline.phase_after(ProcessId(1), u8::MAX);
+    assert_eq!(usize::from(summed.0), phases - 2);
+    // Another image of node is none.
+    let mut node = small();
+    node.processes[1].execs.push(Exec {
+        at,
+        ..Exec::default()
+    });
+    assert_eq!(Timeline::new(&node).replaced(ProcessId(1)), None);
+}
+
+#[test]
 fn the_main_process_is_the_node_nearest_to_the_root() {
     let mut recording = small();
     recording.processes[2].node = Some(BinaryId(0));

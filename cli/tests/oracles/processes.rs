@@ -22,6 +22,13 @@ mod calls_before_another_version_is_executed_have_their_names {
     }
 }
 
+mod a_program_in_place_of_node_is_not_its_main_script {
+    // Whose process.execve() there is.
+    crate::support::on_each_node! { @versions super::a_program_in_place_of_node_is_not_its_main_script,
+        node_22 "22.23.3", node_24 "24.21.0", node_26 "26.10.0"
+    }
+}
+
 const CALLS: &str = "let sum = 0; for (let i = 0; i < N; i++) sum += process.uptime() > 0;";
 
 pub(crate) fn calls_of_workers_are_counted(node: &Node) {
@@ -337,6 +344,51 @@ fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
             "{place}"
         );
         assert_eq!(traced.calls(&["Execve"]), 1, "{place}");
+    }
+}
+
+/// As `tsc` of TypeScript 7 does: from the exec on nothing is node's, nor anybody's who is to blame for node's time.
+fn a_program_in_place_of_node_is_not_its_main_script(node: &Node) {
+    let folder = crate::support::folder();
+    let script = write(
+        folder.path(),
+        "first.js",
+        "for (let i = 0; i < 50; i++) require('fs').statSync('/');
+         const shell = 'i=0; while [ $i -lt 200 ]; do : < /dev/null; i=$((i + 1)); done; echo $i; exec sleep 0.4';
+         process.execve('/bin/sh', ['sh', '-c', shell], process.env);",
+    );
+    for mode in ["count", "full"] {
+        let traced = trace(&["--mode", mode], node.command([script.as_str()]));
+        traced.succeeded();
+        traced.lost_nothing();
+        assert_eq!(traced.stdout(), "200\n");
+        let phases = list(&traced.run["phases"]);
+        let names: Vec<_> = phases.iter().map(|p| text(&p["name"])).collect();
+        let [.., main, after] = phases else {
+            panic!("{names:?}");
+        };
+        assert_eq!(text(&main["name"]), "main_script", "{names:?}");
+        assert_eq!(text(&after["name"]), "after_exec", "{names:?}");
+        let opens = |of: &serde_json::Value| number(&of["opens"]);
+        // Libraries, too; not as many as there are files.
+        assert!((200..300).contains(&opens(after)), "{after}");
+        assert!(opens(main) < 100 && number(&main["stats"]) >= 50, "{main}");
+        let duration = number(&after["end_ns"]) - number(&after["start_ns"]);
+        assert!(duration > 400_000_000, "{after}");
+        assert_eq!(number(&after["crossings"]), 0, "{after}");
+        if mode == "full" {
+            let outside = list(&traced.run["outside"]);
+            let bucket = |name| {
+                let found = outside.iter().find(|o| o["bucket"] == name);
+                found.unwrap_or_else(|| panic!("{name} in {outside:?}"))
+            };
+            let other = bucket("other_programs");
+            assert_eq!(opens(other), opens(after), "{other}");
+            assert_eq!(number(&other["time_ns"]), duration, "{other}");
+            let idle = outside.iter().find(|o| o["bucket"] == "event_loop");
+            let idle = idle.map_or(0, |o| number(&o["blocked_ns"]));
+            assert!(idle < 200_000_000, "{outside:?}");
+        }
     }
 }
 

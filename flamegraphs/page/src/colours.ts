@@ -63,6 +63,7 @@ export const PHASE: Record<string, string> = {
   main_script: "#eedd88",
   loop: "#ee8866",
   teardown: "#ffaabb",
+  after_exec: "#d5d5d5",
 };
 
 export function phaseColour(name: string): string {

@@ -86,6 +86,7 @@ const PHASES: Record<string, string> = {
   main_script: "main script",
   loop: "event loop",
   teardown: "teardown",
+  after_exec: "after exec",
   program: "program",
   whole: "whole run",
 };

@@ -366,7 +366,7 @@ const LAST_RANK: u32 = 1000;
 
 /// Phases stand in order of time.
 fn phase_rank(name: &str) -> u32 {
-    const ORDER: [&str; 9] = [
+    const ORDER: [&str; 10] = [
         "whole",
         "before_exec",
         "process",
@@ -376,6 +376,7 @@ fn phase_rank(name: &str) -> u32 {
         "main_script",
         "loop",
         "teardown",
+        "after_exec",
     ];
     let first = name.split('+').next().unwrap_or(name);
     ORDER

@@ -114,8 +114,10 @@ pub(super) struct Phases {
     pub(super) start: Option<u64>,
     pub(super) bootstrap_complete: Option<u64>,
     pub(super) loop_exit: Option<u64>,
-    /// The process has ended: from here on the kernel only takes down what it had.
+    /// The process has ended: from here on the kernel only takes down what it had. Or it is another program's from here on.
     pub(super) exited: Option<u64>,
+    /// It is the latter: when it has ended.
+    pub(super) other_exited: Option<u64>,
 }
 
 pub(super) struct Pass<'a> {
@@ -285,18 +287,23 @@ impl<'a> Pass<'a> {
             return;
         };
         // Without the end of the event loop: by `process.exit()`, or an error.
-        let by_itself = process.exit_status.is_some() && process.signal.is_none();
+        let is_replaced = self.phases.other_exited.is_some();
+        let by_itself = process.exit_status.is_some() && process.signal.is_none() && !is_replaced;
         match self.phases.loop_exit.or(by_itself.then_some(last)) {
             Some(left) => {
                 let spent = exited.saturating_sub(last.max(left));
                 self.outside.time(Bucket::Teardown, spent);
             }
-            // What a signal killed was still at what it did last, as far as is known.
+            // What a signal killed, or another program replaced, was still at what it did last, as far as is known.
             None => {
                 self.spend_until(exited, state);
                 let share = self.share(state, last);
                 self.doubt((share, exited.saturating_sub(last)), (Share::Nobody, 0));
             }
+        }
+        if let Some(ended) = self.phases.other_exited {
+            self.outside
+                .time(Bucket::OtherPrograms, ended.saturating_sub(exited));
         }
     }
 
@@ -575,6 +582,7 @@ impl<'a> Pass<'a> {
             bootstrap_complete,
             loop_exit,
             exited,
+            other_exited: _,
         } = self.phases;
         let before = |instant: Option<u64>| instant.is_some_and(|instant| at < instant);
         let after = |instant: Option<u64>| instant.is_some_and(|instant| at >= instant);

@@ -1,6 +1,7 @@
 //! The events of each thread, in order of time.
 
-use super::context::Contexts;
+use super::{Costs, context::Contexts};
+use crate::breakdown::Timeline;
 use crate::fast::Map;
 use crate::recording::{CrossingKind, ProcessId, Recording, ThreadId};
 
@@ -29,6 +30,25 @@ pub(super) struct Point {
     pub(super) what: What,
 }
 
+impl Point {
+    /// What began there; `None`: nothing that is counted did.
+    pub(super) fn costs(&self, recording: &Recording) -> Option<Costs> {
+        let index = self.index as usize;
+        match self.what {
+            What::Crossing => Some((&recording.crossings[index]).into()),
+            What::Lookup => Some(Costs {
+                lookups: 1,
+                ..Costs::default()
+            }),
+            What::File => Some((&recording.files[index]).into()),
+            What::Serialization => Some((&recording.serializations[index]).into()),
+            What::Sample => Some((&recording.samples[index]).into()),
+            What::Wait => Some((&recording.waits[index]).into()),
+            _ => None,
+        }
+    }
+}
+
 /// A thread, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct Thread {
@@ -37,6 +57,8 @@ pub(super) struct Thread {
     /// It runs JavaScript: it has modules of its own.
     pub(super) javascript: bool,
     pub(super) points: Vec<Point>,
+    /// What was seen after its process had executed another program in node's place.
+    pub(super) replaced: Vec<Point>,
 }
 
 impl Thread {
@@ -59,7 +81,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn new(recording: &Recording, contexts: &Contexts) -> Threads {
+    pub(super) fn new(recording: &Recording, timeline: &Timeline, contexts: &Contexts) -> Threads {
         let mut threads = Threads::default();
         for milestone in &recording.milestones {
             let thread = threads.at(milestone.process, milestone.thread);
@@ -124,6 +146,10 @@ impl Threads {
         for thread in &mut threads.list {
             // Stable: the tables are nearly in order, which this sort makes use of.
             thread.points.sort_by_key(|point| point.at);
+            if let Some(replaced) = timeline.replaced(thread.process) {
+                let before = thread.points.partition_point(|point| point.at < replaced.0);
+                thread.replaced = thread.points.split_off(before);
+            }
         }
         threads
     }
@@ -136,6 +162,7 @@ impl Threads {
                 thread,
                 javascript: false,
                 points: Vec::new(),
+                replaced: Vec::new(),
             });
             list.len() - 1
         })

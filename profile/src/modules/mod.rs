@@ -101,7 +101,7 @@ pub enum Bucket {
     Teardown,
     /// Threads without JavaScript: V8's workers, the thread pool, the inspector.
     HelperThreads,
-    /// Processes that do not run node.
+    /// Processes that do not run node, or no longer.
     OtherPrograms,
     /// JavaScript in which nothing was seen at all; of time only.
     Unseen,
@@ -235,13 +235,13 @@ impl Modules {
         }
         let told = |process| stacked.get(run_of(recording, process)) == Some(&true);
         let contexts = Contexts::new(recording, &mut modules.scripts);
-        let threads = Threads::new(recording, &contexts);
+        let threads = Threads::new(recording, timeline, &contexts);
         modules.threads = threads
             .list
             .iter()
             .map(|thread| (thread.process, thread.thread))
             .collect();
-        let phases = phases(recording, &threads);
+        let phases = phases(recording, timeline, &threads);
         let mut found: Vec<Discovered> = Vec::with_capacity(threads.list.len());
         for (unit, thread) in threads.list.iter().enumerate() {
             let mut finder = Finder {
@@ -280,7 +280,7 @@ impl Modules {
         modules
     }
 
-    /// Events of threads without JavaScript. Files that they read to load a module are its.
+    /// Events of threads without JavaScript, and of programs that processes executed in node's place. Files that are read to load a module are its.
     fn helpers(
         &mut self,
         recording: &Recording,
@@ -288,8 +288,7 @@ impl Modules {
         found: &[Discovered],
         told: &dyn Fn(ProcessId) -> bool,
     ) {
-        let helpers = threads.list.iter().filter(|thread| !thread.javascript);
-        for thread in helpers.filter(|thread| told(thread.process)) {
+        for thread in threads.list.iter().filter(|thread| told(thread.process)) {
             let Some(process) = recording.processes.get(thread.process.0 as usize) else {
                 continue;
             };
@@ -301,19 +300,18 @@ impl Modules {
                 Some(_) => Bucket::HelperThreads,
                 None => Bucket::OtherPrograms,
             };
+            if let Some(outside) = self.outside.get_mut(run) {
+                for costs in thread.replaced.iter().filter_map(|p| p.costs(recording)) {
+                    outside.at(Bucket::OtherPrograms).add(&costs);
+                }
+            }
+            if thread.javascript {
+                continue;
+            }
             for point in &thread.points {
                 let index = point.index as usize;
-                let costs: Costs = match point.what {
-                    What::Crossing => (&recording.crossings[index]).into(),
-                    What::Lookup => Costs {
-                        lookups: 1,
-                        ..Costs::default()
-                    },
-                    What::File => (&recording.files[index]).into(),
-                    What::Serialization => (&recording.serializations[index]).into(),
-                    What::Sample => (&recording.samples[index]).into(),
-                    What::Wait => (&recording.waits[index]).into(),
-                    _ => continue,
+                let Some(costs) = point.costs(recording) else {
+                    continue;
                 };
                 let read_for = (point.what == What::File)
                     .then(|| {
@@ -613,11 +611,14 @@ fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {
 }
 
 /// When each thread's environment was ready, by its milestones.
-fn phases(recording: &Recording, threads: &Threads) -> Vec<Phases> {
+fn phases(recording: &Recording, timeline: &Timeline, threads: &Threads) -> Vec<Phases> {
     let of_thread = threads.list.iter().map(|thread| {
         let process = recording.processes.get(thread.process.0 as usize);
+        let exited = process.and_then(|process| process.exited).map(|at| at.0);
+        let replaced = timeline.replaced(thread.process).map(|at| at.0);
         Phases {
-            exited: process.and_then(|process| process.exited).map(|at| at.0),
+            exited: replaced.or(exited),
+            other_exited: exited.filter(|_| replaced.is_some()),
             ..Phases::default()
         }
     });
