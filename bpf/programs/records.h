@@ -437,6 +437,8 @@ struct image {
 	__u64 builtins_start, builtins_end;
 	__u64 first_nonstring; /* V8 instance types below are strings */
 	__u64 constructor_start, constructor_end;
+	__u64 call_add_on,
+		load_add_on; /* callbacks in which functions of add-ons run; 0: not known */
 	/* V8's layout, as probes/src/v8.rs explains it; function_shared is 0 if it is not known. */
 	__u8 function_shared, shared_name_or_scope, shared_script, shared_flags;
 	__u8 script_source, script_name, script_id, script_wrapped;

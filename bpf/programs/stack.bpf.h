@@ -39,6 +39,8 @@
 #define RETURN_PROBE_CODE	   0x7fffffffe000ULL
 #define RETURN_PROBE_CODE_5_LEVELS 0xffffffffffe000ULL
 #define RETURN_PROBE_BYTES	   4096
+/* Frames at the outer end of a walk that lead nowhere are taken back, this many at most. */
+#define DOUBTFUL_FRAMES 16
 /* Words of the stack that are searched for a frame, where frame pointers lead no further; and how often in a walk. */
 #define SEARCHED_WORDS 128
 #define MOST_SEARCHES  4
@@ -53,7 +55,7 @@
 #define LOWEST_ADDRESS	0x10000
 #define HIGHEST_ADDRESS 0x7fffffffffff
 /* Each frame is seen once, and again when it is copied or skipped; and there are searches that were led astray. */
-#define WALK_STEPS (3 * WALK_FRAMES + MAX_DEPTH + 8 * SEARCHED_WORDS)
+#define WALK_STEPS (3 * WALK_FRAMES + 2 * MAX_DEPTH + 8 * SEARCHED_WORDS)
 
 /* What a frame was found to be. */
 enum raw_kind { RAW_MACHINE, RAW_INTERPRETED, RAW_CODE, RAW_BUILTIN, RAW_GLUE, RAW_ENTERED };
@@ -91,6 +93,7 @@ struct known_place {
 struct search_state {
 	__u64 search; /* the next word; 0: nothing was searched, or nothing can tell that it was wrong */
 	__u64 ip; /* of a library's function, if its frame pointer may lead on */
+	__u64 furthest;
 	__u32 left, count, shadows;
 	__s32 next;
 };
@@ -100,6 +103,7 @@ enum walk_mode {
 	WALK_NEW,     /* notes a frame, if it is not where the last walk's are */
 	WALK_COMPARE, /* goes on along frames that the last walk saw */
 	WALK_COPY, /* notes frames that had seemed to be the same, but are called from elsewhere */
+	WALK_AROUND, /* looks at one crossing: does the function lie in it out of which nothing leads? */
 	WALK_SEARCH, /* looks at one word of the stack: does it point to a frame? */
 	WALK_CALLER, /* looks at one word below that frame: is it where its function is? */
 	WALK_AGAIN,  /* goes back to the first search, which was led astray */
@@ -125,6 +129,11 @@ struct walk {
 	__u32 first;		     /* number of the outermost of them */
 	bool cut, javascript, known; /* known: some frame is node's or JavaScript */
 	bool collecting;	     /* objects move */
+	bool nowhere;		     /* a frame pointer led to where there is no memory */
+	bool joined;		     /* to the stack of the crossing that it is in */
+	__u8 surrounding;	     /* crossing that may be around */
+	__u32 crossing;		     /* the stack of the one that is; 0: none */
+	__u64 crossing_sp;
 	bool inside;	 /* the next frame is the one that runs, its address no return address */
 	bool running;	 /* so was the innermost one */
 	__u32 ended;	 /* no bool: the verifier must see that the callback returns 0 or 1 */
@@ -132,11 +141,13 @@ struct walk {
 	__u32 back;	 /* mode before the search */
 	__u32 left;	 /* words still to be searched */
 	__u32 shadows;	 /* frames of the shadow stack that were not looked at */
+	__u32 led;	 /* new frames before the first search */
 	__u64 unknown;	 /* where a return address lies that nobody knows */
 	__u64 outermost; /* from here on frames of the main thread are its outermost ones */
 	__u64 from;	 /* the stack below is that of frames that were seen */
 	__u64 search;	 /* the next word */
 	__u64 kept;	 /* frames above are those of the last walk, if they are reached */
+	__u64 furthest;	 /* outermost frame that was led to and is node's or JavaScript */
 	struct search_state first_search;
 	__u64 text_start, text_end, builtins_start, builtins_end;
 };
@@ -303,6 +314,7 @@ static __always_inline void note_search(struct walk_slot *slot, __u64 from)
 	struct walk *w = &slot->walk;
 
 	w->first_search.search = from;
+	w->first_search.furthest = w->furthest;
 	w->first_search.left = SEARCHED_WORDS;
 	w->first_search.count = w->count;
 	w->first_search.shadows = w->shadows;
@@ -325,6 +337,7 @@ static __always_inline long resume_search(struct walk_slot *slot)
 	struct search_state *first = &w->first_search;
 
 	w->count = first->count;
+	w->furthest = first->furthest;
 	w->shadows = first->shadows;
 	w->next = first->next;
 	w->search = first->search;
@@ -344,21 +357,16 @@ static __always_inline long resume_search(struct walk_slot *slot)
 
 /*
  * Where the frame pointers end, functions of a library may lie between that use the register for something else: libc's do, and
- * call back (pthread_once, qsort, exit). Or the innermost function is such a one.
+ * call back (pthread_once, qsort, exit). Or the innermost function is such a one. First it is looked up what they run in.
  */
 static __always_inline bool begin_search(struct walk_slot *slot)
 {
 	struct walk *w = &slot->walk;
 
-	if (w->searches >= MOST_SEARCHES || w->from >= w->outermost)
+	if (w->searches >= MOST_SEARCHES)
 		return search_again(w);
-	if (!w->searches && w->mode == WALK_NEW && is_anchored(slot))
-		note_search(slot, w->from);
-	w->searches++;
 	w->back = w->mode;
-	w->mode = WALK_SEARCH;
-	w->search = w->from;
-	w->left = SEARCHED_WORDS;
+	w->mode = WALK_AROUND;
 	return true;
 }
 
@@ -369,6 +377,73 @@ static __always_inline void leave_match(struct walk *w)
 	w->copy_until = w->next;
 	w->match = -1;
 	w->mode = WALK_COPY;
+}
+
+/* No search leads on. */
+static __always_inline long end_search(struct walk *w)
+{
+	w->cut |= !w->known;
+	if (w->back != WALK_COMPARE)
+		return w->searches <= 1 || !search_again(w);
+	leave_match(w);
+	w->ended = true;
+	return 0;
+}
+
+/* Whether a callback is an add-on's, or runs its functions: those of node lie in its binary, as it was linked. */
+static __always_inline bool is_add_on(__u32 binary, __u64 callback)
+{
+	struct image *image = bpf_map_lookup_elem(&images, &binary);
+
+	return image && (callback == image->call_add_on || callback == image->load_add_on ||
+			 !(callback >= image->text_start && callback < image->text_end));
+}
+
+/*
+ * Looks at one crossing: is it the one that the function lies in out of which nothing leads? Functions of an add-on may have large frames, with words in
+ * them that are left from calls of node's functions that are over: there no search begins.
+ */
+static __always_inline long look_around(struct walker *walker)
+{
+	struct walk_slot *slot = walker->slot;
+	struct walk *w = &slot->walk;
+	struct frame *f;
+
+	w->led = w->count;
+	w->crossing = 0;
+	if (w->surrounding != NO_FRAME) {
+		f = frame_at(walker->thread, w->surrounding);
+		if (f->sp <= w->furthest) {
+			w->surrounding = f->outer;
+			return 0;
+		}
+		/* Where C++ called JavaScript the stack may be any; far away is another one, such as one for signals. */
+		if (f->kind != CALL_TO_JS && f->sp - w->furthest <= FURTHEST_FRAME) {
+			w->crossing = f->id;
+			w->crossing_sp = f->sp;
+			if (is_add_on(w->binary, f->callback)) {
+				w->mode = w->back;
+				return end_search(w);
+			}
+		}
+	}
+	if (w->nowhere)
+		return 1;
+	if (w->from >= w->outermost) {
+		w->mode = w->back;
+		if (w->back != WALK_COMPARE)
+			return !search_again(w);
+		leave_match(w);
+		w->ended = true;
+		return 0;
+	}
+	if (!w->searches && w->back == WALK_NEW && is_anchored(slot))
+		note_search(slot, w->from);
+	w->searches++;
+	w->mode = WALK_SEARCH;
+	w->search = w->from;
+	w->left = SEARCHED_WORDS;
+	return 0;
 }
 
 /*
@@ -411,12 +486,7 @@ static __always_inline long search_word(struct walk_slot *slot)
 	}
 	if (--w->left)
 		return 0;
-	w->cut |= !w->known;
-	if (w->back != WALK_COMPARE)
-		return w->searches == 1 || !search_again(w);
-	leave_match(w);
-	w->ended = true;
-	return 0;
+	return end_search(w);
 }
 
 /*
@@ -506,6 +576,8 @@ static long walk_frame(__u32 index, struct walker *walker)
 
 	if (w->mode == WALK_AGAIN)
 		return resume_search(slot);
+	if (w->mode == WALK_AROUND)
+		return look_around(walker);
 	if (w->mode >= WALK_SEARCH)
 		return search_word(slot);
 	if (w->mode != WALK_COPY && is_return_probe(w->pc) && w->shadows &&
@@ -520,6 +592,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 			return 1;
 		}
 		note(slot, k->fp, k->pc, k->function, k->position, k->kind);
+		w->furthest = k->fp;
 		if (--w->copy > w->copy_until)
 			return 0;
 		w->mode = WALK_NEW;
@@ -544,7 +617,9 @@ static long walk_frame(__u32 index, struct walker *walker)
 	k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
 	if (w->mode == WALK_NEW && w->next >= 0 && k->fp < w->fp)
 		return 0;
-	if (w->next >= 0 && w->fp > w->kept && k->fp == w->fp && k->pc == w->pc) {
+	/* (A tick may have come between a call and its walk.) */
+	if (w->next >= 0 && w->fp > w->kept && k->fp == w->fp && k->pc == w->pc &&
+	    !(w->flags & WALK_FROM_JAVASCRIPT && !w->javascript && in_node(w, w->pc))) {
 		/* A call out of it has lasted since the last walk: it and all outside of it are as they were. */
 		if (w->mode == WALK_NEW)
 			w->match = w->next;
@@ -570,7 +645,12 @@ static long walk_frame(__u32 index, struct walker *walker)
 			if (bpf_probe_read_user(slot->window, FRAME_BYTES, (void *)w->window)) {
 				w->window_bytes = 0;
 				w->cut = true;
-				return 1;
+				if (w->mode != WALK_NEW)
+					return 1;
+				w->back = w->mode;
+				w->mode = WALK_AROUND;
+				w->nowhere = true;
+				return 0;
 			}
 		}
 	}
@@ -600,6 +680,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 		}
 		w->next--;
 		w->known = true;
+		w->furthest = w->fp;
 		if (is_same_module(k, frame)) {
 			w->fp = slot->last_end;
 			return 1;
@@ -628,6 +709,8 @@ static long walk_frame(__u32 index, struct walker *walker)
 	context = *(__u64 *)(frame + 32);
 	if (in_node(w, w->pc) || is_return_probe(w->pc)) {
 		w->known = true;
+		if (!w->inside)
+			w->furthest = w->fp;
 		note(slot, w->fp, w->pc, 0, 0, RAW_MACHINE);
 	} else if ((context & 3) == 1 && (function & 3) == 1) {
 		bool interpreted = is_offset(position) && (*(__u64 *)(frame + 8) & 3) == 1 &&
@@ -636,6 +719,9 @@ static long walk_frame(__u32 index, struct walker *walker)
 		w->javascript = w->known = true;
 		note(slot, w->fp, w->pc, function, position,
 		     interpreted ? RAW_INTERPRETED : RAW_CODE);
+		/* It may be none. */
+		if (!w->inside && saved > w->fp && saved - w->fp <= FURTHEST_FRAME)
+			w->furthest = w->fp;
 		/* Elsewhere in it now; but what has called it is as it was. */
 		if (w->next > 0 && k->fp == w->fp && k->function == function &&
 		    is_same_module(k, frame)) {
@@ -951,8 +1037,9 @@ static __always_inline void write_walk(struct walker *walker)
 /*
  * The innermost function has just made its frame: that leads on already, but nothing else is in it. A function of V8's own code still has
  * its closure and its context in the registers that it is called with. (In a builtin they may be arguments; its address tells what it is.)
+ * False if nothing leads out of it.
  */
-static __always_inline void enter_frame(struct walker *walker, __u64 ip, __u64 bp)
+static __always_inline bool enter_frame(struct walker *walker, __u64 ip, __u64 bp)
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
@@ -967,8 +1054,30 @@ static __always_inline void enter_frame(struct walker *walker, __u64 ip, __u64 b
 #endif
 	w->running = true;
 	note(slot, bp, ip, function, 0, function ? RAW_ENTERED : RAW_MACHINE);
-	if (!step_out(w, read_word(bp), read_word(bp + 8)))
-		begin_search(slot);
+	return step_out(w, read_word(bp), read_word(bp + 8)) || begin_search(slot);
+}
+
+/*
+ * Functions of an add-on or of a library may use the frame pointer for something else, and nothing leads out of them. They run within the innermost
+ * crossing all the same, whose stack is known. Those between that call and the innermost function stay unknown.
+ */
+static __always_inline void join_crossing(struct walk_slot *slot)
+{
+	struct walk *w = &slot->walk;
+
+	if (w->match >= 0 || !w->crossing || w->furthest > w->crossing_sp)
+		return;
+	/* What a search found is left from calls that are over, and what such a register pointed to is no frame. */
+	if (w->led < w->count)
+		w->count = w->led;
+	for (int most = 0; most < DOUBTFUL_FRAMES && w->count > 1; most++) {
+		if (slot->now[bounded(w->count - 1, WALK_FRAMES - 1)].fp < w->crossing_sp)
+			break;
+		w->count--;
+	}
+	w->cut = false;
+	w->joined = true;
+	w->stack = w->crossing;
 }
 
 static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp, __u64 bp)
@@ -976,11 +1085,14 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
 	__u64 caller, stack = walker->thread->stack_start;
+	bool leads_on = true;
 
 	w->outermost = stack ? stack - OUTERMOST_BYTES : ~0ULL;
 	w->fp = bp;
 	w->pc = ip;
 	w->from = sp;
+	w->furthest = sp;
+	w->surrounding = walker->thread->top[FRAME_CROSSING];
 	w->shadows = walker->thread->depth;
 	w->inside = true;
 	w->match = -1;
@@ -1007,7 +1119,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			w->inside = false;
 		}
 	} else if (!in_node(w, ip) && bp - sp < ENTERED_BYTES && !(bp & 7)) {
-		enter_frame(walker, ip, bp);
+		leads_on = enter_frame(walker, ip, bp);
 	} else if (!(ip >= w->text_start && ip < w->text_end)) {
 		/* In a library, or in code that V8 made: there the frame pointer leads on. */
 		caller = read_word(sp) - 1;
@@ -1022,14 +1134,15 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			/* libc's getenv has a place in the environment in that register, above all frames. */
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
 			w->inside = false;
-			begin_search(slot);
+			leads_on = begin_search(slot);
 		} else if (w->collecting && is_anchored(slot)) {
 			note_search(slot, sp);
 			w->first_search.ip = ip;
 		}
 	}
 	w->running |= w->inside;
-	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
+	if (leads_on)
+		bpf_loop(WALK_STEPS, walk_frame, walker, 0);
 	if (w->match < 0 && w->first_search.search) {
 		resume_search(slot);
 		w->fp = slot->last_end;
@@ -1038,6 +1151,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;
 	w->stack = w->match < 0 ? STACK_NONE : slot->last[bounded(w->match, WALK_FRAMES - 1)].stack;
+	join_crossing(slot);
 	if (w->count)
 		make_room(walker);
 	slot->last_count = w->match + 1;
@@ -1051,7 +1165,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	if (w->written)
 		w->stack = w->first + w->written - 1;
 	/* Frames of which none is node's or JavaScript may be none: no later walk goes by where they are said to lie. */
-	if (w->match < 0 && !w->known)
+	if (w->match < 0 && (!w->known || w->joined))
 		slot->last_count = 0;
 }
 

@@ -10,7 +10,8 @@ use std::{
 
 use libbpf_rs::libbpf_sys;
 use nodeprof_probes::plan::{
-    AttachPlan, CallKind, CompileUnit, Family, PathSource, Probe, Register, Role, SizeSource,
+    AttachPlan, CallKind, Callback, CompileUnit, Family, PathSource, Probe, Register, Role,
+    SizeSource,
 };
 
 use crate::{
@@ -273,10 +274,20 @@ fn call_kind(kind: CallKind) -> u8 {
     }) as u8
 }
 
+/// The callbacks of node that functions of add-ons run in: those of Node-API, and `process.dlopen`. Those that use V8's API are called by V8.
+const CALL_ADD_ON: (&str, &str) = ("napi", "FunctionCallbackWrapper::Invoke");
+const LOAD_ADD_ON: (&str, &str) = ("binding", "DLOpen");
+
 /// What the programs need to know of a binary.
 pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
     let first = plan.segments.iter().map(|s| s.address.0).min();
+    let callback = |(binding, function): (&str, &str)| {
+        let is_it = |c: &&Callback| c.binding == binding && c.function == function;
+        plan.callbacks.iter().find(is_it).map_or(0, |c| c.address.0)
+    };
     let mut image = skeleton::types::image {
+        call_add_on: callback(CALL_ADD_ON),
+        load_add_on: callback(LOAD_ADD_ON),
         segment: first.unwrap_or_default(),
         position_independent: plan.binary.pie.into(),
         collection_ends: u8::from(

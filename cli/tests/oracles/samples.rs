@@ -1,10 +1,10 @@
 //! CPU samples, against the CPU time that the kernel and the program itself tell, and against V8's own profiler.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use nodeprof_profile::{
     Recording,
-    recording::{Frame, FrameKind, Process, Sample, StackId},
+    recording::{Crossing, CrossingKind, Frame, FrameKind, Process, Sample, StackId},
 };
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ on_each_node!(
     without_a_frequency_nothing_is_sampled,
     what_samples_in_a_collection_meet_has_its_name,
     samples_in_libc_lead_no_later_stack_astray,
+    samples_in_an_add_on_without_frame_pointers_have_its_callers,
 );
 
 /// Uses the CPU for some 400 ms, then asks for [`ASKED`] and prints what `getrusage` said of the process just before, in microseconds.
@@ -390,6 +391,100 @@ fn samples_in_libc_lead_no_later_stack_astray(node: &Node) {
         astray.len(),
         astray[0]
     );
+}
+
+/// Calls an add-on's function in six ways, each from a function of its own. It gets a property first, and the getter leaves frames of many functions on the stack.
+const SPINS: &str = "
+const { spin } = require('./spin.node');
+const object = { get property() { return deeper(6); } };
+function deeper(n) { return n ? deeper(n - 1) : JSON.stringify([process.uptime()]); }
+function ways0() { spin(0, 4e7, object); }
+function ways1() { spin(1, 4e7, object); }
+function ways2() { spin(2, 4e7, object); }
+function ways3() { spin(3, 4e7, object); }
+function ways4() { spin(4, 4e7, object); }
+function ways5() { spin(5, 4e7, object); }
+for (const way of [ways0, ways1, ways2, ways3, ways4, ways5]) way();
+";
+
+fn samples_in_an_add_on_without_frame_pointers_have_its_callers(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "spins.js", SPINS);
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O2", "-fomit-frame-pointer", "-o"])
+        .arg(folder.path().join("spin.node"))
+        .arg(project("cli/tests/oracles/without_frame_pointers.c"))
+        .status();
+    assert!(built.expect("cc").success());
+    let traced = Trace::new(["--freq", "4000"], node.command([&script])).run();
+    traced.lost_nothing();
+    let recording = recording(&traced);
+    let frames = |stack: Option<StackId>| -> Vec<&Frame> {
+        let frames = stack.into_iter().flat_map(|at| recording.frames_of(at));
+        frames
+            .skip_while(|frame| frame.kind == FrameKind::Kernel)
+            .collect()
+    };
+    let names = |frames: &[&Frame]| -> Vec<String> {
+        let name = |frame: &&Frame| function(&recording, frame);
+        frames.iter().map(name).collect()
+    };
+    let spins = recording.crossings.iter().filter(|crossing| {
+        let caller = frames(crossing.stack).into_iter().next();
+        caller.is_some_and(|caller| function(&recording, caller).starts_with("ways"))
+    });
+    let spins: Vec<&Crossing> = spins.filter(|c| c.kind == CrossingKind::Slow).collect();
+    assert_eq!(spins.len(), 6);
+    for (way, spin) in spins.iter().enumerate() {
+        let end = spin.start.0 + spin.duration.expect("it ends").0;
+        let is_inside = |at: u64| spin.start.0 <= at && at <= end;
+        let callers = frames(spin.stack);
+        assert_eq!(names(&callers)[0], format!("ways{way}"));
+        let (mut all, mut direct) = (0, 0);
+        for sample in &recording.samples {
+            let frames = frames(sample.stack);
+            if !is_inside(sample.at.0) || names(&frames).first().is_none_or(|f| f != "turning") {
+                continue;
+            }
+            assert_eq!(frames[0].kind, FrameKind::AddOn);
+            let is_known = recording.is_whole(sample.stack.expect("frames"));
+            assert!(
+                is_known && frames.ends_with(&callers),
+                "{way}: {:?}",
+                names(&frames)
+            );
+            all += 1;
+            direct += usize::from(frames.len() == callers.len() + 1);
+        }
+        println!("node {}, {way}: {direct} of {all}", node.version);
+        assert!(all >= 20, "{way}: only {all} samples");
+        // Before and after the loop the register holds node's frame still: then node's functions are known, too.
+        assert!(direct * 100 >= all * 95, "{way}: {direct} of {all}");
+        // Its getter is called twice (and once JavaScript for `process` itself). Between the call and JavaScript are the add-on's functions
+        // and those of node and V8 that call it: none that the first getter's functions have left.
+        let calls = recording.crossings.iter();
+        let calls = calls.filter(|c| c.kind == CrossingKind::ToJs && is_inside(c.start.0));
+        let mut of_getters = 0;
+        for call in calls {
+            let frames = frames(call.stack);
+            assert!(frames.ends_with(&callers), "{way}: {:?}", names(&frames));
+            let inner = &frames[..frames.len() - callers.len()];
+            let is_getter =
+                |frame: &&Frame| function(&recording, frame) == "napi_get_named_property";
+            let getter = inner.iter().position(is_getter).expect("the call");
+            of_getters += usize::from(!names(inner).iter().any(|f| f == "deeper"));
+            for frame in &inner[getter + 1..] {
+                let name = function(&recording, frame);
+                let calls_it = name.is_empty() || name.contains("Call");
+                assert!(
+                    frame.kind == FrameKind::AddOn || calls_it,
+                    "{way}: {name} of {:?}",
+                    names(inner)
+                );
+            }
+        }
+        assert_eq!(of_getters, 2, "{way}");
+    }
 }
 
 /// Uses the CPU for some second, nearly all of it for garbage collections. Many of them begin in a script that was never seen before, whose name
