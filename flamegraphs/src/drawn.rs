@@ -171,7 +171,7 @@ impl<'a> Drawn<'a> {
 
     pub(crate) fn classes(&self) -> &ThreadClasses {
         self.classes
-            .get_or_init(|| ThreadClasses::new(self.recording))
+            .get_or_init(|| ThreadClasses::new(self.recording, self.timeline))
     }
 
     /// The frames that one of these runs reaches, where paths are seen from this folder: called so that all that these runs reach is

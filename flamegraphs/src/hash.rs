@@ -1,10 +1,13 @@
 //! A hash for small keys made by ourselves: no one can choose them to collide, so speed is all that counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map from ids.
 pub(crate) type IdMap<Key, Value> = HashMap<Key, Value, BuildHasherDefault<IdHasher>>;
+
+/// A set of ids.
+pub(crate) type IdSet<Key> = HashSet<Key, BuildHasherDefault<IdHasher>>;
 
 /// Multiply and rotate, as rustc's own FxHash: a million look-ups cost 10 ms instead of SipHash's 30.
 #[derive(Clone, Copy, Default)]

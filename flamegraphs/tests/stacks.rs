@@ -11,7 +11,7 @@ use nodeprof_flamegraphs::fold::{By, FoldError, Folded, FrameKind, Metric, Order
 use nodeprof_flamegraphs::select::{Point, SelectError, Selection, Threads};
 use nodeprof_profile::Recording;
 use nodeprof_profile::recording::{
-    FrameKind as Recorded, Nanoseconds, OriginalPosition, Package, RunId, ThreadId,
+    Exec, FrameKind as Recorded, Nanoseconds, OriginalPosition, Package, RunId, ThreadId,
 };
 
 fn by(metric: Metric, by: By) -> Request {
@@ -217,6 +217,31 @@ fn waits_are_cut_at_the_ends_of_a_span() {
     let text = folded.to_string();
     assert!(text.contains("[waits for a file] 500000"), "{text}");
     assert!(text.contains("[waits for a CPU] 250000"), "{text}");
+}
+
+#[test]
+fn threads_of_a_program_in_place_of_node_are_no_pool_of_nodes() {
+    let text = |recording: &Recording| {
+        let folded = fold(recording, &by(Metric::Cpu, By::Stack)).unwrap();
+        folded.to_string()
+    };
+    let mut recording = stacked();
+    let of_pool = recording.samples.iter().find(|sample| {
+        let process = &recording.processes[sample.process.0 as usize];
+        sample.thread.0 != process.pid
+    });
+    let (of_pool, at) = of_pool.map(|sample| (sample.process, sample.at)).unwrap();
+    assert!(text(&recording).contains("thread pool;start_thread"));
+    let exec = Nanoseconds(at.0 - 1);
+    recording.milestones.retain(|milestone| milestone.at < exec);
+    recording.processes[of_pool.0 as usize].execs.push(Exec {
+        at: exec,
+        path: b"/usr/bin/tsc".to_vec(),
+        ..Exec::default()
+    });
+    let text = text(&recording);
+    assert!(!text.contains("thread pool"), "{text}");
+    assert!(text.contains("\ntsc;start_thread"), "{text}");
 }
 
 #[test]
