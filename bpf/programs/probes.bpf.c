@@ -76,6 +76,7 @@ int on_entry(struct pt_regs *ctx)
 				   walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY));
 			break;
 		}
+		t->entered = 1;
 		frame_at(t, i)->callback = CALLBACK_BY_INDEX;
 		frame_at(t, i)->kind = CALL_TO_JS;
 		frame_at(t, i)->value = read_word(ctx->sp);

@@ -96,6 +96,7 @@ struct search_state {
 	__u64 furthest;
 	__u32 left, count, shadows;
 	__s32 next;
+	__u32 surrounding;
 };
 
 /* What a step of a walk does. */
@@ -129,11 +130,14 @@ struct walk {
 	__u32 first;		     /* number of the outermost of them */
 	bool cut, javascript, known; /* known: some frame is node's or JavaScript */
 	bool collecting;	     /* objects move */
+	bool entered;		     /* by a call into JavaScript that was passed */
+	bool outside;		     /* no JavaScript is around */
+	bool led_known;		     /* known, before the first search */
 	bool nowhere;		     /* a frame pointer led to where there is no memory */
 	bool joined;		     /* to the stack of the crossing that it is in */
 	__u8 surrounding;	     /* crossing that may be around */
 	__u32 crossing;		     /* the stack of the one that is; 0: none */
-	__u64 crossing_sp;
+	__u64 crossing_sp, crossing_start;
 	bool inside;	 /* the next frame is the one that runs, its address no return address */
 	bool running;	 /* so was the innermost one */
 	__u32 ended;	 /* no bool: the verifier must see that the callback returns 0 or 1 */
@@ -158,7 +162,10 @@ struct walk_slot {
 	__u32 busy;
 	__u32 epoch;
 	__u32 last_count;
-	__u64 last_end;			    /* the frame pointer that led no further */
+	__u64 last_end; /* the frame pointer that led no further */
+	/* The last walk was joined to the stack of this crossing: where it lies in the shadow stack, and when it began. 0: it was not. */
+	__u32 joined;
+	__u64 joined_start;
 	__u64 interpreter;		    /* where calls of the interpreter return to, less one */
 	struct raw_frame last[WALK_FRAMES]; /* of the last walk, outermost first */
 	struct raw_frame now[WALK_FRAMES];  /* what is new in this walk, innermost first */
@@ -315,6 +322,7 @@ static __always_inline void note_search(struct walk_slot *slot, __u64 from)
 
 	w->first_search.search = from;
 	w->first_search.furthest = w->furthest;
+	w->first_search.surrounding = w->surrounding;
 	w->first_search.left = SEARCHED_WORDS;
 	w->first_search.count = w->count;
 	w->first_search.shadows = w->shadows;
@@ -338,6 +346,8 @@ static __always_inline long resume_search(struct walk_slot *slot)
 
 	w->count = first->count;
 	w->furthest = first->furthest;
+	w->surrounding = first->surrounding;
+	w->nowhere = false;
 	w->shadows = first->shadows;
 	w->next = first->next;
 	w->search = first->search;
@@ -399,6 +409,18 @@ static __always_inline bool is_add_on(__u32 binary, __u64 callback)
 			 !(callback >= image->text_start && callback < image->text_end));
 }
 
+/* What a register pointed to that held something else is no frame: it lies outside of the crossing that all of them are in. */
+static __always_inline void leave_doubtful(struct walk_slot *slot)
+{
+	struct walk *w = &slot->walk;
+
+	for (int most = 0; most < DOUBTFUL_FRAMES && w->count > 1; most++) {
+		if (slot->now[bounded(w->count - 1, WALK_FRAMES - 1)].fp < w->crossing_sp)
+			break;
+		w->count--;
+	}
+}
+
 /*
  * Looks at one crossing: is it the one that the function lies in out of which nothing leads? Functions of an add-on may have large frames, with words in
  * them that are left from calls of node's functions that are over: there no search begins.
@@ -409,23 +431,39 @@ static __always_inline long look_around(struct walker *walker)
 	struct walk *w = &slot->walk;
 	struct frame *f;
 
-	w->led = w->count;
+	/* Frames that are as before are not among the new ones yet. */
+	if (!w->searches)
+		w->led = w->count + (w->back == WALK_COMPARE ? w->match - w->next : 0);
 	w->crossing = 0;
 	if (w->surrounding != NO_FRAME) {
 		f = frame_at(walker->thread, w->surrounding);
 		if (f->sp <= w->furthest) {
+			w->entered |= f->kind == CALL_TO_JS;
 			w->surrounding = f->outer;
 			return 0;
 		}
 		/* Where C++ called JavaScript the stack may be any; far away is another one, such as one for signals. */
-		if (f->kind != CALL_TO_JS && f->sp - w->furthest <= FURTHEST_FRAME) {
+		if (f->kind != CALL_TO_JS && f->sp - w->furthest <= FURTHEST_FRAME &&
+		    walker->thread->depth < MAX_DEPTH) {
 			w->crossing = f->id;
+			w->crossing_start = f->start;
 			w->crossing_sp = f->sp;
 			if (is_add_on(w->binary, f->callback)) {
+				/* The frames that are there name the functions that cannot be read now. */
+				if (w->collecting && !w->searches && w->back == WALK_NEW &&
+				    is_anchored(slot)) {
+					leave_doubtful(slot);
+					note_search(slot, w->from);
+				}
 				w->mode = w->back;
 				return end_search(w);
 			}
 		}
+	} else if (walker->thread->entered && (w->entered || !w->javascript) && !w->searches &&
+		   w->back == WALK_NEW) {
+		w->outside = true;
+		w->led_known = w->known;
+		w->javascript = false;
 	}
 	if (w->nowhere)
 		return 1;
@@ -617,9 +655,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 	k = &slot->last[bounded(w->next, WALK_FRAMES - 1)];
 	if (w->mode == WALK_NEW && w->next >= 0 && k->fp < w->fp)
 		return 0;
-	/* (A tick may have come between a call and its walk.) */
-	if (w->next >= 0 && w->fp > w->kept && k->fp == w->fp && k->pc == w->pc &&
-	    !(w->flags & WALK_FROM_JAVASCRIPT && !w->javascript && in_node(w, w->pc))) {
+	if (w->next >= 0 && w->fp > w->kept && k->fp == w->fp && k->pc == w->pc) {
 		/* A call out of it has lasted since the last walk: it and all outside of it are as they were. */
 		if (w->mode == WALK_NEW)
 			w->match = w->next;
@@ -691,8 +727,8 @@ static long walk_frame(__u32 index, struct walker *walker)
 		}
 		if (step_out(w, saved, *(__u64 *)(frame + 48)))
 			return 0;
-		/* The last walk went further. */
-		if (w->next >= 0 && begin_search(slot))
+		/* The last walk went further, or nothing has led on there, either. */
+		if ((w->next >= 0 || slot->joined_start) && begin_search(slot))
 			return 0;
 		leave_match(w);
 		w->ended = true;
@@ -1067,17 +1103,37 @@ static __always_inline void join_crossing(struct walk_slot *slot)
 
 	if (w->match >= 0 || !w->crossing || w->furthest > w->crossing_sp)
 		return;
-	/* What a search found is left from calls that are over, and what such a register pointed to is no frame. */
+	/* What a search found is left from calls that are over. */
 	if (w->led < w->count)
 		w->count = w->led;
-	for (int most = 0; most < DOUBTFUL_FRAMES && w->count > 1; most++) {
-		if (slot->now[bounded(w->count - 1, WALK_FRAMES - 1)].fp < w->crossing_sp)
-			break;
-		w->count--;
-	}
+	leave_doubtful(slot);
 	w->cut = false;
 	w->joined = true;
 	w->stack = w->crossing;
+	slot->joined = w->surrounding;
+	slot->joined_start = w->crossing_start;
+}
+
+/* What the last walk saw in a crossing that is over, and was joined to its stack, says nothing of this one. */
+static __always_inline void forget_joined(struct walk_slot *slot, struct thread *t)
+{
+	if (!slot->joined_start ||
+	    (slot->joined < t->depth && frame_at(t, slot->joined)->start == slot->joined_start))
+		return;
+	slot->joined_start = 0;
+	slot->last_count = 0;
+}
+
+/* Whether a frame pointer leads out of the call into C++ in which the innermost function runs, as none does. */
+static __always_inline bool is_beyond_crossing(struct thread *t, __u64 sp, __u64 bp)
+{
+	__u8 i = t->top[FRAME_CROSSING];
+	struct frame *f;
+
+	if (i == NO_FRAME)
+		return false;
+	f = frame_at(t, i);
+	return f->kind != CALL_TO_JS && f->sp > sp && bp > f->sp;
 }
 
 static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp, __u64 bp)
@@ -1086,6 +1142,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	struct walk *w = &slot->walk;
 	__u64 caller, stack = walker->thread->stack_start;
 	bool leads_on = true;
+	__u32 kept;
 
 	w->outermost = stack ? stack - OUTERMOST_BYTES : ~0ULL;
 	w->fp = bp;
@@ -1096,10 +1153,14 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	w->shadows = walker->thread->depth;
 	w->inside = true;
 	w->match = -1;
+	forget_joined(slot, walker->thread);
 	w->next = slot->epoch == walker->thread->epoch ? (__s32)slot->last_count - 1 : -1;
 	slot->epoch = walker->thread->epoch;
-	w->kept = walker->thread->kept ? frame_at(walker->thread, walker->thread->kept - 1)->sp
-				       : ~0ULL;
+	kept = walker->thread->kept;
+	/* The call that begins here: a tick has come between it and its walk. */
+	if (kept && w->flags && frame_at(walker->thread, kept - 1)->sp == sp)
+		kept--;
+	w->kept = kept ? frame_at(walker->thread, kept - 1)->sp : ~0ULL;
 	/* It was walked when it began. */
 	if (w->collecting)
 		w->kept = walker->thread->collecting;
@@ -1130,7 +1191,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			w->inside = false;
 			w->from = sp + 8;
 		} else if (bp <= sp || bp - sp > FURTHEST_FRAME || bp & 7 ||
-			   (stack && bp >= stack)) {
+			   (stack && bp >= stack) || is_beyond_crossing(walker->thread, sp, bp)) {
 			/* libc's getenv has a place in the environment in that register, above all frames. */
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
 			w->inside = false;
@@ -1151,6 +1212,16 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;
 	w->stack = w->match < 0 ? STACK_NONE : slot->last[bounded(w->match, WALK_FRAMES - 1)].stack;
+	if (w->outside && w->javascript) {
+		/* A search has led to what is left from a call that is over. It was called by C++ alone, and nothing else is of interest. */
+		w->match = -1;
+		w->stack = STACK_NONE;
+		w->count = w->led;
+		w->cut = false;
+		w->known = w->led_known;
+	}
+	if (w->match < 0)
+		slot->joined_start = 0;
 	join_crossing(slot);
 	if (w->count)
 		make_room(walker);
@@ -1165,7 +1236,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	if (w->written)
 		w->stack = w->first + w->written - 1;
 	/* Frames of which none is node's or JavaScript may be none: no later walk goes by where they are said to lie. */
-	if (w->match < 0 && (!w->known || w->joined))
+	if (w->match < 0 && !w->known)
 		slot->last_count = 0;
 }
 
@@ -1217,6 +1288,7 @@ static __always_inline struct walk_slot *take_slot(struct thread *t)
 		if (slot->owner != t->serial) {
 			slot->owner = t->serial;
 			slot->last_count = 0;
+			slot->joined_start = 0;
 			slot->interpreter = 0;
 			slot->seen.epoch = 0;
 		}
@@ -1227,6 +1299,7 @@ static __always_inline struct walk_slot *take_slot(struct thread *t)
 	slot = bpf_map_lookup_elem(&tick_walks, &index);
 	if (slot && !__sync_val_compare_and_swap(&slot->busy, 0, 1)) {
 		slot->last_count = 0;
+		slot->joined_start = 0;
 		slot->interpreter = 0;
 		return slot;
 	}

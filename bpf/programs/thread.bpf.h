@@ -131,6 +131,7 @@ struct thread {
 	__u32 flushes;	     /* tallies that went to the sums */
 	__u8 is_listed;	     /* in the map of those that have tallies */
 	__u8 settled;	     /* its event loop has started: calls go to the sums at once */
+	__u8 entered;	     /* calls into JavaScript are in the shadow stack while they last */
 	/* Not in the counters yet. */
 	__u32 hits, syscalls;
 	struct ranges ranges;

@@ -5,6 +5,11 @@ use std::{
     process::{Command, Stdio},
 };
 
+use nodeprof_profile::{
+    Recording,
+    recording::{Frame, FrameKind},
+};
+
 use crate::support::{
     Node, Trace, Traced, folder, has_packages, has_tool, list, npm_script, number, on_each_node,
     plain, project, seen_and_traced, trace, write,
@@ -19,6 +24,7 @@ on_each_node!(
     calls_count_where_there_is_no_room_for_their_stacks,
     calls_count_however_deep_they_nest,
     calls_that_never_return_take_their_time_from_those_around_them,
+    calls_that_cpp_makes_itself_have_its_stack,
     bpftrace_counts_the_same,
 );
 
@@ -540,4 +546,47 @@ fn symbols(
     found.sort();
     found.dedup();
     found
+}
+
+/// A server that is connected to five times.
+const SERVER: &str = "
+const net = require('net');
+const server = net.createServer((socket) => socket.end());
+server.listen(0, '127.0.0.1', () => {
+  let left = 5;
+  const next = () => {
+    if (!left--) return server.close();
+    net.connect(server.address().port, '127.0.0.1').resume().on('close', next);
+  };
+  next();
+});
+";
+
+/// The event loop has a socket made of each connection, by a function that V8 calls at once: no JavaScript lies between.
+fn calls_that_cpp_makes_itself_have_its_stack(node: &Node) {
+    let folder = folder();
+    let script = write(folder.path(), "server.js", SERVER);
+    let traced = trace(&[], node.command([&script]));
+    traced.lost_nothing();
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let mut of_the_loop = 0;
+    for crossing in &recording.crossings {
+        let called = &recording.callbacks[crossing.callback.0 as usize];
+        if (&*called.binding, &*called.function) != ("tcp_wrap", "New") {
+            continue;
+        }
+        let frames: Vec<_> = recording
+            .frames_of(crossing.stack.expect("a stack"))
+            .collect();
+        let has = |name: &str| {
+            let is_it = |frame: &&Frame| recording.name(frame.function) == name.as_bytes();
+            frames.iter().any(is_it)
+        };
+        assert!(has("node::Start"));
+        if !frames.iter().any(|f| f.kind == FrameKind::JavaScript) {
+            assert!(has("node::TCPWrap::Instantiate") && has("uv_run"));
+            of_the_loop += 1;
+        }
+    }
+    assert_eq!(of_the_loop, 5);
 }

@@ -395,7 +395,7 @@ fn samples_in_libc_lead_no_later_stack_astray(node: &Node) {
 
 /// Calls an add-on's function in six ways, each from a function of its own. It gets a property first, and the getter leaves frames of many functions on the stack.
 const SPINS: &str = "
-const { spin } = require('./spin.node');
+const { spin, later } = require('./spin.node');
 const object = { get property() { return deeper(6); } };
 function deeper(n) { return n ? deeper(n - 1) : JSON.stringify([process.uptime()]); }
 function ways0() { spin(0, 4e7, object); }
@@ -405,6 +405,7 @@ function ways3() { spin(3, 4e7, object); }
 function ways4() { spin(4, 4e7, object); }
 function ways5() { spin(5, 4e7, object); }
 for (const way of [ways0, ways1, ways2, ways3, ways4, ways5]) way();
+later(4e7, object);
 ";
 
 fn samples_in_an_add_on_without_frame_pointers_have_its_callers(node: &Node) {
@@ -485,6 +486,33 @@ fn samples_in_an_add_on_without_frame_pointers_have_its_callers(node: &Node) {
         }
         assert_eq!(of_getters, 2, "{way}");
     }
+    // What the event loop calls lies in no call from JavaScript.
+    let end = spins
+        .iter()
+        .map(|c| c.start.0 + c.duration.map_or(0, |d| d.0));
+    let end = end.max().expect("six");
+    let samples = recording.samples.iter().map(|s| (s.at.0, s.stack));
+    let calls = recording.crossings.iter();
+    let calls = calls.filter(|c| c.kind == CrossingKind::ToJs);
+    let (mut in_loop, mut getters) = (0, 0);
+    for (at, stack) in samples.chain(calls.map(|c| (c.start.0, c.stack))) {
+        let frames = frames(stack);
+        let names = names(&frames);
+        let is_turning = names.first().is_some_and(|f| f == "turning");
+        let getter = names.iter().position(|f| f == "napi_get_named_property");
+        if at <= end || !is_turning && getter.is_none() {
+            continue;
+        }
+        in_loop += usize::from(is_turning);
+        getters += usize::from(getter.is_some());
+        let outside = &frames[getter.map_or(0, |getter| getter + 1)..];
+        let is_left = |frame: &&Frame| {
+            let in_v8 = function(&recording, frame).starts_with("v8::");
+            frame.kind == FrameKind::JavaScript || is_turning && in_v8
+        };
+        assert!(!outside.iter().any(is_left), "{names:?}");
+    }
+    assert!(in_loop >= 20 && getters >= 2, "{in_loop}, {getters}");
 }
 
 /// Uses the CPU for some second, nearly all of it for garbage collections. Many of them begin in a script that was never seen before, whose name

@@ -10,10 +10,18 @@ typedef struct env *napi_env;
 typedef struct value *napi_value;
 struct info;
 typedef napi_value (*napi_callback)(napi_env, struct info *);
+struct reference;
+struct work;
+int napi_create_async_work(napi_env, napi_value, napi_value, void (*)(napi_env, void *),
+			   void (*)(napi_env, int, void *), void *, struct work **);
 int napi_create_function(napi_env, const char *, size_t, napi_callback, void *, napi_value *);
+int napi_create_reference(napi_env, napi_value, uint32_t, struct reference **);
+int napi_create_string_utf8(napi_env, const char *, size_t, napi_value *);
 int napi_get_cb_info(napi_env, struct info *, size_t *, napi_value *, napi_value *, void **);
 int napi_get_named_property(napi_env, napi_value, const char *, napi_value *);
+int napi_get_reference_value(napi_env, struct reference *, napi_value *);
 int napi_get_value_int64(napi_env, napi_value, int64_t *);
+int napi_queue_async_work(napi_env, struct work *);
 int napi_set_named_property(napi_env, napi_value, const char *, napi_value);
 
 extern char **environ;
@@ -116,11 +124,48 @@ static napi_value spin(napi_env env, struct info *info)
 	return 0;
 }
 
+/* `later(n, object)`: the same, called by the event loop. */
+static struct {
+	struct reference *object;
+	struct work *work;
+	int64_t turns;
+} asked;
+
+static void do_nothing(napi_env env, void *data)
+{
+}
+
+static void when_done(napi_env env, int status, void *data)
+{
+	struct task task = {.env = env, .turns = asked.turns};
+	napi_value value;
+
+	napi_get_reference_value(env, asked.object, &task.object);
+	napi_get_named_property(env, task.object, "property", &value);
+	deep(1, &task);
+}
+
+static napi_value later(napi_env env, struct info *info)
+{
+	size_t count = 2;
+	napi_value arguments[2], name;
+
+	napi_get_cb_info(env, info, &count, arguments, 0, 0);
+	napi_get_value_int64(env, arguments[0], &asked.turns);
+	napi_create_reference(env, arguments[1], 1, &asked.object);
+	napi_create_string_utf8(env, "later", 5, &name);
+	napi_create_async_work(env, 0, name, do_nothing, when_done, 0, &asked.work);
+	napi_queue_async_work(env, asked.work);
+	return 0;
+}
+
 napi_value napi_register_module_v1(napi_env env, napi_value exports)
 {
 	napi_value function;
 
 	napi_create_function(env, "spin", 4, spin, 0, &function);
 	napi_set_named_property(env, exports, "spin", function);
+	napi_create_function(env, "later", 5, later, 0, &function);
+	napi_set_named_property(env, exports, "later", function);
 	return exports;
 }

@@ -364,13 +364,50 @@ impl Builder<'_> {
                 continue;
             }
             let mut cut = numbered.cut;
-            for frame in self.frames(recording, numbered) {
+            let frames = self.frames(recording, numbered);
+            if let Some(number) = self.beyond_what_is_left(recording, numbered, &frames) {
+                caller = number.and_then(|number| self.known.get(&number).copied());
+                cut |= number.is_none();
+            }
+            for frame in frames {
                 caller = Some(self.push(recording, caller, frame, cut));
                 cut = false;
             }
             self.known.insert(number, caller?);
         }
         caller
+    }
+
+    /// The number of the caller of an add-on's function, if it is not the next frame outwards. Where functions of an add-on keep no frame pointer, words of the stack were
+    /// searched for who called them, and some are left from calls of node's that are over. An add-on's functions are called by their address in a register
+    /// or in memory, as is code that is in no file: who names the function that it calls, of node itself, did not call them.
+    fn beyond_what_is_left(
+        &mut self,
+        recording: &Recording,
+        of: &Numbered,
+        frames: &[FrameId],
+    ) -> Option<Option<u32>> {
+        let is_elsewhere = |frame: &FrameId| {
+            let frame = recording.frames.get(frame.0 as usize);
+            frame.is_some_and(|of| matches!(of.kind, FrameKind::AddOn | FrameKind::Unknown))
+        };
+        if !frames.iter().any(is_elsewhere) {
+            return None;
+        }
+        let mut outer = of.caller;
+        while let Some(numbered) = outer.and_then(|number| self.stacks.numbered.get(&number)) {
+            let FrameCode::Machine(address) = numbered.code else {
+                break;
+            };
+            let place = (numbered.pid, address, numbered.at);
+            let is_native = self.machine.frame(place.0, place.1, place.2).kind == FrameKind::Native;
+            if !is_native || !self.machine.calls_its_own(place.0, place.1, place.2) {
+                break;
+            }
+            // Numbers of callers are lower, unless the records lie.
+            outer = numbered.caller.filter(|caller| Some(*caller) < outer);
+        }
+        (outer != of.caller).then_some(outer)
     }
 
     /// Whether it is a builtin that V8 keeps to itself: no frame of the program, nor of `Error().stack`.

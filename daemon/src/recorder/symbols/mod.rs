@@ -12,7 +12,7 @@ mod spaces;
 mod vdso;
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
-use std::{borrow::Cow, path::Path, rc::Rc};
+use std::{borrow::Cow, fs::File, os::unix::fs::FileExt, path::Path, rc::Rc};
 
 use blazesym::symbolize::{
     Input, Symbolizer,
@@ -56,6 +56,8 @@ pub struct Symbols {
     known: HashMap<(FileId, u64), Rc<Symbol>>,
     kernel_known: HashMap<u64, Rc<Symbol>>,
     kinds: HashMap<FileId, FrameKind>,
+    /// Whether calls are of functions of their own file.
+    calls: HashMap<(FileId, u64), bool>,
     /// Programs and libraries that were met, whose symbols are not sorted yet.
     unprepared: Vec<(FileId, u64)>,
     met: HashSet<FileId>,
@@ -83,6 +85,7 @@ impl Default for Symbols {
             known: HashMap::default(),
             kernel_known: HashMap::default(),
             kinds: HashMap::default(),
+            calls: HashMap::default(),
             unprepared: Vec::new(),
             met: HashSet::default(),
             in_kernel: false,
@@ -229,6 +232,37 @@ impl Symbols {
         let symbol = Rc::new(self.look_up(file, offset));
         self.known.insert((file, offset), symbol.clone());
         symbol
+    }
+
+    /// Whether the call that `address` lies in (its return address less 1) names the function that it calls, and that is one of the same file: what
+    /// it called is none of another file's, but where that function has left its place to one. False where that cannot be told.
+    pub fn calls_its_own(&mut self, pid: u32, address: u64, at: u64) -> bool {
+        let Some((file, last)) = self.spaces.find(pid, address, at) else {
+            return false;
+        };
+        if let Some(&known) = self.calls.get(&(file, last)) {
+            return known;
+        }
+        let called = self.called(file, last);
+        let its_own = called.is_some_and(|called| {
+            let symbol = self.look_up(file, called);
+            symbol.kind == FrameKind::Native && !symbol.function.is_empty()
+        });
+        self.calls.insert((file, last), its_own);
+        its_own
+    }
+
+    /// The place in the file that a call names which ends with this byte: `call rel32` of x86-64.
+    fn called(&self, file: FileId, last: u64) -> Option<u64> {
+        const CALL: u8 = 0xe8;
+        let code = File::open(self.files.readable(file)?).ok()?;
+        let mut call = [0; 5];
+        code.read_exact_at(&mut call, last.checked_sub(4)?).ok()?;
+        let [CALL, distance @ ..] = call else {
+            return None;
+        };
+        // The code of a file is mapped as a whole.
+        (last + 1).checked_add_signed(i32::from_le_bytes(distance).into())
     }
 
     /// Does work that later look-ups would do, if there is any: sorting a program's symbols takes some 5 ms for node, reading
