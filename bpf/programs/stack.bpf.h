@@ -133,6 +133,8 @@ struct walk {
 	bool entered;		     /* by a call into JavaScript that was passed */
 	bool outside;		     /* no JavaScript is around */
 	bool led_known;		     /* known, before the first search */
+	bool led_matched;	     /* so was a frame of the last walk met */
+	bool stale;		     /* there is JavaScript outside: left by a call that is over */
 	bool nowhere;		     /* a frame pointer led to where there is no memory */
 	bool joined;		     /* to the stack of the crossing that it is in */
 	__u8 surrounding;	     /* crossing that may be around */
@@ -355,6 +357,8 @@ static __always_inline long resume_search(struct walk_slot *slot)
 	w->match = -1;
 	w->searches = 1;
 	w->cut = w->javascript = w->known = false;
+	w->outside = w->stale = false;
+	w->crossing = 0;
 	w->back = WALK_NEW;
 	w->mode = WALK_SEARCH;
 	if (first->ip) {
@@ -362,6 +366,7 @@ static __always_inline long resume_search(struct walk_slot *slot)
 		first->count = w->count;
 		first->ip = 0;
 	}
+	w->led = w->count;
 	return 0;
 }
 
@@ -459,11 +464,10 @@ static __always_inline long look_around(struct walker *walker)
 				return end_search(w);
 			}
 		}
-	} else if (walker->thread->entered && (w->entered || !w->javascript) && !w->searches &&
-		   w->back == WALK_NEW) {
+	} else if (walker->thread->entered && (w->entered || !w->javascript) && !w->searches) {
 		w->outside = true;
 		w->led_known = w->known;
-		w->javascript = false;
+		w->led_matched = w->match >= 0;
 	}
 	if (w->nowhere)
 		return 1;
@@ -710,6 +714,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 					       (k->kind == RAW_CODE || k->position == position)))) {
 		/* As the last walk found it. */
 		w->javascript |= k->function != 0;
+		w->stale |= w->outside && k->function;
 		if (w->mode == WALK_NEW) {
 			w->mode = WALK_COMPARE;
 			w->match = w->next;
@@ -753,6 +758,7 @@ static long walk_frame(__u32 index, struct walker *walker)
 				   is_interpreter(slot);
 
 		w->javascript = w->known = true;
+		w->stale |= w->outside;
 		note(slot, w->fp, w->pc, function, position,
 		     interpreted ? RAW_INTERPRETED : RAW_CODE);
 		/* It may be none. */
@@ -1212,11 +1218,12 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	walker->thread->kept = walker->thread->depth;
 	slot->last_end = w->fp;
 	w->stack = w->match < 0 ? STACK_NONE : slot->last[bounded(w->match, WALK_FRAMES - 1)].stack;
-	if (w->outside && w->javascript) {
-		/* A search has led to what is left from a call that is over. It was called by C++ alone, and nothing else is of interest. */
+	if (w->stale && (w->match < 0 || !w->led_matched)) {
+		/* A search has led to what is left. It was called by C++ alone, and nothing else is of interest. */
 		w->match = -1;
 		w->stack = STACK_NONE;
-		w->count = w->led;
+		if (w->led < w->count)
+			w->count = w->led;
 		w->cut = false;
 		w->known = w->led_known;
 	}

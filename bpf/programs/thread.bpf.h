@@ -398,6 +398,7 @@ static __always_inline void reset_stack(struct thread *t)
 	t->collecting = 0;
 	t->top[0] = t->top[1] = t->top[2] = t->top[3] = NO_FRAME;
 	t->pending_kind = CALL_SLOW;
+	t->entered = 0;
 }
 
 /* The callback of the innermost crossing into C++, or none. */

@@ -380,18 +380,18 @@ impl Builder<'_> {
 
     /// The number of the caller of an add-on's function, if it is not the next frame outwards. Where functions of an add-on keep no frame pointer, words of the stack were
     /// searched for who called them, and some are left from calls of node's that are over. An add-on's functions are called by their address in a register
-    /// or in memory, as is code that is in no file: who names the function that it calls, of node itself, did not call them.
+    /// or in memory: who names the function that it calls, of node itself, did not call them.
     fn beyond_what_is_left(
         &mut self,
         recording: &Recording,
         of: &Numbered,
         frames: &[FrameId],
     ) -> Option<Option<u32>> {
-        let is_elsewhere = |frame: &FrameId| {
+        let is_add_on = |frame: &FrameId| {
             let frame = recording.frames.get(frame.0 as usize);
-            frame.is_some_and(|of| matches!(of.kind, FrameKind::AddOn | FrameKind::Unknown))
+            frame.is_some_and(|frame| frame.kind == FrameKind::AddOn)
         };
-        if !frames.iter().any(is_elsewhere) {
+        if !frames.iter().any(is_add_on) {
             return None;
         }
         let mut outer = of.caller;
