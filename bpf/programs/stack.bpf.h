@@ -136,7 +136,6 @@ struct walk {
 	bool led_matched;	     /* so was a frame of the last walk met */
 	bool stale;		     /* there is JavaScript outside: left by a call that is over */
 	bool nowhere;		     /* a frame pointer led to where there is no memory */
-	bool joined;		     /* to the stack of the crossing that it is in */
 	__u8 surrounding;	     /* crossing that may be around */
 	__u32 crossing;		     /* the stack of the one that is; 0: none */
 	__u64 crossing_sp, crossing_start;
@@ -1079,9 +1078,8 @@ static __always_inline void write_walk(struct walker *walker)
 /*
  * The innermost function has just made its frame: that leads on already, but nothing else is in it. A function of V8's own code still has
  * its closure and its context in the registers that it is called with. (In a builtin they may be arguments; its address tells what it is.)
- * False if nothing leads out of it.
  */
-static __always_inline bool enter_frame(struct walker *walker, __u64 ip, __u64 bp)
+static __always_inline void enter_frame(struct walker *walker, __u64 ip, __u64 bp)
 {
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
@@ -1096,7 +1094,8 @@ static __always_inline bool enter_frame(struct walker *walker, __u64 ip, __u64 b
 #endif
 	w->running = true;
 	note(slot, bp, ip, function, 0, function ? RAW_ENTERED : RAW_MACHINE);
-	return step_out(w, read_word(bp), read_word(bp + 8)) || begin_search(slot);
+	if (!step_out(w, read_word(bp), read_word(bp + 8)))
+		begin_search(slot);
 }
 
 /*
@@ -1114,7 +1113,6 @@ static __always_inline void join_crossing(struct walk_slot *slot)
 		w->count = w->led;
 	leave_doubtful(slot);
 	w->cut = false;
-	w->joined = true;
 	w->stack = w->crossing;
 	slot->joined = w->surrounding;
 	slot->joined_start = w->crossing_start;
@@ -1147,7 +1145,6 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 	struct walk_slot *slot = walker->slot;
 	struct walk *w = &slot->walk;
 	__u64 caller, stack = walker->thread->stack_start;
-	bool leads_on = true;
 	__u32 kept;
 
 	w->outermost = stack ? stack - OUTERMOST_BYTES : ~0ULL;
@@ -1186,7 +1183,7 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			w->inside = false;
 		}
 	} else if (!in_node(w, ip) && bp - sp < ENTERED_BYTES && !(bp & 7)) {
-		leads_on = enter_frame(walker, ip, bp);
+		enter_frame(walker, ip, bp);
 	} else if (!(ip >= w->text_start && ip < w->text_end)) {
 		/* In a library, or in code that V8 made: there the frame pointer leads on. */
 		caller = read_word(sp) - 1;
@@ -1201,15 +1198,14 @@ static __always_inline void walk_with(struct walker *walker, __u64 ip, __u64 sp,
 			/* libc's getenv has a place in the environment in that register, above all frames. */
 			note(slot, sp, ip, 0, 0, RAW_MACHINE);
 			w->inside = false;
-			leads_on = begin_search(slot);
+			begin_search(slot);
 		} else if (w->collecting && is_anchored(slot)) {
 			note_search(slot, sp);
 			w->first_search.ip = ip;
 		}
 	}
 	w->running |= w->inside;
-	if (leads_on)
-		bpf_loop(WALK_STEPS, walk_frame, walker, 0);
+	bpf_loop(WALK_STEPS, walk_frame, walker, 0);
 	if (w->match < 0 && w->first_search.search) {
 		resume_search(slot);
 		w->fp = slot->last_end;
