@@ -447,25 +447,37 @@ impl Programs {
     /// # Errors
     /// The kernel's, for example `ENOENT` if the process is gone.
     pub fn follow(&self, pid: u32) -> io::Result<()> {
-        self.follow_from(pid, pid, false)
+        self.follow_from(pid, pid, None)
     }
 
     /// As [`follow`](Programs::follow), without waiting for an exec.
+    #[cfg(test)]
     pub(crate) fn follow_at_once(&self, pid: u32) -> io::Result<()> {
-        self.follow_from(pid, pid, true)
+        self.follow_from(pid, pid, Some(Memory::of(pid)))
+    }
+
+    /// Follows the main thread of this program; its walks end at a frame that begins where the stack is said to.
+    pub(crate) fn follow_self(&self, stack_start: u64) -> io::Result<()> {
+        let pid = std::process::id();
+        let memory = Memory {
+            stack_start,
+            ..Memory::of(pid)
+        };
+        self.follow_from(pid, pid, Some(memory))
     }
 
     /// Follows all threads of a process that runs already.
     pub(crate) fn follow_threads(&self, pid: u32) {
         for thread in threads_of(pid) {
-            let _ = self.follow_from(pid, thread, true); // one that has ended
+            let _ = self.follow_from(pid, thread, Some(Memory::of(pid))); // one that has ended
         }
     }
 
-    fn follow_from(&self, pid: u32, thread: u32, at_once: bool) -> io::Result<()> {
+    /// `memory`: of a process that is recorded at once; else its next exec tells.
+    fn follow_from(&self, pid: u32, thread: u32, memory: Option<Memory>) -> io::Result<()> {
         let fd = thread_descriptor(pid, thread)?;
         let mut value = vec![0u8; size_of::<skeleton::types::thread>()];
-        value[offset_of!(skeleton::types::thread, traced)] = u8::from(at_once);
+        value[offset_of!(skeleton::types::thread, traced)] = u8::from(memory.is_some());
         let top = offset_of!(skeleton::types::thread, top);
         value[top..top + 4].fill(0xff); // no open frame in any family
         for (offset, word) in [
@@ -474,17 +486,17 @@ impl Programs {
         ] {
             value[offset..offset + 4].copy_from_slice(&word.to_ne_bytes());
         }
-        // Else its next exec tells.
-        if at_once {
-            for (offset, field) in [
-                (offset_of!(skeleton::types::thread, code_start), CODE_START),
+        if let Some(memory) = memory {
+            for (offset, address) in [
+                (
+                    offset_of!(skeleton::types::thread, code_start),
+                    memory.code_start,
+                ),
                 (
                     offset_of!(skeleton::types::thread, stack_start),
-                    STACK_START,
+                    memory.stack_start,
                 ),
             ] {
-                let address = stat_field(pid, field).and_then(|address| address.parse().ok());
-                let address: u64 = address.unwrap_or_default();
                 value[offset..offset + 8].copy_from_slice(&address.to_ne_bytes());
             }
         }
@@ -957,6 +969,22 @@ fn callee(callback: u64) -> Option<Callee> {
 const CODE_START: usize = 26;
 /// `startstack`: where the stack of its main thread begins.
 const STACK_START: usize = 28;
+
+/// Where things lie in the memory of a process, 0 where that is not known.
+struct Memory {
+    code_start: u64,
+    stack_start: u64,
+}
+
+impl Memory {
+    fn of(pid: u32) -> Memory {
+        let address = |field| stat_field(pid, field)?.parse().ok();
+        Memory {
+            code_start: address(CODE_START).unwrap_or_default(),
+            stack_start: address(STACK_START).unwrap_or_default(),
+        }
+    }
+}
 
 /// Threads of a process; none if it has ended.
 fn threads_of(pid: u32) -> impl Iterator<Item = u32> {

@@ -8,12 +8,13 @@ use crate::{AttachPoints, Link, Programs, attach, wire};
 pub struct SelfProbe(#[allow(dead_code)] Link);
 
 impl SelfProbe {
-    /// Attaches to two addresses of this program's own code; records go to the ring buffer of `programs`.
+    /// Attaches to two addresses of this program's own code, for its main thread; records go to the ring buffer of `programs`. Walks end at a frame
+    /// less than 320 bytes (`OUTERMOST_BYTES` of stack.bpf.h) below `stack_start`.
     ///
     /// # Errors
     /// The kernel's, or if the addresses are not of this program's file.
-    pub fn attach(programs: &Programs, sites: [u64; 2]) -> io::Result<SelfProbe> {
-        programs.follow_at_once(std::process::id())?;
+    pub fn attach(programs: &Programs, sites: [u64; 2], stack_start: u64) -> io::Result<SelfProbe> {
+        programs.follow_self(stack_start)?;
         let maps = fs::read_to_string("/proc/self/maps")?;
         let (path, offsets) = file_offsets(&maps, sites)
             .ok_or_else(|| io::Error::other("code of this program not found in its maps"))?;

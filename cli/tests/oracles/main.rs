@@ -19,6 +19,7 @@ mod modules;
 mod processes;
 mod samples;
 mod serialization;
+mod single_executables;
 mod source_maps;
 mod stacks;
 mod unknown_nodes;

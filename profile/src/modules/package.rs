@@ -87,6 +87,21 @@ pub fn name_of_directory(directory: &[u8]) -> String {
     }
 }
 
+/// The version of a package in one of Yarn's archives, by the archive's name, which is `NAME-npm-VERSION-HASH-CHECKSUM.zip`, a slash in
+/// the name a hyphen (`slugifyLocator` and `getLocatorPath` of Yarn 2 and later). The package.json inside is read by Yarn alone.
+fn version_in_archive(directory: &[u8]) -> Option<String> {
+    let name = name_of_directory(directory);
+    let inside = format!(".zip/node_modules/{name}");
+    let archive = directory.strip_suffix(inside.as_bytes())?;
+    let archive = archive.rsplit(|&byte| byte == b'/').next()?;
+    let slug = format!("{}-npm-", name.replace('/', "-"));
+    let rest = std::str::from_utf8(archive.strip_prefix(slug.as_bytes())?).ok()?;
+    // A version may have hyphens of its own.
+    let mut parts = rest.rsplitn(3, '-');
+    let (_checksum, _hash) = (parts.next()?, parts.next()?);
+    parts.next().map(str::to_owned)
+}
+
 /// The packages of one run, by folder.
 #[derive(Debug, Default)]
 pub struct Folders<'a> {
@@ -137,10 +152,15 @@ impl<'a> Folders<'a> {
 
     /// Name and version of a package.
     pub fn identity(&self, package: &PackageKey) -> Identity {
-        let told = self.of.get(package.directory.as_slice()).cloned();
-        let mut identity = told.unwrap_or_default();
-        if identity.name.is_none() && package.kind == PackageKind::Installed {
-            identity.name = Some(name_of_directory(&package.directory));
+        let told = self.of.get(package.directory.as_slice());
+        let mut identity = told.cloned().unwrap_or_default();
+        if package.kind == PackageKind::Installed {
+            if identity.name.is_none() {
+                identity.name = Some(name_of_directory(&package.directory));
+            }
+            if told.is_none() {
+                identity.version = version_in_archive(&package.directory);
+            }
         }
         identity
     }
@@ -179,6 +199,35 @@ mod tests {
             let found = installed_directory(path.as_bytes()).unwrap_or_default();
             assert_eq!(String::from_utf8_lossy(found), directory);
             assert_eq!(name_of_directory(found), name);
+        }
+    }
+
+    #[test]
+    fn the_version_of_a_package_in_an_archive_of_yarn_is_in_its_name() {
+        for (directory, version) in [
+            (
+                "/a/.yarn/cache/qs-npm-6.5.0-2d84c63b8c-a9947d98ad.zip/node_modules/qs",
+                Some("6.5.0"),
+            ),
+            (
+                "/h/cache/@s-b-npm-1.0.0-beta.2-x-0123456789-10c0.zip/node_modules/@s/b",
+                Some("1.0.0-beta.2-x"),
+            ),
+            // A patch, a repository, another archive, a name that is not the archive's.
+            (
+                "/c/typescript-patch-6fda4d02cf-10c0.zip/node_modules/typescript",
+                None,
+            ),
+            ("/c/qs-npm-6.5.0-10c0.zip/node_modules/qs", None),
+            ("/c/bundle.zip/node_modules/qs", None),
+            ("/c/qs-npm-6.5.0-2d84c63b8c-a994.zip/node_modules/q", None),
+            ("/a/node_modules/qs", None),
+        ] {
+            assert_eq!(
+                version_in_archive(directory.as_bytes()).as_deref(),
+                version,
+                "{directory}"
+            );
         }
     }
 

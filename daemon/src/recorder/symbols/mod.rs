@@ -370,7 +370,7 @@ impl Symbols {
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::{
-        readable::tests::{FUNCTION, library, open_to_all},
+        readable::tests::{FUNCTION, library, misaligned, open_to_all},
         *,
     };
     use nodeprof_bpf::Header;
@@ -416,6 +416,14 @@ mod tests {
         let held = format!("/proc/self/fd/{}", symbols.files.descriptor(FileId(0)));
         let name = symbols.name(Path::new(&held), FUNCTION + 1);
         assert_eq!(name.as_deref(), Some("main"));
+    }
+
+    #[test]
+    fn functions_have_names_where_headers_and_symbols_lie_at_odd_places() {
+        let file = misaligned();
+        assert_eq!(function(&mut with(&file)), "main");
+        open_to_all(&file);
+        assert_eq!(function(&mut with(&file)), "main");
     }
 
     #[test]

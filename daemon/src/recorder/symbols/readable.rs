@@ -1,5 +1,7 @@
 //! Files whose symbols may be read. Anybody writes the files that a program maps: what names their functions is looked at first, and read from a copy
-//! where others may change or cut off the file meanwhile (reading behind the new end of a mapping is a bus error, which ends the process).
+//! where others may change or cut off the file meanwhile (reading behind the new end of a mapping is a bus error, which ends the process), or where its
+//! tables do not lie at multiples of 8, which blazesym does not read: postject, which makes single executable applications, moves the program headers
+//! to wherever there is room.
 
 use std::{
     cell::RefCell,
@@ -30,8 +32,12 @@ const MOST_SECTION_NAMES: u64 = 64 << 20;
 
 /// Sections of symbols and of their names.
 const TABLES: [&[u8]; 4] = [b".symtab", b".strtab", b".dynsym", b".dynstr"];
+/// `SHT_SYMTAB`, `SHT_DYNSYM`: those of symbols.
+const SYMBOLS: [u32; 2] = [2, 11];
 /// `SHT_NOBITS`: the kind of a section that takes no place in the file.
 const NOTHING_IN_THE_FILE: u32 = 8;
+/// Where headers and symbols are read, their offsets are multiples of it.
+const ALIGNMENT: u64 = 8;
 /// Bytes of the header of a file, of a program header, of a section's header; of 64 bits.
 const HEADER: usize = 64;
 const PROGRAM: usize = 56;
@@ -65,7 +71,7 @@ impl Readables {
         let file = File::open(held).ok()?;
         let state = State::of(&file)?;
         let pieces = Pieces::of(&file, state.size)?;
-        if !state.others_may_write {
+        if !state.others_may_write && !pieces.moved {
             let path = held.to_owned();
             return Some(Readable { path, _copy: None });
         }
@@ -107,10 +113,21 @@ impl State {
 
 /// The pieces of a file that are read for its symbols.
 struct Pieces {
-    /// Headers and names of sections, each with its offset: as they were when they were looked at.
+    /// Headers and names of sections, each with its offset in a copy: as they were when they were looked at.
     heads: Vec<(u64, Vec<u8>)>,
     /// Symbols and their names.
-    tables: Vec<Range<u64>>,
+    tables: Vec<Table>,
+    /// Bytes of a copy, holes included.
+    length: u64,
+    /// Whether any of them lies elsewhere in a copy: not at a multiple of 8 in the file.
+    moved: bool,
+}
+
+struct Table {
+    /// Where it lies in the file.
+    range: Range<u64>,
+    /// Its offset in a copy.
+    to: u64,
 }
 
 impl Pieces {
@@ -119,7 +136,7 @@ impl Pieces {
         if size > LARGEST_FILE {
             return None;
         }
-        let header = read(file, 0, HEADER)?;
+        let mut header = read(file, 0, HEADER)?;
         // 64 bits, little-endian.
         if !header.starts_with(b"\x7fELF\x02\x01") {
             return None;
@@ -130,9 +147,8 @@ impl Pieces {
         if programs as u64 > LARGEST_HEADERS || count == 0 {
             return None;
         }
-        let programs_at = u64_at(&header, 32)?;
         let sections_at = u64_at(&header, 40)?;
-        let sections = read(file, sections_at, count * SECTION)?;
+        let mut sections = read(file, sections_at, count * SECTION)?;
         let section = |index: usize| sections.get(index * SECTION..(index + 1) * SECTION);
         let names = range(section(usize::from(u16_at(&header, 62)?))?)?;
         let length = names.end - names.start;
@@ -143,37 +159,77 @@ impl Pieces {
         let names = read(file, names_at, usize::try_from(length).ok()?)?;
         let mut tables = Vec::new();
         let mut left = MOST_SYMBOLS;
-        for header in sections.chunks_exact(SECTION) {
+        let mut copy = Places {
+            end: size,
+            moved: false,
+        };
+        for header in sections.chunks_exact_mut(SECTION) {
             let name = names.get(usize::try_from(u32_at(header, 0)?).ok()?..);
             let name = name.and_then(|name| name.split(|byte| *byte == 0).next());
             if !name.is_some_and(|name| TABLES.contains(&name)) {
                 continue;
             }
-            if u32_at(header, 4)? == NOTHING_IN_THE_FILE {
+            let kind = u32_at(header, 4)?;
+            if kind == NOTHING_IN_THE_FILE {
                 continue;
             }
-            let table = range(header)?;
-            left = left.checked_sub(table.end - table.start)?;
-            if table.end > size {
+            let range = range(header)?;
+            let length = range.end - range.start;
+            left = left.checked_sub(length)?;
+            if range.end > size {
                 return None;
             }
-            tables.push(table);
+            let to = match SYMBOLS.contains(&kind) {
+                true => copy.place(range.start, length),
+                false => range.start,
+            };
+            header[24..32].copy_from_slice(&to.to_le_bytes());
+            tables.push(Table { range, to });
         }
+        let programs_at = u64_at(&header, 32)?;
         let programs = read(file, programs_at, programs)?;
+        let programs_at = copy.place(programs_at, programs.len() as u64);
+        header[32..40].copy_from_slice(&programs_at.to_le_bytes());
+        let sections_at = copy.place(sections_at, sections.len() as u64);
+        header[40..48].copy_from_slice(&sections_at.to_le_bytes());
         let heads = vec![
             (programs_at, programs),
             (names_at, names),
             (sections_at, sections),
             (0, header),
         ];
-        Some(Pieces { heads, tables })
+        Some(Pieces {
+            heads,
+            tables,
+            length: copy.end,
+            moved: copy.moved,
+        })
     }
 
     /// Bytes of all.
     fn bytes(&self) -> u64 {
         let heads = self.heads.iter().map(|(_, bytes)| bytes.len() as u64);
-        let tables = self.tables.iter().map(|table| table.end - table.start);
+        let tables = self.tables.iter().map(|t| t.range.end - t.range.start);
         heads.chain(tables).sum()
+    }
+}
+
+/// Where the pieces of a file lie in a copy of it.
+struct Places {
+    end: u64,
+    moved: bool,
+}
+
+impl Places {
+    /// Where it lies in the file, or behind everything else.
+    fn place(&mut self, at: u64, length: u64) -> u64 {
+        if at.is_multiple_of(ALIGNMENT) {
+            return at;
+        }
+        self.moved = true;
+        let to = self.end.next_multiple_of(ALIGNMENT);
+        self.end = to + length;
+        to
     }
 }
 
@@ -227,14 +283,14 @@ fn copy(file: &File, state: State, pieces: &Pieces, most: u64) -> Option<Rc<Copy
         if others.map(|copy| copy.bytes).sum::<u64>() + bytes > MOST_COPIED_OF_ALL {
             return None;
         }
-        let file = copied(file, state.size, pieces).ok()?;
+        let file = copied(file, pieces).ok()?;
         let copy = Rc::new(Copy { file, bytes });
         copies.insert(state, Rc::downgrade(&copy));
         Some(copy)
     })
 }
 
-fn copied(file: &File, size: u64, pieces: &Pieces) -> io::Result<File> {
+fn copied(file: &File, pieces: &Pieces) -> io::Result<File> {
     // SAFETY: a name with its NUL.
     let fd = unsafe { libc::memfd_create(c"symbols".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
@@ -242,15 +298,15 @@ fn copied(file: &File, size: u64, pieces: &Pieces) -> io::Result<File> {
     }
     // SAFETY: just made, and nobody else's.
     let copy = unsafe { File::from_raw_fd(fd) };
-    copy.set_len(size)?;
+    copy.set_len(pieces.length)?;
     let mut buffer = vec![0; 1 << 18];
-    for table in &pieces.tables {
-        let mut at = table.start;
-        while at < table.end {
-            let length = (table.end - at).min(buffer.len() as u64);
+    for Table { range, to } in &pieces.tables {
+        let mut at = range.start;
+        while at < range.end {
+            let length = (range.end - at).min(buffer.len() as u64);
             let part = &mut buffer[..length as usize];
             file.read_exact_at(part, at)?;
-            copy.write_all_at(part, at)?;
+            copy.write_all_at(part, to + (at - range.start))?;
             at += length;
         }
     }
@@ -310,6 +366,27 @@ pub mod tests {
         std::fs::write(file.path(), bytes).unwrap();
         // The rest has no blocks on the disk.
         file.as_file().set_len(length).unwrap();
+        file
+    }
+
+    /// Such a file whose program headers, section headers and symbols all lie at odd offsets.
+    pub fn misaligned() -> tempfile::NamedTempFile {
+        let file = library(0x3000, 48);
+        let bytes = std::fs::read(file.path()).unwrap();
+        let mut moved = bytes.clone();
+        let mut put = |at: usize, value: &[u8]| moved[at..at + value.len()].copy_from_slice(value);
+        for (field, from, to, length) in
+            [(32, 64, 0x701, PROGRAM), (0x240 + 24, 0x2000, 0x2805, 48)]
+        {
+            put(from, &vec![0xff; length]);
+            put(to, &bytes[from..from + length]);
+            put(field, &(to as u64).to_le_bytes());
+        }
+        let sections = moved[0x200..0x300].to_vec();
+        moved[0x200..0x300].fill(0xff);
+        moved[0x903..0xa03].copy_from_slice(&sections);
+        moved[40..48].copy_from_slice(&0x903u64.to_le_bytes());
+        std::fs::write(file.path(), moved).unwrap();
         file
     }
 
