@@ -5,9 +5,7 @@ use std::{fs, path::Path, process::Command};
 
 use nodeprof_profile::{Recording, recording::FrameKind};
 
-use crate::support::{
-    Node, Trace, copy_program, folder, has_packages, list, plain, project, text, write,
-};
+use crate::support::{Node, Trace, copy_program, folder, list, plain, project, text, write};
 
 /// It has no folder of packages of its own: it loads those of the folder that it is told.
 const APPLICATION: &str = "\
@@ -53,15 +51,19 @@ fn run(folder: &Path, command: &mut Command) {
     assert!(made.status.success(), "{made:?}");
 }
 
-/// As Node's documentation says since 19.7: a copy of node into which postject puts the application.
-fn with_postject(node: &Node, folder: &Path) {
+/// As Node's documentation says since 19.7: a copy of node into which postject puts the application. False if that is not there.
+fn with_postject(node: &Node, folder: &Path) -> bool {
+    let postject = project("bench/subjects/node_modules/postject/dist/cli.js");
+    if !Path::new(&postject).is_file() {
+        println!("skipped: bench/subjects has no postject; run make test");
+        return false;
+    }
     let config = configure(folder, "application.blob");
     run(
         folder,
         Command::new(&node.path).args(["--experimental-sea-config", &config]),
     );
     copy_program(&node.path, folder.join("application"));
-    let postject = project("bench/subjects/node_modules/postject/dist/cli.js");
     run(
         folder,
         Command::new(&node.path)
@@ -69,27 +71,28 @@ fn with_postject(node: &Node, folder: &Path) {
             .args(["application.blob", "--sentinel-fuse"])
             .arg("NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2"),
     );
+    true
 }
 
 /// From 25.5 on.
-fn by_itself(node: &Node, folder: &Path) {
+fn by_itself(node: &Node, folder: &Path) -> bool {
     let config = configure(folder, "application");
     run(
         folder,
         Command::new(&node.path).args(["--build-sea", &config]),
     );
+    true
 }
 
-fn is_traced_as_node(node: &Node, make: fn(&Node, &Path)) {
-    if !has_packages("bench/subjects") {
-        return;
-    }
+fn is_traced_as_node(node: &Node, make: fn(&Node, &Path) -> bool) {
     let folder = folder();
     let top = fs::canonicalize(folder.path()).expect("a folder");
     write(&top, "application.js", APPLICATION);
     write(&top, "node_modules/one/index.js", "require('./other.js');");
     write(&top, "node_modules/one/other.js", "");
-    make(node, &top);
+    if !make(node, &top) {
+        return;
+    }
     let program = top.join("application").display().to_string();
     let told = format!("{}/", top.display());
     let traced = Trace::new::<&str, _>([], [program, told]).run();

@@ -111,15 +111,18 @@ impl State {
     }
 }
 
-/// The pieces of a file that are read for its symbols.
+/// The pieces of a file that are read for its symbols, each with its offset in a copy.
 struct Pieces {
-    /// Headers and names of sections, each with its offset in a copy: as they were when they were looked at.
-    heads: Vec<(u64, Vec<u8>)>,
+    header: Vec<u8>,
+    programs: (u64, Vec<u8>),
+    sections: (u64, Vec<u8>),
+    /// Names of sections.
+    names: (u64, Vec<u8>),
     /// Symbols and their names.
     tables: Vec<Table>,
     /// Bytes of a copy, holes included.
     length: u64,
-    /// Whether any of them lies elsewhere in a copy: not at a multiple of 8 in the file.
+    /// Whether they lie elsewhere in a copy.
     moved: bool,
 }
 
@@ -128,6 +131,10 @@ struct Table {
     range: Range<u64>,
     /// Its offset in a copy.
     to: u64,
+    /// Index of its section.
+    section: usize,
+    /// Of symbols; else of their names.
+    has_symbols: bool,
 }
 
 impl Pieces {
@@ -136,7 +143,7 @@ impl Pieces {
         if size > LARGEST_FILE {
             return None;
         }
-        let mut header = read(file, 0, HEADER)?;
+        let header = read(file, 0, HEADER)?;
         // 64 bits, little-endian.
         if !header.starts_with(b"\x7fELF\x02\x01") {
             return None;
@@ -148,9 +155,10 @@ impl Pieces {
             return None;
         }
         let sections_at = u64_at(&header, 40)?;
-        let mut sections = read(file, sections_at, count * SECTION)?;
-        let section = |index: usize| sections.get(index * SECTION..(index + 1) * SECTION);
-        let names = range(section(usize::from(u16_at(&header, 62)?))?)?;
+        let sections = read(file, sections_at, count * SECTION)?;
+        let names_index = usize::from(u16_at(&header, 62)?);
+        let names = sections.get(names_index * SECTION..(names_index + 1) * SECTION)?;
+        let names = range(names)?;
         let length = names.end - names.start;
         if length.checked_mul(count as u64)? > MOST_SECTION_NAMES {
             return None;
@@ -159,11 +167,7 @@ impl Pieces {
         let names = read(file, names_at, usize::try_from(length).ok()?)?;
         let mut tables = Vec::new();
         let mut left = MOST_SYMBOLS;
-        let mut copy = Places {
-            end: size,
-            moved: false,
-        };
-        for header in sections.chunks_exact_mut(SECTION) {
+        for (index, header) in sections.chunks_exact(SECTION).enumerate() {
             let name = names.get(usize::try_from(u32_at(header, 0)?).ok()?..);
             let name = name.and_then(|name| name.split(|byte| *byte == 0).next());
             if !name.is_some_and(|name| TABLES.contains(&name)) {
@@ -174,62 +178,78 @@ impl Pieces {
                 continue;
             }
             let range = range(header)?;
-            let length = range.end - range.start;
-            left = left.checked_sub(length)?;
+            left = left.checked_sub(range.end - range.start)?;
             if range.end > size {
                 return None;
             }
-            let to = match SYMBOLS.contains(&kind) {
-                true => copy.place(range.start, length),
-                false => range.start,
-            };
-            header[24..32].copy_from_slice(&to.to_le_bytes());
-            tables.push(Table { range, to });
+            tables.push(Table {
+                to: range.start,
+                range,
+                section: index,
+                has_symbols: SYMBOLS.contains(&kind),
+            });
         }
         let programs_at = u64_at(&header, 32)?;
         let programs = read(file, programs_at, programs)?;
-        let programs_at = copy.place(programs_at, programs.len() as u64);
-        header[32..40].copy_from_slice(&programs_at.to_le_bytes());
-        let sections_at = copy.place(sections_at, sections.len() as u64);
-        header[40..48].copy_from_slice(&sections_at.to_le_bytes());
-        let heads = vec![
-            (programs_at, programs),
-            (names_at, names),
-            (sections_at, sections),
-            (0, header),
-        ];
-        Some(Pieces {
-            heads,
+        let mut pieces = Pieces {
+            header,
+            programs: (programs_at, programs),
+            sections: (sections_at, sections),
+            names: (names_at, names),
             tables,
-            length: copy.end,
-            moved: copy.moved,
-        })
+            length: size,
+            moved: false,
+        };
+        pieces.align(names_index);
+        Some(pieces)
+    }
+
+    /// Where one does not lie at a multiple of 8, gives all of them places of their own behind the end of the file: no change of one is then a change of
+    /// another, such as of a name that was looked at.
+    fn align(&mut self, names_index: usize) {
+        let is_odd = |at: u64| !at.is_multiple_of(ALIGNMENT);
+        let symbols = |table: &Table| table.has_symbols && is_odd(table.range.start);
+        if !is_odd(self.programs.0) && !is_odd(self.sections.0) && !self.tables.iter().any(symbols)
+        {
+            return;
+        }
+        self.moved = true;
+        let end = &mut self.length;
+        let mut place = |length: u64| {
+            let at = end.next_multiple_of(ALIGNMENT);
+            *end = at + length;
+            at
+        };
+        let (sections_at, sections) = &mut self.sections;
+        let mut tell = |index: usize, at: u64| put(sections, index * SECTION + 24, at);
+        for table in &mut self.tables {
+            table.to = place(table.range.end - table.range.start);
+            tell(table.section, table.to);
+        }
+        self.names.0 = place(self.names.1.len() as u64);
+        // Last: whatever else that section is.
+        tell(names_index, self.names.0);
+        self.programs.0 = place(self.programs.1.len() as u64);
+        put(&mut self.header, 32, self.programs.0);
+        *sections_at = place(sections.len() as u64);
+        put(&mut self.header, 40, *sections_at);
+    }
+
+    /// Headers and names of sections, each with its offset in a copy: as they were when they were looked at. The header of the file is the last.
+    fn heads(&self) -> [(u64, &[u8]); 4] {
+        [
+            (self.programs.0, &self.programs.1),
+            (self.names.0, &self.names.1),
+            (self.sections.0, &self.sections.1),
+            (0, &self.header),
+        ]
     }
 
     /// Bytes of all.
     fn bytes(&self) -> u64 {
-        let heads = self.heads.iter().map(|(_, bytes)| bytes.len() as u64);
+        let heads = self.heads().map(|(_, bytes)| bytes.len() as u64);
         let tables = self.tables.iter().map(|t| t.range.end - t.range.start);
-        heads.chain(tables).sum()
-    }
-}
-
-/// Where the pieces of a file lie in a copy of it.
-struct Places {
-    end: u64,
-    moved: bool,
-}
-
-impl Places {
-    /// Where it lies in the file, or behind everything else.
-    fn place(&mut self, at: u64, length: u64) -> u64 {
-        if at.is_multiple_of(ALIGNMENT) {
-            return at;
-        }
-        self.moved = true;
-        let to = self.end.next_multiple_of(ALIGNMENT);
-        self.end = to + length;
-        to
+        heads.into_iter().chain(tables).sum()
     }
 }
 
@@ -251,13 +271,18 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
+/// Writes a number of 64 bits.
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
 /// Where in the file a section lies, by its header.
 fn range(section: &[u8]) -> Option<Range<u64>> {
     let start = u64_at(section, 24)?;
     Some(start..start.checked_add(u64_at(section, 32)?)?)
 }
 
-/// A copy in memory of what is read of a file, at the same offsets; there is nothing between.
+/// A copy in memory of what is read of a file, at the same offsets unless these are odd; there is nothing between.
 struct Copy {
     file: File,
     bytes: u64,
@@ -300,7 +325,7 @@ fn copied(file: &File, pieces: &Pieces) -> io::Result<File> {
     let copy = unsafe { File::from_raw_fd(fd) };
     copy.set_len(pieces.length)?;
     let mut buffer = vec![0; 1 << 18];
-    for Table { range, to } in &pieces.tables {
+    for Table { range, to, .. } in &pieces.tables {
         let mut at = range.start;
         while at < range.end {
             let length = (range.end - at).min(buffer.len() as u64);
@@ -311,8 +336,8 @@ fn copied(file: &File, pieces: &Pieces) -> io::Result<File> {
         }
     }
     // Last, so that what was looked at is what is read.
-    for (at, bytes) in &pieces.heads {
-        copy.write_all_at(bytes, *at)?;
+    for (at, bytes) in pieces.heads() {
+        copy.write_all_at(bytes, at)?;
     }
     Ok(copy)
 }
@@ -371,7 +396,7 @@ pub mod tests {
 
     /// Such a file whose program headers, section headers and symbols all lie at odd offsets.
     pub fn misaligned() -> tempfile::NamedTempFile {
-        let file = library(0x3000, 48);
+        let file = library(0x3003, 48);
         let bytes = std::fs::read(file.path()).unwrap();
         let mut moved = bytes.clone();
         let mut put = |at: usize, value: &[u8]| moved[at..at + value.len()].copy_from_slice(value);
@@ -449,5 +474,56 @@ pub mod tests {
         let text = folder.path().join("text");
         std::fs::write(&text, "no ELF file".repeat(100)).unwrap();
         assert_eq!(Readables::default().path(&text), None);
+    }
+
+    /// Of a section that is none by its name, until the offset of the program headers is another: that lies in the name.
+    #[test]
+    fn a_name_that_was_looked_at_is_the_name_that_is_read() {
+        let file = library(1 << 30, 48);
+        let mut bytes = vec![0; 0x2100];
+        file.as_file().read_exact_at(&mut bytes, 0).unwrap();
+        // The names are those in the header; the program headers lie at an odd offset that ends the name.
+        bytes[25..32].copy_from_slice(b".symtab");
+        bytes.copy_within(64..64 + PROGRAM, 0x1041);
+        put(&mut bytes, 32, 0x1041);
+        let names = 0x200 + 3 * SECTION;
+        put(&mut bytes, names + 24, 0);
+        put(&mut bytes, names + 32, 64);
+        let section = 0x200 + SECTION;
+        bytes[section..section + 4].copy_from_slice(&25u32.to_le_bytes());
+        put(&mut bytes, section + 24, 0);
+        put(&mut bytes, section + 32, (1 << 30) / 24 * 24);
+        file.as_file().write_all_at(&bytes, 0).unwrap();
+        let file = file.as_file();
+        let pieces = Pieces::of(file, 1 << 30).unwrap();
+        assert!(pieces.moved && pieces.tables.is_empty());
+        let copy = copied(file, &pieces).unwrap();
+        let length = copy.metadata().unwrap().len();
+        let read_back = Pieces::of(&copy, length).unwrap();
+        assert_eq!(read_back.names.1, pieces.names.1, "the names are the same");
+        assert!(read_back.tables.is_empty() && !read_back.moved);
+    }
+
+    /// The section of the names is a table of symbols as well.
+    #[test]
+    fn names_are_those_that_were_looked_at_whatever_else_they_are() {
+        let file = misaligned();
+        let mut bytes = std::fs::read(file.path()).unwrap();
+        let names = 0x903 + 3 * SECTION;
+        let at = 0x3001 - 27;
+        bytes.copy_within(0x500..0x500 + 27, at);
+        bytes[names..names + 8].copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
+        put(&mut bytes, names + 24, at as u64);
+        std::fs::write(file.path(), &bytes).unwrap();
+        let pieces = Pieces::of(file.as_file(), bytes.len() as u64).unwrap();
+        assert!(pieces.moved && pieces.tables.len() == 3);
+        let looked_at = pieces.names.1.clone();
+        // Others change them before they are copied.
+        bytes[at..at + 27].fill(b'x');
+        std::fs::write(file.path(), &bytes).unwrap();
+        let copy = copied(file.as_file(), &pieces).unwrap();
+        let read_back = Pieces::of(&copy, copy.metadata().unwrap().len()).unwrap();
+        assert_eq!(read_back.names.1, looked_at);
+        assert!(!read_back.moved);
     }
 }
