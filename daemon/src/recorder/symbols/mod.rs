@@ -328,8 +328,11 @@ impl Symbols {
         source.debug_syms = false;
         let found = self
             .symbolizer
-            .symbolize_single(&Source::Elf(source), Input::FileOffset(offset))
-            .ok()?;
+            .symbolize_single(&Source::Elf(source), Input::FileOffset(offset));
+        let Ok(found) = found else {
+            self.readables.give_up(held);
+            return None;
+        };
         let symbol = found.into_sym();
         let symbol = symbol.filter(|symbol| symbol.name.len() <= LONGEST_NAME);
         symbol.map(|symbol| match symbol.name {

@@ -67,11 +67,16 @@ impl Readables {
         Some(&self.known.get(held)?.as_ref()?.path)
     }
 
+    /// Its symbols cannot be read. Else they would be looked for again at each address.
+    pub fn give_up(&mut self, held: &Path) {
+        self.known.insert(held.to_owned(), None);
+    }
+
     fn look_at(&mut self, held: &Path) -> Option<Readable> {
         let file = File::open(held).ok()?;
         let state = State::of(&file)?;
-        let pieces = Pieces::of(&file, state.size)?;
-        if !state.others_may_write && !pieces.moved {
+        let pieces = Pieces::of(&file, state)?;
+        if !pieces.needs_copy {
             let path = held.to_owned();
             return Some(Readable { path, _copy: None });
         }
@@ -120,10 +125,10 @@ struct Pieces {
     names: (u64, Vec<u8>),
     /// Symbols and their names.
     tables: Vec<Table>,
-    /// Bytes of a copy, holes included.
+    /// Bytes of a copy.
     length: u64,
-    /// Whether they lie elsewhere in a copy.
-    moved: bool,
+    /// Whether they are to be read from one.
+    needs_copy: bool,
 }
 
 struct Table {
@@ -139,7 +144,8 @@ struct Table {
 
 impl Pieces {
     /// `None`: it is no ELF file of 64 bits with sections, or one that takes more than any has.
-    fn of(file: &File, size: u64) -> Option<Pieces> {
+    fn of(file: &File, state: State) -> Option<Pieces> {
+        let size = state.size;
         if size > LARGEST_FILE {
             return None;
         }
@@ -191,6 +197,12 @@ impl Pieces {
         }
         let programs_at = u64_at(&header, 32)?;
         let programs = read(file, programs_at, programs)?;
+        let is_odd = |at: u64| !at.is_multiple_of(ALIGNMENT);
+        let is_misaligned = |table: &Table| table.has_symbols && is_odd(table.range.start);
+        let needs_copy = state.others_may_write
+            || is_odd(programs_at)
+            || is_odd(sections_at)
+            || tables.iter().any(is_misaligned);
         let mut pieces = Pieces {
             header,
             programs: (programs_at, programs),
@@ -198,26 +210,21 @@ impl Pieces {
             names: (names_at, names),
             tables,
             length: size,
-            moved: false,
+            needs_copy,
         };
-        pieces.align(names_index);
+        if needs_copy {
+            pieces.place(names_index);
+        }
         Some(pieces)
     }
 
-    /// Where one does not lie at a multiple of 8, gives all of them places of their own behind the end of the file: no change of one is then a change of
-    /// another, such as of a name that was looked at.
-    fn align(&mut self, names_index: usize) {
-        let is_odd = |at: u64| !at.is_multiple_of(ALIGNMENT);
-        let symbols = |table: &Table| table.has_symbols && is_odd(table.range.start);
-        if !is_odd(self.programs.0) && !is_odd(self.sections.0) && !self.tables.iter().any(symbols)
-        {
-            return;
-        }
-        self.moved = true;
-        let end = &mut self.length;
+    /// Puts all of them behind each other. None lies in another, as they may in the file: what is told of one, or has changed between two looks, is then no
+    /// change of another, such as of a name that was looked at. And there is nothing else in a copy.
+    fn place(&mut self, names_index: usize) {
+        let mut end = HEADER as u64;
         let mut place = |length: u64| {
             let at = end.next_multiple_of(ALIGNMENT);
-            *end = at + length;
+            end = at + length;
             at
         };
         let (sections_at, sections) = &mut self.sections;
@@ -233,9 +240,10 @@ impl Pieces {
         put(&mut self.header, 32, self.programs.0);
         *sections_at = place(sections.len() as u64);
         put(&mut self.header, 40, *sections_at);
+        self.length = end;
     }
 
-    /// Headers and names of sections, each with its offset in a copy: as they were when they were looked at. The header of the file is the last.
+    /// Headers and names of sections, each with its offset in a copy: as they were when they were looked at.
     fn heads(&self) -> [(u64, &[u8]); 4] {
         [
             (self.programs.0, &self.programs.1),
@@ -282,7 +290,7 @@ fn range(section: &[u8]) -> Option<Range<u64>> {
     Some(start..start.checked_add(u64_at(section, 32)?)?)
 }
 
-/// A copy in memory of what is read of a file, at the same offsets unless these are odd; there is nothing between.
+/// A copy in memory of what is read of a file, and of nothing else.
 struct Copy {
     file: File,
     bytes: u64,
@@ -335,7 +343,6 @@ fn copied(file: &File, pieces: &Pieces) -> io::Result<File> {
             at += length;
         }
     }
-    // Last, so that what was looked at is what is read.
     for (at, bytes) in pieces.heads() {
         copy.write_all_at(bytes, at)?;
     }
@@ -434,8 +441,11 @@ pub mod tests {
         assert_eq!(second.path(others.path()), Some(&*copy), "the same");
         assert!(first.copied < 4096, "{}", first.copied);
         let expected = std::fs::read(ours.path()).unwrap();
-        let found = read(&File::open(&copy).unwrap(), 0x2000, 48).unwrap();
-        assert_eq!(found, expected[0x2000..0x2030]);
+        let copy = File::open(&copy).unwrap();
+        let pieces = looked_at(&copy);
+        let at = pieces.tables[0].range.start;
+        assert_eq!(read(&copy, at, 48).unwrap(), expected[0x2000..0x2030]);
+        assert!(copy.metadata().unwrap().len() < 4096, "nothing else");
     }
 
     #[test]
@@ -476,12 +486,15 @@ pub mod tests {
         assert_eq!(Readables::default().path(&text), None);
     }
 
+    fn looked_at(file: &File) -> Pieces {
+        Pieces::of(file, State::of(file).unwrap()).unwrap()
+    }
+
     /// Of a section that is none by its name, until the offset of the program headers is another: that lies in the name.
     #[test]
     fn a_name_that_was_looked_at_is_the_name_that_is_read() {
         let file = library(1 << 30, 48);
-        let mut bytes = vec![0; 0x2100];
-        file.as_file().read_exact_at(&mut bytes, 0).unwrap();
+        let mut bytes = read(file.as_file(), 0, 0x2100).unwrap();
         // The names are those in the header; the program headers lie at an odd offset that ends the name.
         bytes[25..32].copy_from_slice(b".symtab");
         bytes.copy_within(64..64 + PROGRAM, 0x1041);
@@ -494,14 +507,12 @@ pub mod tests {
         put(&mut bytes, section + 24, 0);
         put(&mut bytes, section + 32, (1 << 30) / 24 * 24);
         file.as_file().write_all_at(&bytes, 0).unwrap();
-        let file = file.as_file();
-        let pieces = Pieces::of(file, 1 << 30).unwrap();
-        assert!(pieces.moved && pieces.tables.is_empty());
-        let copy = copied(file, &pieces).unwrap();
-        let length = copy.metadata().unwrap().len();
-        let read_back = Pieces::of(&copy, length).unwrap();
+        let pieces = looked_at(file.as_file());
+        assert!(pieces.needs_copy && pieces.tables.is_empty());
+        let copy = copied(file.as_file(), &pieces).unwrap();
+        let read_back = looked_at(&copy);
         assert_eq!(read_back.names.1, pieces.names.1, "the names are the same");
-        assert!(read_back.tables.is_empty() && !read_back.moved);
+        assert!(read_back.tables.is_empty());
     }
 
     /// The section of the names is a table of symbols as well.
@@ -515,15 +526,71 @@ pub mod tests {
         bytes[names..names + 8].copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
         put(&mut bytes, names + 24, at as u64);
         std::fs::write(file.path(), &bytes).unwrap();
-        let pieces = Pieces::of(file.as_file(), bytes.len() as u64).unwrap();
-        assert!(pieces.moved && pieces.tables.len() == 3);
-        let looked_at = pieces.names.1.clone();
+        let pieces = looked_at(file.as_file());
+        assert!(pieces.needs_copy && pieces.tables.len() == 3);
         // Others change them before they are copied.
         bytes[at..at + 27].fill(b'x');
         std::fs::write(file.path(), &bytes).unwrap();
         let copy = copied(file.as_file(), &pieces).unwrap();
-        let read_back = Pieces::of(&copy, copy.metadata().unwrap().len()).unwrap();
-        assert_eq!(read_back.names.1, looked_at);
-        assert!(!read_back.moved);
+        assert_eq!(looked_at(&copy).names.1, pieces.names.1);
+    }
+
+    /// Those of a file may lie in each other, and change between two looks.
+    #[test]
+    fn pieces_of_a_copy_do_not_lie_in_each_other() {
+        let file = library(0x3000, 48);
+        open_to_all(&file);
+        let mut bytes = std::fs::read(file.path()).unwrap();
+        // The names of the sections lie in the section headers, where an address is of no use; the program headers in the header.
+        let names = 0x200 + 2 * SECTION + 16;
+        bytes[names..names + 8].copy_from_slice(b".symtab\0");
+        put(&mut bytes, 0x200 + 3 * SECTION + 24, names as u64);
+        put(&mut bytes, 0x200 + 3 * SECTION + 32, 8);
+        bytes[0x200 + SECTION..0x200 + SECTION + 4].fill(0);
+        bytes[0x200 + 3 * SECTION..0x200 + 3 * SECTION + 4].fill(0);
+        put(&mut bytes, 32, 8);
+        std::fs::write(file.path(), &bytes).unwrap();
+        let pieces = looked_at(file.as_file());
+        let tables = pieces.tables.iter();
+        let tables = tables.map(|table| table.to..table.to + (table.range.end - table.range.start));
+        let heads = pieces
+            .heads()
+            .map(|(at, bytes)| at..at + bytes.len() as u64);
+        let mut all: Vec<_> = heads.into_iter().chain(tables).collect();
+        all.sort_by_key(|piece| (piece.start, piece.end));
+        assert!(all.len() > 4, "with tables: {all:?}");
+        assert!(
+            all.windows(2).all(|two| two[0].end <= two[1].start),
+            "{all:?}"
+        );
+        assert_eq!(pieces.length, all.last().unwrap().end);
+    }
+
+    /// Of many tables of one byte, each in a page of its own.
+    #[test]
+    fn a_copy_takes_as_much_memory_as_its_pieces_have_bytes() {
+        const COUNT: usize = 2_000;
+        const SECTIONS_AT: u64 = 0x10_0000;
+        let file = library(1 << 30, 48);
+        open_to_all(&file);
+        let mut header = read(file.as_file(), 0, HEADER).unwrap();
+        let mut sections = read(file.as_file(), 0x200, 4 * SECTION).unwrap();
+        let one = sections[SECTION..2 * SECTION].to_vec();
+        for index in 0..COUNT as u64 {
+            let at = sections.len();
+            sections.extend(&one);
+            put(&mut sections, at + 24, 0x20_0000 + index * 4096);
+            put(&mut sections, at + 32, 1);
+        }
+        put(&mut header, 40, SECTIONS_AT);
+        header[60..62].copy_from_slice(&(4 + COUNT as u16).to_le_bytes());
+        file.as_file().write_all_at(&header, 0).unwrap();
+        let written = file.as_file().write_all_at(&sections, SECTIONS_AT);
+        written.unwrap();
+        let pieces = looked_at(file.as_file());
+        assert_eq!(pieces.tables.len(), 2 + COUNT);
+        let copy = copied(file.as_file(), &pieces).unwrap();
+        let taken = copy.metadata().unwrap().blocks() * 512;
+        assert!(taken < pieces.bytes() * 2, "{taken} for {}", pieces.bytes());
     }
 }
