@@ -125,13 +125,7 @@ fn median_round(outermost: &Outermost) -> f64 {
 
 /// What this thread has run so far, in nanoseconds.
 fn processor_time() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes to `time`; every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+    super::read_clock(libc::CLOCK_THREAD_CPUTIME_ID) as f64
 }
 
 #[cfg(test)]

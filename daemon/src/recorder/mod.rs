@@ -197,12 +197,17 @@ pub(crate) fn readable(descriptors: &[RawFd], timeout: Option<Duration>) -> io::
 
 /// CLOCK_MONOTONIC, ns: the clock of `bpf_ktime_get_ns`.
 pub(crate) fn now() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// One of the clocks that every Linux has, ns.
+fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: a live struct.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    unsafe { libc::clock_gettime(clock, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
