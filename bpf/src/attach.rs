@@ -15,6 +15,7 @@ use nodeprof_probes::plan::{
 };
 
 use crate::{
+    alone::attaching,
     closing::{OF_RETURNS, as_high, close_apart},
     expedite::Expedited,
     leaving::leave,
@@ -461,7 +462,9 @@ pub fn attach(
         options.__bindgen_anon_1.uprobe_multi.flags = flags;
         options.__bindgen_anon_1.uprobe_multi.pid = pid;
         // SAFETY: `options` and everything it points to live until the call returns; the kernel copies.
-        let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, kind, &options) };
+        let create =
+            || unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, kind, &options) };
+        let fd = attaching(create);
         if fd < 0 {
             // Of a process that has ended between the two, for one. Who attaches waits for nobody.
             std::thread::spawn(move || Link(links).detach());

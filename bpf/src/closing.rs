@@ -18,6 +18,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use crate::alone::detaching;
+
 /// Descriptors from here on are links of return probes.
 pub(crate) const OF_RETURNS: libc::c_int = 512;
 /// Above all links of a trace with some hundred processes, below the usual limit of 1,024.
@@ -169,7 +171,9 @@ fn take_jobs(source: &OwnedFd, jobs: &Arc<Jobs>) {
     while let Some((job, descriptors)) = receive(source) {
         let of_thread = Arc::clone(jobs);
         let close = move || {
-            drop(descriptors);
+            for link in descriptors {
+                detaching(|| drop(link));
+            }
             of_thread.end(job);
         };
         if std::thread::Builder::new().spawn(close).is_err() {

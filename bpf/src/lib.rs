@@ -12,6 +12,7 @@
 //! # Ok(()) }
 //! ```
 
+mod alone;
 mod attach;
 mod closing;
 mod code;

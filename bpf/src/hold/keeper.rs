@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     Link, Programs,
+    alone::leaving,
     attach::{detach_all, leave_all},
     closing::{HIGHEST, as_high},
     copies::let_copies_go,
@@ -108,7 +109,7 @@ const LEAVING: Duration = Duration::from_millis(100);
 
 /// Takes a link away while a program begins, which would wait for that: grace periods stay short meanwhile, but nobody waits here that could not be killed.
 fn leave_soon(link: Link) {
-    match leave_all([link]) {
+    match leaving(|| leave_all([link])) {
         None => thread::sleep(LEAVING),
         Some(link) => link.detach(),
     }
@@ -479,8 +480,8 @@ impl Keeper {
                 self.missed.insert(pid);
             }
         }
-        // To wake a worker takes longer than to attach (0.25 and 0.2 ms, on a virtual machine with an idle processor). But the kernel makes an attach wait
-        // for the memory locks of all who execute the same file, and for who detaches: 12 ms and more in one start of eleven, of twenty at a time. Then
+        // To wake a worker takes longer than to attach (0.25 and 0.2 ms, on a virtual machine with an idle processor). But an attach waits for its turn
+        // beside others, and in the kernel for the memory locks of all who execute the same file: 12 ms and more in one start of eleven, of twenty at a time. Then
         // nobody would read the next execs, and the guard would let them all go. (Should it make us wait here nevertheless, the watch over this turn does.)
         let here = is_alone
             && self.workers.knows(&held.file)
@@ -830,8 +831,10 @@ impl Keeper {
             .retain(|(pid, _), started| is_there(*pid, *started));
         if !ended.is_empty() {
             aside(move || {
-                if let Some(link) = leave_all(ended.into_iter().map(|(_, _, link)| link)) {
-                    link.detach();
+                for (_, _, link) in ended {
+                    if let Some(link) = leaving(|| leave_all([link])) {
+                        link.detach();
+                    }
                 }
                 thread::sleep(LEAVING);
             });
