@@ -22,29 +22,29 @@ const PATIENCE_TO_DETACH: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_micros(100);
 /// The same for somebody who detaches.
 const RARE_LOOK: Duration = Duration::from_millis(1);
-/// In this time a thread of the kernel has taken the probes of most links away.
+/// In this time a thread of the kernel has taken the probes of most links away (on Linux 6.18; one that begins with it later is not waited for).
 const SHORT_CHANGE: Duration = Duration::from_millis(2);
 /// Where the kernel does not say what a thread waits for, the probes of a detach are taken to be gone after this time. (For a thousand it takes 2 ms.)
 const LONGEST_CHANGE: Duration = Duration::from_millis(5);
 
-/// Attaches, as soon as nobody else in this process changes probes.
-pub(crate) fn attaching<T>(attach: impl FnOnce() -> T) -> T {
-    let _turn = Turn::take(&TURNS, Kind::Attach);
-    attach()
+/// Waits until nobody else in this process changes probes. Others wait until what this returns is dropped.
+#[must_use]
+pub(crate) fn to_attach() -> Option<Turn<'static>> {
+    Turn::take(&TURNS, Kind::Attach, PATIENCE_TO_ATTACH)
 }
 
 /// Closes a link, as soon as nobody else in this process changes probes, or wants to attach.
 pub(crate) fn detaching<T>(detach: impl FnOnce() -> T) -> T {
     // SAFETY: takes nothing.
     let thread = unsafe { libc::gettid() };
-    let _turn = Turn::take(&TURNS, Kind::Detach { thread });
+    let _turn = Turn::take(&TURNS, Kind::Detach { thread }, PATIENCE_TO_DETACH);
     detach()
 }
 
-/// Leaves a link to the kernel, which then takes its probes away, as soon as nobody else in this process changes probes, or wants to attach.
+/// Leaves links to a thread of the kernel, which then takes their probes away, as soon as nobody else in this process changes probes, or wants to attach.
 pub(crate) fn leaving<T>(leave: impl FnOnce() -> T) -> T {
-    // Of a thread of the kernel nobody says what it waits for.
-    let _turn = Turn::take(&TURNS, Kind::Detach { thread: 0 });
+    // Of that thread nobody says what it waits for.
+    let _turn = Turn::take(&TURNS, Kind::Detach { thread: 0 }, PATIENCE_TO_DETACH);
     let left = leave();
     thread::sleep(SHORT_CHANGE);
     left
@@ -85,7 +85,7 @@ enum Kind {
 }
 
 /// Until it is dropped others wait.
-struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
 }
@@ -104,13 +104,19 @@ impl Turns {
     }
 }
 
+impl State {
+    /// Whether somebody may begin who attaches, or detaches.
+    fn permits(&self, attaches: bool) -> bool {
+        self.current.as_ref().is_none_or(Change::is_over) && (attaches || self.waiting == 0)
+    }
+}
+
 impl Turn<'_> {
     /// `None`: who has the turn has had it for too long, or others come first for too long; who asks goes on all the same.
-    fn take(turns: &Turns, kind: Kind) -> Option<Turn<'_>> {
-        let attaches = matches!(kind, Kind::Attach);
-        let (patience, look) = match kind {
-            Kind::Attach => (PATIENCE_TO_ATTACH, LOOK),
-            Kind::Detach { .. } => (PATIENCE_TO_DETACH, RARE_LOOK),
+    fn take(turns: &Turns, kind: Kind, patience: Duration) -> Option<Turn<'_>> {
+        let (attaches, look) = match kind {
+            Kind::Attach => (true, LOOK),
+            Kind::Detach { .. } => (false, RARE_LOOK),
         };
         let asked = Instant::now();
         let mut state = turns.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,8 +126,7 @@ impl Turn<'_> {
         }
         state.waiting += usize::from(attaches);
         let number = loop {
-            let is_free = state.current.as_ref().is_none_or(Change::is_over);
-            if is_free && (attaches || state.waiting == 0) {
+            if state.permits(attaches) {
                 state.number += 1;
                 let number = state.number;
                 state.current = Some(Change {
@@ -192,79 +197,63 @@ mod tests {
 
     use super::*;
 
-    /// A thread that says its name when its turn has come, and has it until the other end is dropped.
-    fn begin(
-        name: &'static str,
-        kind: Kind,
-        turns: &'static Turns,
-        said: &mpsc::Sender<&'static str>,
-    ) -> (mpsc::Sender<()>, thread::JoinHandle<()>) {
-        let (end, ended) = mpsc::channel();
-        let said = said.clone();
-        let thread = thread::spawn(move || {
-            let turn = Turn::take(turns, kind);
-            said.send(name).unwrap();
-            let _ = ended.recv();
-            drop(turn);
-        });
-        (end, thread)
-    }
+    /// Longer than any test takes.
+    const LONG: Duration = Duration::from_secs(60);
+    /// No thread of this process waits for anything under this number.
+    const NOBODY: Kind = Kind::Detach { thread: 0 };
 
-    fn until(condition: impl Fn(&State) -> bool, turns: &Turns) {
-        let begun = Instant::now();
-        while !condition(&turns.state.lock().unwrap()) {
-            assert!(begun.elapsed() < Duration::from_secs(10));
-            thread::sleep(LOOK);
-        }
-    }
-
-    fn turns() -> &'static Turns {
-        Box::leak(Box::new(Turns::new()))
-    }
-
-    fn none() -> Kind {
-        // No thread of this process waits for anything under this number.
-        Kind::Detach { thread: 0 }
+    fn waiting(turns: &Turns) -> usize {
+        turns.state.lock().unwrap().waiting
     }
 
     #[test]
     fn who_attaches_comes_before_who_detaches() {
-        let turns = turns();
-        let (say, said) = mpsc::channel();
-        let (end_first, first) = begin("first", Kind::Attach, turns, &say);
-        assert_eq!(said.recv().unwrap(), "first");
-        let (end_detach, detach) = begin("detach", none(), turns, &say);
-        let (end_attach, attach) = begin("attach", Kind::Attach, turns, &say);
-        until(|state| state.waiting == 1 || state.number > 1, turns);
-        drop(end_first);
-        assert_eq!(said.recv().unwrap(), "attach");
-        drop(end_attach);
-        assert_eq!(said.recv().unwrap(), "detach");
-        drop(end_detach);
-        for thread in [first, detach, attach] {
-            thread.join().unwrap();
-        }
-        assert!(turns.state.lock().unwrap().current.is_none());
+        let turns = Turns::new();
+        let permits = |attaches| turns.state.lock().unwrap().permits(attaches);
+        assert!(permits(true) && permits(false));
+        let first = Turn::take(&turns, Kind::Attach, LONG).unwrap();
+        assert!(!permits(true) && !permits(false));
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| Turn::take(&turns, Kind::Attach, LONG).is_some());
+            while waiting(&turns) == 0 {
+                assert!(begun.elapsed() < LONG);
+                thread::sleep(LOOK);
+            }
+            {
+                // As if the first one had ended, and nobody had woken up.
+                let mut state = turns.state.lock().unwrap();
+                let current = state.current.take();
+                assert!(state.permits(true) && !state.permits(false));
+                state.current = current;
+            }
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+        // It was woken, and has ended, too.
+        assert!(begun.elapsed() < LONG);
+        assert!(permits(true) && permits(false));
     }
 
     #[test]
     fn nobody_waits_for_ever() {
-        let turns = turns();
-        let hangs = Turn::take(turns, Kind::Attach).unwrap();
+        let turns = Turns::new();
+        let hangs = Turn::take(&turns, Kind::Attach, LONG).unwrap();
         let begun = Instant::now();
-        assert!(Turn::take(turns, Kind::Attach).is_none());
-        assert!(begun.elapsed() >= PATIENCE_TO_ATTACH);
-        assert_eq!(turns.state.lock().unwrap().waiting, 0);
+        assert!(Turn::take(&turns, Kind::Attach, RARE_LOOK).is_none());
+        assert!(Turn::take(&turns, NOBODY, RARE_LOOK).is_none());
+        assert!(begun.elapsed() >= 2 * RARE_LOOK);
+        assert_eq!(waiting(&turns), 0);
         drop(hangs);
-        assert!(Turn::take(turns, none()).is_some());
+        assert!(Turn::take(&turns, NOBODY, LONG).is_some());
     }
 
     #[test]
     fn a_detach_has_its_turn_until_its_probes_must_be_gone() {
-        let turns = turns();
-        let detach = Turn::take(turns, none()).unwrap();
+        let turns = Turns::new();
+        let detach = Turn::take(&turns, NOBODY, LONG).unwrap();
         let begun = turns.state.lock().unwrap().current.as_ref().unwrap().begun;
-        let attach = Turn::take(turns, Kind::Attach).unwrap();
+        let attach = Turn::take(&turns, Kind::Attach, LONG).unwrap();
         assert!(begun.elapsed() > LONGEST_CHANGE);
         // The end of the one is not the end of the other.
         drop(detach);
@@ -275,11 +264,13 @@ mod tests {
 
     #[test]
     fn the_turns_of_the_process_before_a_fork_are_not_those_of_this_one() {
-        let turns = turns();
-        let before = Turn::take(turns, Kind::Attach).unwrap();
-        turns.state.lock().unwrap().process = 0;
-        turns.state.lock().unwrap().waiting = 3;
-        assert!(Turn::take(turns, none()).is_some());
+        let turns = Turns::new();
+        let before = Turn::take(&turns, Kind::Attach, LONG).unwrap();
+        {
+            let mut state = turns.state.lock().unwrap();
+            (state.process, state.waiting) = (0, 3);
+        }
+        assert!(Turn::take(&turns, NOBODY, LONG).is_some());
         drop(before);
     }
 
@@ -305,6 +296,8 @@ mod tests {
             let closer = thread::spawn(move || {
                 // SAFETY: takes nothing.
                 say.send(unsafe { libc::gettid() }).unwrap();
+                // The kernel waits between two probes in a place of its own then.
+                let _expedited = crate::expedite::Expedited::new();
                 drop(link);
             });
             let closing = said.recv().unwrap();
@@ -316,7 +309,14 @@ mod tests {
             closer.join().unwrap();
             known
         };
-        assert!((0..10).any(is_known));
+        if !(0..10).any(is_known) {
+            // Before Linux 6.12 who detaches waits for nothing: it is over when it returns.
+            let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+            let mut numbers = release.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
+            let release = [numbers.next(), numbers.next()].map(Option::unwrap_or_default);
+            assert!(release < [6, 12], "{release:?}");
+            println!("skipped: this kernel does not wait for a grace period when probes are gone");
+        }
         // SAFETY: takes nothing. This thread is awake.
         assert!(!awaits_grace_period(unsafe { libc::gettid() }));
     }

@@ -15,10 +15,10 @@ use nodeprof_probes::plan::{
 };
 
 use crate::{
-    alone::attaching,
+    alone,
     closing::{OF_RETURNS, as_high, close_apart},
     expedite::Expedited,
-    leaving::leave,
+    leaving::{leave, pin_all},
     skeleton, wire,
 };
 
@@ -393,6 +393,24 @@ pub(crate) fn leave_all(links: impl IntoIterator<Item = Link>) -> Option<Link> {
     leave(links).err().map(|(left, _why)| Link(left))
 }
 
+/// The same, one after another, so that no attach has to wait long. All are ready to be left at first: whoever ends meanwhile waits for none.
+pub(crate) fn leave_in_turn(links: impl IntoIterator<Item = Link>) -> Option<Link> {
+    let (mut folders, mut kept) = (Vec::new(), Vec::new());
+    for link in links {
+        match pin_all(link.0) {
+            Ok((folder, refused)) => {
+                folders.push(folder);
+                kept.extend(refused.into_iter().map(|(link, _why)| link));
+            }
+            Err((link, _why)) => kept.extend(link),
+        }
+    }
+    for folder in folders {
+        alone::leaving(|| drop(folder));
+    }
+    (!kept.is_empty()).then_some(Link(kept))
+}
+
 /// Threads that close links: the kernel makes each closer wait for a grace period, which all can share.
 const CLOSERS: usize = 32;
 
@@ -429,6 +447,7 @@ pub fn attach(
 ) -> io::Result<Link> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let _expedited = Expedited::new();
+    let _turn = alone::to_attach();
     let mut links = Vec::new();
     let sets = [
         (
@@ -462,9 +481,7 @@ pub fn attach(
         options.__bindgen_anon_1.uprobe_multi.flags = flags;
         options.__bindgen_anon_1.uprobe_multi.pid = pid;
         // SAFETY: `options` and everything it points to live until the call returns; the kernel copies.
-        let create =
-            || unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, kind, &options) };
-        let fd = attaching(create);
+        let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, kind, &options) };
         if fd < 0 {
             // Of a process that has ended between the two, for one. Who attaches waits for nobody.
             std::thread::spawn(move || Link(links).detach());

@@ -18,24 +18,36 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 /// # Errors
 /// Those that could not be left, with the kernel's reason: `EPERM` without CAP_SYS_ADMIN.
 pub(crate) fn leave(links: Vec<OwnedFd>) -> Result<(), (Vec<OwnedFd>, io::Error)> {
+    let (_folder, mut refused) = pin_all(links)?;
+    match refused.pop() {
+        None => Ok(()),
+        Some((link, why)) => {
+            let others = refused.into_iter().map(|(link, _why)| link);
+            Err((others.chain([link]).collect(), why))
+        }
+    }
+}
+
+/// Closes links that stay in the folder that this returns, and go when it does. With it come those that do not, and why.
+///
+/// # Errors
+/// All of them, if there can be no such folder: `EPERM` without CAP_SYS_ADMIN.
+pub(crate) fn pin_all(links: Vec<OwnedFd>) -> Result<Pinned, (Vec<OwnedFd>, io::Error)> {
     let folder = match private_folder() {
         Ok(folder) => folder,
         Err(why) => return Err((links, why)),
     };
-    let mut kept = Vec::new();
-    let mut reason = None;
+    let mut refused = Vec::new();
     for (index, link) in links.into_iter().enumerate() {
         if let Err(why) = pin(&folder, index, &link) {
-            reason = Some(why);
-            kept.push(link);
+            refused.push((link, why));
         }
     }
-    // Those that are pinned are closed by now, and go with the folder.
-    match reason {
-        Some(why) => Err((kept, why)),
-        None => Ok(()),
-    }
+    Ok((folder, refused))
 }
+
+/// A folder, and links that are not in it.
+type Pinned = (OwnedFd, Vec<(OwnedFd, io::Error)>);
 
 /// A BPF file system of one's own.
 fn private_folder() -> io::Result<OwnedFd> {

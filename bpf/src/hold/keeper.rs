@@ -25,7 +25,7 @@ use super::{
     Execs, HolderOptions, NOT_OPEN, Obeys, Request, act_first, aside,
     fanotify::{Fanotify, Held},
     host::Host,
-    is_followed, is_main_thread, message,
+    is_dropping, is_followed, is_main_thread, message,
     mounts::Mounts,
     now, receive,
     tracee::{self, Change, Changes},
@@ -37,8 +37,7 @@ use super::{
 };
 use crate::{
     Link, Programs,
-    alone::leaving,
-    attach::{detach_all, leave_all},
+    attach::{detach_all, leave_all, leave_in_turn},
     closing::{HIGHEST, as_high},
     copies::let_copies_go,
     expedite::{self, Expedited},
@@ -104,12 +103,15 @@ struct Stop {
 /// So many links of a trace are more than those of processes that run.
 const MOST_ENDED: usize = 16;
 
+/// So long a holder of a service waits at its end for probes that are being taken away; the service gives it 2 s.
+const LONGEST_DETACH: Duration = Duration::from_millis(1500);
+
 /// How long the kernel takes for the end of a link that was left to it, on a busy machine, too.
 const LEAVING: Duration = Duration::from_millis(100);
 
 /// Takes a link away while a program begins, which would wait for that: grace periods stay short meanwhile, but nobody waits here that could not be killed.
 fn leave_soon(link: Link) {
-    match leaving(|| leave_all([link])) {
+    match leave_in_turn([link]) {
         None => thread::sleep(LEAVING),
         Some(link) => link.detach(),
     }
@@ -229,7 +231,14 @@ impl Keeper {
         let links = links.chain(self.spare);
         match self.host {
             // Who has stopped the service finds no probe of it.
-            Some(host) => detach_all(links.chain(host.into_links())),
+            Some(host) => {
+                detach_all(links.chain(host.into_links()));
+                // Of starts that were just released: those that wait for their turn would be closed one after another when this process ends.
+                let since = Instant::now();
+                while is_dropping() && since.elapsed() < LONGEST_DETACH {
+                    thread::sleep(SHORT_STOP / 50);
+                }
+            }
             None => {
                 for &(pid, _) in self.probed.keys() {
                     let _ = let_copies_go(pid);
@@ -831,10 +840,8 @@ impl Keeper {
             .retain(|(pid, _), started| is_there(*pid, *started));
         if !ended.is_empty() {
             aside(move || {
-                for (_, _, link) in ended {
-                    if let Some(link) = leaving(|| leave_all([link])) {
-                        link.detach();
-                    }
+                if let Some(link) = leave_in_turn(ended.into_iter().map(|(_, _, link)| link)) {
+                    link.detach();
                 }
                 thread::sleep(LEAVING);
             });
