@@ -17,7 +17,7 @@ use std::{
 /// No attach waits longer for its turn, whatever another thread hangs in: an exec of a service waits for 40 ms at most.
 const PATIENCE_TO_ATTACH: Duration = Duration::from_millis(10);
 /// No detach waits longer, if one attach comes after another.
-const PATIENCE_TO_DETACH: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE_TO_DETACH: Duration = Duration::from_secs(1);
 /// How often somebody who attaches looks whether the probes of a detach are gone, of which nobody tells.
 const LOOK: Duration = Duration::from_micros(100);
 /// The same for somebody who detaches.

@@ -393,7 +393,7 @@ pub(crate) fn leave_all(links: impl IntoIterator<Item = Link>) -> Option<Link> {
     leave(links).err().map(|(left, _why)| Link(left))
 }
 
-/// The same, one after another, so that no attach has to wait long. All are ready to be left at first: whoever ends meanwhile waits for none.
+/// The same, one after another, so that no attach has to wait long. All that may be left are pinned at first: whoever ends meanwhile waits for none of them.
 pub(crate) fn leave_in_turn(links: impl IntoIterator<Item = Link>) -> Option<Link> {
     let (mut folders, mut kept) = (Vec::new(), Vec::new());
     for link in links {
@@ -526,6 +526,11 @@ const RETURN_FLAG: u32 = 1;
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        time::{Duration, Instant},
+    };
+
     use nodeprof_probes::plan::ProbeState;
 
     use super::*;
@@ -545,6 +550,68 @@ mod tests {
 
     fn span(name: &str) -> Probe {
         probe(Role::Span { name: name.into() })
+    }
+
+    /// Numbers of the links that this process has open.
+    fn open_links() -> Vec<u32> {
+        let all = fs::read_dir("/proc/self/fdinfo").unwrap();
+        let texts = all.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
+        texts.filter_map(|text| number_of_link(&text)).collect()
+    }
+
+    fn number_of_link(fdinfo: &str) -> Option<u32> {
+        let value = fdinfo
+            .lines()
+            .find_map(|line| line.strip_prefix("link_id:"))?;
+        value.trim().parse().ok()
+    }
+
+    fn is_there(link: u32) -> bool {
+        // SAFETY: takes an integer; the descriptor is new.
+        unsafe {
+            let fd = libbpf_sys::bpf_link_get_fd_by_id(link);
+            fd >= 0 && libc::close(fd) == 0
+        }
+    }
+
+    /// Who ends while links wait for their turn has none of them open any more, which it would close one after another.
+    #[test]
+    #[ignore = "needs root"]
+    fn links_that_wait_to_be_left_are_not_open() {
+        const LONG: Duration = Duration::from_secs(10);
+        let options = crate::Options {
+            count_only: true,
+            ring_bytes: 1 << 20,
+            ..crate::Options::default()
+        };
+        let programs = crate::Programs::load(&options).unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let address = is_there as fn(u32) -> bool as usize as u64;
+        let (path, offset) = crate::selfprobe::file_offset(&maps, address).unwrap();
+        let points = AttachPoints::entries([(offset, 0)].into_iter());
+        let (entry, exit) = (programs.entry(), programs.exit());
+        let link = || attach(entry, exit, &path, std::process::id(), &points).unwrap();
+        let links = [link(), link(), link()];
+        let number = |link: &Link| {
+            let about = format!("/proc/self/fdinfo/{}", link.0[0].as_raw_fd());
+            number_of_link(&fs::read_to_string(about).unwrap()).unwrap()
+        };
+        let numbers = links.each_ref().map(number);
+        assert!(numbers.iter().all(|n| is_there(*n)));
+        let turn = alone::to_attach().unwrap();
+        let begun = Instant::now();
+        let leaver = std::thread::spawn(move || leave_in_turn(links).is_none());
+        while open_links().iter().any(|n| numbers.contains(n)) {
+            assert!(begun.elapsed() < LONG, "still open");
+        }
+        // The kernel has them, until it is their turn, or nobody waits for that any longer.
+        let are_there = numbers.iter().all(|n| is_there(*n));
+        assert!(are_there || begun.elapsed() >= alone::PATIENCE_TO_DETACH);
+        drop(turn);
+        assert!(leaver.join().unwrap(), "not all could be left");
+        while numbers.iter().any(|n| is_there(*n)) {
+            assert!(begun.elapsed() < 2 * LONG, "still there");
+        }
     }
 
     #[test]

@@ -646,6 +646,34 @@ fn a_reload_takes_a_good_configuration_and_refuses_one_with_a_fault() {
 
 #[test]
 #[ignore = "needs root"]
+fn who_stops_the_service_does_not_end_its_holder_before_it() {
+    undisturbed(|| {
+        let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {
+            return;
+        };
+        let path = node.path.to_str().unwrap();
+        for _ in 0..3 {
+            let before = machine.recordings().len();
+            // Its start is never over.
+            let script = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)";
+            let command = format!("{path} -e '{script}' > /dev/null 2>&1 & echo $!");
+            let server = machine.does(&["sh", "-c", &command]);
+            std::thread::sleep(Duration::from_millis(500)); // it has begun
+            machine.does(&["systemctl", "stop", "nodeprofd"]);
+            assert_eq!(machine.property("nodeprofd", "Result"), "success");
+            assert_eq!(machine.recordings().len(), before + 1);
+            machine.does(&["kill", server.trim()]);
+            machine.does(&["systemctl", "start", "nodeprofd"]);
+            machine.until("running", || machine.is_running());
+        }
+        let log = machine.log();
+        let restarted = |line: &String| line.contains("the holder process ended");
+        assert!(!log.iter().any(restarted), "{log:#?}");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
 fn stopped_killed_or_hung_it_comes_back_as_it_should() {
     undisturbed(|| {
         let (Some(machine), Some(node)) = (Machine::with_service(), node()) else {

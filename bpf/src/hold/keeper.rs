@@ -232,9 +232,9 @@ impl Keeper {
         match self.host {
             // Who has stopped the service finds no probe of it.
             Some(host) => {
+                let since = Instant::now();
                 detach_all(links.chain(host.into_links()));
                 // Of starts that were just released: those that wait for their turn would be closed one after another when this process ends.
-                let since = Instant::now();
                 while is_dropping() && since.elapsed() < LONGEST_DETACH {
                     thread::sleep(SHORT_STOP / 50);
                 }
@@ -246,9 +246,9 @@ impl Keeper {
                 if let Some(link) = leave_all(links) {
                     detach_all([link]);
                 }
-                expedite::give_up();
             }
         }
+        expedite::give_up();
     }
 
     /// The service may start another holder: who waits for probes is met by that, or told as not recorded.

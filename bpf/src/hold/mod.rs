@@ -551,20 +551,38 @@ pub fn act_behind() {
 /// Takes links away, for which the kernel takes a while. As far ahead of all programs as the thread that asks for it: it holds locks of the kernel
 /// that an attach may wait for, and an exec for that.
 fn aside(detach: impl FnOnce() + Send + 'static) {
-    DROPPING.fetch_add(1, Ordering::Relaxed);
-    std::thread::spawn(move || {
+    let dropping = Dropping::begin();
+    let work = move || {
+        let _dropping = dropping; // until grace periods are what they were
         let _expedited = Expedited::new();
         detach();
-        DROPPING.fetch_sub(1, Ordering::Relaxed);
-    });
+    };
+    // Where no further thread is to be had they go here.
+    let _ = std::thread::Builder::new().spawn(work);
 }
 
-/// Threads that take links away now.
+/// How many take links away now.
 static DROPPING: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether some do.
 fn is_dropping() -> bool {
-    DROPPING.load(Ordering::Relaxed) > 0
+    DROPPING.load(Ordering::Acquire) > 0
+}
+
+/// One that does, or is about to.
+struct Dropping(());
+
+impl Dropping {
+    fn begin() -> Dropping {
+        DROPPING.fetch_add(1, Ordering::Relaxed);
+        Dropping(())
+    }
+}
+
+impl Drop for Dropping {
+    fn drop(&mut self) {
+        DROPPING.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// Of niceness.
