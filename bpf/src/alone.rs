@@ -196,6 +196,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::attach::tests::{link, programs};
 
     /// Longer than any test takes.
     const LONG: Duration = Duration::from_secs(60);
@@ -278,20 +279,9 @@ mod tests {
     #[test]
     #[ignore = "needs root"]
     fn a_detach_whose_probes_are_gone_is_known() {
-        let options = crate::Options {
-            count_only: true,
-            ring_bytes: 1 << 20,
-            ..crate::Options::default()
-        };
-        let programs = crate::Programs::load(&options).unwrap();
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let address = awaits_grace_period as fn(libc::pid_t) -> bool as usize as u64;
-        let (path, offset) = crate::selfprobe::file_offset(&maps, address).unwrap();
-        let points = crate::AttachPoints::entries([(offset, 0)].into_iter());
+        let programs = programs();
         let is_known = |_| {
-            let (entry, exit) = (programs.entry(), programs.exit());
-            let link =
-                crate::attach::attach(entry, exit, &path, std::process::id(), &points).unwrap();
+            let link = link(&programs);
             let (say, said) = mpsc::channel();
             let closer = thread::spawn(move || {
                 // SAFETY: takes nothing.

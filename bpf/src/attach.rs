@@ -525,7 +525,7 @@ pub(crate) fn runs_in_all_threads(program: RawFd) -> bool {
 const RETURN_FLAG: u32 = 1;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{
         fs,
         time::{Duration, Instant},
@@ -534,6 +534,7 @@ mod tests {
     use nodeprof_probes::plan::ProbeState;
 
     use super::*;
+    use crate::{Programs, selfprobe::file_offset};
 
     fn probe(role: Role) -> Probe {
         Probe {
@@ -574,23 +575,33 @@ mod tests {
         }
     }
 
-    /// Who ends while links wait for their turn has none of them open any more, which it would close one after another.
-    #[test]
-    #[ignore = "needs root"]
-    fn links_that_wait_to_be_left_are_not_open() {
-        const LONG: Duration = Duration::from_secs(10);
+    /// The kernel's side, as small as may be.
+    pub(crate) fn programs() -> Programs {
         let options = crate::Options {
             count_only: true,
             ring_bytes: 1 << 20,
             ..crate::Options::default()
         };
-        let programs = crate::Programs::load(&options).unwrap();
+        Programs::load(&options).unwrap()
+    }
+
+    /// One probe on a function of this program.
+    pub(crate) fn link(programs: &Programs) -> Link {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let address = is_there as fn(u32) -> bool as usize as u64;
-        let (path, offset) = crate::selfprobe::file_offset(&maps, address).unwrap();
+        let (path, offset) = file_offset(&maps, address).unwrap();
         let points = AttachPoints::entries([(offset, 0)].into_iter());
         let (entry, exit) = (programs.entry(), programs.exit());
-        let link = || attach(entry, exit, &path, std::process::id(), &points).unwrap();
+        attach(entry, exit, &path, std::process::id(), &points).unwrap()
+    }
+
+    /// Who ends while links wait for their turn has none of them open any more, which it would close one after another.
+    #[test]
+    #[ignore = "needs root"]
+    fn links_that_wait_to_be_left_are_not_open() {
+        const LONG: Duration = Duration::from_secs(10);
+        let programs = programs();
+        let link = || link(&programs);
         let links = [link(), link(), link()];
         let number = |link: &Link| {
             let about = format!("/proc/self/fdinfo/{}", link.0[0].as_raw_fd());
@@ -598,7 +609,9 @@ mod tests {
         };
         let numbers = links.each_ref().map(number);
         assert!(numbers.iter().all(|n| is_there(*n)));
-        let turn = alone::to_attach().unwrap();
+        // Another test may have it for a moment.
+        let mut turns = std::iter::repeat_with(alone::to_attach);
+        let turn = turns.find(Option::is_some);
         let begun = Instant::now();
         let leaver = std::thread::spawn(move || leave_in_turn(links).is_none());
         while open_links().iter().any(|n| numbers.contains(n)) {
