@@ -213,6 +213,7 @@ static __always_inline void serialization_enter(struct pt_regs *ctx, struct thre
 	}
 	frame_at(t, i)->id = c->id;
 	frame_at(t, i)->value = value;
+	frame_at(t, i)->kind = c->detail & 15;
 	frame_at(t, i)->flags = nested ? RECORD_NESTED : 0;
 	if (c->flags & COOKIE_HAS_RETURN)
 		return;
@@ -267,7 +268,7 @@ static __always_inline void milestone(struct thread *t, struct cookie *c, __u64 
 	flush_counters(t);
 	flush_tallies(t);
 	/* A worker's environment has milestones of its own; phases are the main thread's. */
-	if (is_main && t->phase < 255)
+	if (is_main && milestones_passed(t) < PHASE_LATER_IMAGE - 1)
 		t->phase++;
 	if (is_main && starts_loop)
 		t->settled = 1;

@@ -170,7 +170,7 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 		return note_mapping(regs, t, number, result);
 	if (!record_files)
 		return 0;
-	if (number == SYS_IO_URING_SETUP && uses_ring_for_files(regs)) {
+	if (number == SYS_IO_URING_SETUP && result >= 0 && uses_ring_for_files(regs)) {
 		RESERVE(record_span, r);
 		if (r) {
 			fill_header(&r->header, t, RECORD_IO_URING, bpf_ktime_get_ns());
@@ -189,8 +189,12 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 	if (time_files) {
 		start = t->syscall_start;
 		t->syscall_start = 0;
-		if (!start)
-			return 0; /* it had begun before anybody looked */
+		if (!start) {
+			if (result >= 0)
+				return 0; /* it had begun before anybody looked */
+			/* Of what a seccomp filter refuses the kernel tells the exit alone. */
+			start = now;
+		}
 	}
 	count_syscall(t);
 	h.descriptor = regs->di;

@@ -4,7 +4,7 @@
 #define NODEPROF_MODULES_H
 
 /* Beside the literals of functions.bpf.h: the key is a synthetic module's, by its hash. */
-#define LITERAL_IS_MODULE 0xfffffffb
+#define LITERAL_IS_MODULE 0xfffffffa
 
 /* Words of a module behind its fixed ones that may be its code. */
 #define MODULE_WORDS 8

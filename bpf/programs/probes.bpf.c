@@ -40,7 +40,7 @@ int on_entry(struct pt_regs *ctx)
 	count_hit(t);
 	if (t->tid != t->pid)
 		follow_phase(t);
-	if (count_only && (!t->phase || needs_time(c.action)))
+	if (count_only && (!milestones_passed(t) || needs_time(c.action)))
 		now = bpf_ktime_get_ns();
 	t->image = c.binary + 1;
 	if (t->requirer)

@@ -437,13 +437,15 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 		announce(task);
 	reset_stack(t);
 	t->traced = 1;
-	t->phase = t->settled = 0;
+	t->phase = t->phase ? PHASE_LATER_IMAGE : 0;
+	t->settled = 0;
 	t->syscall_start = 0;
 	t->image = t->known = 0;
 	t->code_start = BPF_CORE_READ(task, mm, start_code);
 	t->stack_start = BPF_CORE_READ(task, mm, start_stack);
 	t->serial = 0;
-	t->requirer = 0;
+	t->events = 0;
+	t->requirer = t->loaded = t->resumed = t->announced = t->call_at = 0;
 	t->pid = process_number(task);
 	t->tid = thread_number(task);
 	RESERVE(record_text_large, r);
@@ -453,11 +455,13 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	r->duration = 0;
 	r->descriptor = BPF_CORE_READ(task, cred, euid.val); /* as whom it runs from now on */
 	/* The path, a NUL, then the arguments as they lie in memory, each with its NUL. */
-	__s64 path =
-		bpf_probe_read_kernel_str(r->text, TEXT_LARGE / 2, BPF_CORE_READ(bprm, filename));
+	__s64 path = bpf_probe_read_kernel_str(r->text, TEXT_LARGE / 2 - 1,
+					       BPF_CORE_READ(bprm, filename));
 
 	if (path < 1)
 		path = 1;
+	if (path == TEXT_LARGE / 2 - 1)
+		r->header.flags |= RECORD_TRUNCATED;
 	r->result = path; /* where the arguments begin */
 	start = BPF_CORE_READ(task, mm, arg_start);
 	end = BPF_CORE_READ(task, mm, arg_end);

@@ -142,6 +142,9 @@ struct piece {
 /* No callback. */
 #define CALLBACK_NONE 0
 
+/* Of a phase: a node that the process executed in the place of another one, which had passed milestones. */
+#define PHASE_LATER_IMAGE 0x80
+
 struct record_header {
 	__u8 type;
 	__u8 flags;

@@ -50,7 +50,7 @@ struct frame {
 	__s64 value; /* serialization: bytes, or the register that tells them; import: an argument; else where it returns to */
 	__u32 id;    /* crossing: its stack */
 	__u8 family;
-	__u8 kind;
+	__u8 kind; /* crossing: its kind; serialization: where its size is */
 	__u8 flags;
 	__u8 outer; /* index of the next outer frame of the same family */
 };
@@ -98,7 +98,7 @@ struct thread {
 	__u8 depth;
 	__u8 top[FRAME_FAMILIES]; /* innermost frame of each family */
 	__u8 traced;	   /* it has executed the command: before that it is nodeprof's own fork */
-	__u8 phase;	   /* milestones passed */
+	__u8 phase;	   /* milestones passed, and PHASE_LATER_IMAGE */
 	__u8 pending_kind; /* what the next call of a shared site is */
 	__u32 pid, tid;
 	__u64 syscall_start;
@@ -337,6 +337,12 @@ static __always_inline __u64 as_linked(struct thread *t, __u32 binary, __u64 add
 	return linked >= ranges->text_start && linked < ranges->text_end ? linked : address;
 }
 
+/* By the node that it runs now. */
+static __always_inline __u8 milestones_passed(struct thread *t)
+{
+	return t->phase & (PHASE_LATER_IMAGE - 1);
+}
+
 static __always_inline void fill_header(struct record_header *h, struct thread *t, __u8 type,
 					__u64 time)
 {
@@ -541,7 +547,7 @@ static __always_inline bool by_itself(struct thread *t, __u8 flags)
 {
 	if (flags & RECORD_UNFINISHED)
 		return true;
-	if (t->events >= (count_only && !t->phase ? EARLY_CALLS : event_limit))
+	if (t->events >= (count_only && !milestones_passed(t) ? EARLY_CALLS : event_limit))
 		return false;
 	t->events++;
 	return true;
@@ -598,7 +604,7 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 	__u32 index = (callback ^ callback >> 5 ^ callback >> 11) & (TALLIES - 1);
 	struct tally *tally = &t->frames.counting.tallies[index];
 
-	if (!t->phase || !may_tally(t)) {
+	if (!milestones_passed(t) || !may_tally(t)) {
 		write_call(t, now, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
@@ -754,6 +760,10 @@ static __always_inline int abandon_frame(struct thread *t, __u64 now)
 	if (i < 0)
 		return i;
 	tell_outer(t, frame_at(t, i), now);
+	/* Its value is still the address of the size. */
+	if (frame_at(t, i)->family == FRAME_SERIALIZATION &&
+	    frame_at(t, i)->kind == SIZE_FIELD_AT_RETURN)
+		frame_at(t, i)->value = -1;
 	write_frame(t, i, now - frame_at(t, i)->start, RECORD_UNFINISHED);
 	return i;
 }
@@ -831,7 +841,8 @@ __noinline int pop_frame(struct thread *t, __u32 family, __u64 lowest, __u64 hig
 	if (has_abandoned(t, lowest))
 		drop_abandoned(t, lowest, now);
 	f = frame_at(t, t->depth - 1);
-	if (!t->depth || f->sp > highest || f->family != family) {
+	/* Below the lowest: more frames than one hit may drop were abandoned at once. */
+	if (!t->depth || f->sp > highest || f->sp < lowest || f->family != family) {
 		/* Of a call that was nested too deep, which has been counted as that. */
 		if (!(t->depth >= most_frames() && f->sp > highest))
 			count(COUNTER_UNMATCHED_EXIT, 1);

@@ -202,7 +202,7 @@ pub struct Sum {
     pub stack: u32,
     /// As in [`Record`](crate::Record).
     pub kind: u8,
-    /// Milestones passed.
+    /// Milestones passed, as in [`Header`](crate::Header).
     pub phase: u8,
     /// The callback (for serialization: around it).
     pub callee: Option<Callee>,

@@ -11,7 +11,7 @@ pub struct Header {
     pub pid: u32,
     /// Thread.
     pub tid: u32,
-    /// Milestones that the thread's environment had passed.
+    /// Milestones that the thread's environment had passed; from 0x80 on those of a node that was executed in the first one's place.
     pub phase: u8,
     /// CLOCK_MONOTONIC, ns: when the thing began.
     pub time: u64,

@@ -18,8 +18,8 @@ use std::borrow::Cow;
 
 use crate::fast::Map;
 use crate::recording::{
-    CallbackId, CompilationUnit, CrossingKind, FileOperation, Milestone, NameId, Nanoseconds,
-    Process, ProcessId, Recording, RunId,
+    CallbackId, CompilationUnit, CrossingKind, Exec, FileOperation, LATER_IMAGE, Milestone, NameId,
+    Nanoseconds, Process, ProcessId, Recording, RunId,
 };
 
 /// Milestones in the order in which a start passes them, each with the name of the phase that it begins.
@@ -42,7 +42,7 @@ const PROGRAM: &str = "program";
 const WHOLE: &str = "whole";
 /// From the fork to the exec of node: a shell, `env`, or the rest of the parent's image.
 const BEFORE_EXEC: &str = "before_exec";
-/// Another program, which the process executed in node's place (`process.execve`).
+/// What the process executed in node's place (`process.execve`): another program, or node again.
 const AFTER_EXEC: &str = "after_exec";
 
 /// Index into the phases of one process.
@@ -53,8 +53,8 @@ pub struct PhaseId(pub u8);
 ///
 /// Names: `before_exec`, `process` (exec to `node::Start`), `platform` (to V8's start), `v8` (isolate, snapshot; to the
 /// environment), `bootstrap` (Node's own JavaScript), `main_script` (the program until the event loop), `loop`,
-/// `teardown`, `after_exec` (a program that is not node, which the process executed in node's place). Where a milestone between two others was not seen, the names are joined by `+`. `program` for a process
-/// that is not node, `whole` for a node process without milestones.
+/// `teardown`, `after_exec` (what the process executed in node's place: another program, or node again). Where a milestone between two
+/// others was not seen, the names are joined by `+`. `program` for a process that is not node, `whole` for a node process without milestones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelinePhase {
     /// Name.
@@ -133,17 +133,26 @@ impl Timeline {
         let Some(timeline) = self.processes.get(process.0 as usize) else {
             return PhaseId(0);
         };
-        let after_exec = u8::from(timeline.replaced.is_some());
-        let last = (timeline.phases.len() as u8).saturating_sub(1 + after_exec);
+        let after_exec = timeline.is_followed();
+        let last = (timeline.phases.len() as u8).saturating_sub(1);
+        if after_exec && passed & LATER_IMAGE != 0 {
+            return PhaseId(last);
+        }
+        let last = last.saturating_sub(u8::from(after_exec));
+        let passed = passed & !LATER_IMAGE;
         PhaseId(timeline.first.saturating_add(passed).min(last))
     }
 
     /// Milestones passed before a phase: the reverse of [`phase_after`](Timeline::phase_after).
     pub fn passed(&self, process: ProcessId, phase: PhaseId) -> u8 {
-        let timeline = self.processes.get(process.0 as usize);
-        phase
-            .0
-            .saturating_sub(timeline.map_or(0, |timeline| timeline.first))
+        let Some(timeline) = self.processes.get(process.0 as usize) else {
+            return phase.0;
+        };
+        let last = timeline.phases.len().saturating_sub(1);
+        if timeline.is_followed() && usize::from(phase.0) == last {
+            return LATER_IMAGE;
+        }
+        phase.0.saturating_sub(timeline.first)
     }
 
     /// Name of a phase; empty if it is not of this timeline.
@@ -157,6 +166,15 @@ impl Timeline {
     /// The exec of the node image that the process's milestones belong to, or its last exec without milestones.
     pub fn exec(&self, process: ProcessId) -> Option<Nanoseconds> {
         self.processes.get(process.0 as usize)?.exec
+    }
+
+    /// What [`exec`](Timeline::exec) tells the instant of: the command line that node was given. Else the last exec of the process.
+    pub fn node_exec<'a>(&self, process: &'a Process, id: ProcessId) -> Option<&'a Exec> {
+        let of_node = self.exec(id);
+        let mut execs = process.execs.iter();
+        execs
+            .find(|exec| Some(exec.at) == of_node)
+            .or_else(|| process.execs.iter().max_by_key(|exec| exec.at))
     }
 
     /// When the process executed a program in node's place that is not node: from here on it is that one's process.
@@ -235,12 +253,19 @@ impl ProcessTimeline {
                 let next = passed.get(position + 1).map(|&(_, rank)| rank);
                 timeline.push(phase_between(rank, next, passed.len() == 1), at);
             }
-            if let Some(replaced) = replaced {
-                timeline.push(Cow::Borrowed(AFTER_EXEC), replaced);
+            if let Some(ends) = ends {
+                timeline.push(Cow::Borrowed(AFTER_EXEC), ends);
             }
         }
         timeline.close(ended);
         timeline
+    }
+
+    /// Whether its node executed something in its place.
+    fn is_followed(&self) -> bool {
+        self.phases
+            .last()
+            .is_some_and(|last| last.name == AFTER_EXEC)
     }
 
     fn push(&mut self, name: Cow<'static, str>, start: Nanoseconds) {

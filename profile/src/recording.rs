@@ -200,6 +200,9 @@ pub struct Crossing {
     pub stack: Option<StackId>,
 }
 
+/// Bit of [`CrossingSum::phase`]: what counts is a node that the process has executed in the place of one that had passed milestones.
+pub const LATER_IMAGE: u8 = 0x80;
+
 /// Crossings that were only summed (count mode, or beyond the limit of single events for a hot callback).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossingSum {
@@ -209,7 +212,8 @@ pub struct CrossingSum {
     pub callback: CallbackId,
     /// Kind.
     pub kind: CrossingKind,
-    /// The phase in which they happened: number of milestones the process had passed (0 = before the first).
+    /// The phase in which they happened: number of milestones the process had passed (0 = before the first); from [`LATER_IMAGE`] on those of
+    /// a node that it executed in the first one's place.
     pub phase: u8,
     /// Number of calls.
     pub calls: u64,

@@ -256,15 +256,27 @@ fn what_is_executed_in_place_of_node_is_a_phase_of_its_own() {
     assert_eq!(timeline.replaced(ProcessId(1)), Some(at));
     // What was summed is of node, whatever was passed.
     let phases = timeline.phases(ProcessId(1)).len();
-    let summed = timeline.phase_after(ProcessId(1), u8::MAX);
+    let summed = timeline.phase_after(ProcessId(1), LATER_IMAGE - 1);
     assert_eq!(usize::from(summed.0), phases - 2);
-    // Another image of node is none.
+    // Another image of node is no other program, but a phase of its own, too.
     let mut node = small();
     node.processes[1].execs.push(Exec {
         at,
         ..Exec::default()
     });
-    assert_eq!(Timeline::new(&node).replaced(ProcessId(1)), None);
+    let timeline = Timeline::new(&node);
+    assert_eq!(timeline.replaced(ProcessId(1)), None);
+    let last = timeline.phases(ProcessId(1)).last().unwrap();
+    assert_eq!((&*last.name, last.start), ("after_exec", at));
+    for passed in [0, 2, LATER_IMAGE - 1] {
+        let of_first = timeline.phase_after(ProcessId(1), passed);
+        let of_second = timeline.phase_after(ProcessId(1), passed | LATER_IMAGE);
+        assert_eq!(usize::from(of_second.0), phases - 1);
+        assert!(of_first < of_second);
+        assert_eq!(timeline.passed(ProcessId(1), of_second), LATER_IMAGE);
+        let back = timeline.passed(ProcessId(1), of_first);
+        assert_eq!(timeline.phase_after(ProcessId(1), back), of_first);
+    }
 }
 
 #[test]

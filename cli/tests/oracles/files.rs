@@ -47,6 +47,58 @@ fn files_of_workers_and_children_are_those_of_strace(node: &Node) {
     compare(node, &[&project("examples/children/main.js")]);
 }
 
+/// The kernel tells a tracer the exits of such calls alone.
+#[test]
+#[ignore = "needs root"]
+fn what_a_seccomp_filter_refuses_has_failed_in_both_modes() {
+    let Some(node) = Node::find("22.23.3").filter(|_| has_tool("python3")) else {
+        return;
+    };
+    // access(2) fails with EPERM, and so does io_uring_setup(2).
+    let filter = "
+import ctypes, os, struct, sys
+rule = lambda code, yes, no, k: struct.pack('HBBI', code, yes, no, k)
+rules = rule(0x20, 0, 0, 0) + rule(0x15, 1, 0, 21) + rule(0x15, 0, 1, 425) \\
+    + rule(0x06, 0, 0, 0x00050001) + rule(0x06, 0, 0, 0x7fff0000)
+text = ctypes.create_string_buffer(rules)
+program = struct.pack('HxxxxxxQ', 5, ctypes.addressof(text))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+";
+    let folder = crate::support::folder();
+    let script = crate::support::write(
+        folder.path(),
+        "a.js",
+        "const fs = require('fs');
+         const refused = () => { try { fs.accessSync('/'); } catch (e) { return e.code === 'EPERM'; } };
+         for (let i = 0; i < 100; i++) if (!refused()) process.exit(3);
+         fs.readFile('/proc/version', () => {});",
+    );
+    let path = node.path.to_str().expect("UTF-8");
+    let mut both = Vec::new();
+    for mode in ["count", "full"] {
+        let program = [
+            "env",
+            "UV_USE_IO_URING=1",
+            "python3",
+            "-c",
+            filter,
+            path,
+            &script,
+        ];
+        let traced = trace(&["--mode", mode], program.map(str::to_owned));
+        traced.succeeded();
+        traced.lost_nothing();
+        let access = &traced.run["files"]["access"];
+        assert!(number(&access["failed"]) >= 100, "{mode}: {access}");
+        both.push((number(&access["calls"]), number(&access["failed"])));
+        let notes = traced.run.to_string();
+        assert!(!notes.contains("io_uring"), "{mode}: {notes}");
+    }
+    assert_eq!(both[0], both[1]);
+}
+
 /// Descriptors that a child inherits, or whose numbers are given again at once by other threads.
 fn a_descriptor_has_the_path_of_what_it_is(node: &Node) {
     let folder = crate::support::folder();

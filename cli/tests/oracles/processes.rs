@@ -328,6 +328,7 @@ fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
          for (let i = 0; i < 700; i++) fs.existsSync('/');
          process.execve(process.argv[2], ['node', process.argv[3]], process.env);",
     );
+    let mut all = Vec::new();
     for mode in ["count", "full"] {
         let program = node.command([
             first.as_str(),
@@ -344,7 +345,27 @@ fn calls_before_another_version_is_executed_have_their_names(node: &Node) {
             "{place}"
         );
         assert_eq!(traced.calls(&["Execve"]), 1, "{place}");
+        // The start is the first one's.
+        let version = text(&traced.run["node"]["version"]);
+        assert_eq!(version, format!("v{}", node.version), "{mode}");
+        let phases = list(&traced.run["phases"]).iter();
+        let crossings = phases.map(|p| (text(&p["name"]), number(&p["crossings"])));
+        let crossings: Vec<_> = crossings.collect();
+        let [.., ("main_script", first), ("after_exec", second)] = crossings[..] else {
+            panic!("{mode}: {crossings:?}");
+        };
+        assert!(
+            first > 5_700 && (300..700).contains(&second),
+            "{mode}: {crossings:?}"
+        );
+        all.push(
+            crossings
+                .iter()
+                .map(|c| (c.0.to_string(), c.1))
+                .collect::<Vec<_>>(),
+        );
     }
+    assert_eq!(all[0], all[1]);
 }
 
 /// As `tsc` of TypeScript 7 does: from the exec on nothing is node's, nor anybody's who is to blame for node's time.

@@ -79,3 +79,20 @@ pub(crate) fn n_values_are_n_serializations(node: &Node) {
         }
     }
 }
+
+/// A program that ends while C++ reads a value of it: how long the value is nobody knows.
+#[test]
+#[ignore = "needs root"]
+fn who_ends_inside_a_serialization_has_made_no_bytes() {
+    for version in ["18.20.8", "22.23.3", "26.10.0"] {
+        let Some(node) = Node::find(version) else {
+            return;
+        };
+        let script = "process.title = { toString() { process.reallyExit(0); } }";
+        let traced = trace(&[], node.command(["-e", script]));
+        traced.succeeded();
+        let serialization = &traced.run["serialization"];
+        let bytes = number(&serialization["bytes"]);
+        assert!(bytes < 1 << 24, "{version}: {serialization}");
+    }
+}

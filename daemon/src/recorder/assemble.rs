@@ -73,6 +73,8 @@ pub struct Assembler {
     processes: HashMap<u32, ProcessId>,
     images: HashMap<u8, Image>,
     image_of: HashMap<u32, u8>,
+    /// When each process passed its first one.
+    first_milestones: HashMap<ProcessId, u64>,
     names: HashMap<Vec<u8>, NameId>,
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
@@ -167,6 +169,7 @@ impl Assembler {
             processes: HashMap::default(),
             images: HashMap::default(),
             image_of: HashMap::default(),
+            first_milestones: HashMap::default(),
             callees: HashMap::default(),
             outside: Outside::default(),
             descriptors: HashMap::default(),
@@ -240,7 +243,9 @@ impl Assembler {
         }
         self.image_of.insert(pid, index);
         let process = self.process(pid, 0);
-        if let Some(image) = self.images.get(&index) {
+        if let Some(image) = self.images.get(&index)
+            && !self.first_milestones.contains_key(&process)
+        {
             self.recording.processes[process.0 as usize].node = Some(image.binary);
         }
     }
@@ -576,7 +581,16 @@ impl Assembler {
                 timestamp,
             } => {
                 let (process, thread, _) = self.at(header);
-                let plan = self.images.get(&origin.binary).map(|i| &i.plan);
+                let image = self.images.get(&origin.binary);
+                // A process that executes another node is told by the first one's start.
+                if let Some(image) = image {
+                    let first = self.first_milestones.entry(process).or_insert(u64::MAX);
+                    if timestamp < *first {
+                        *first = timestamp;
+                        self.recording.processes[process.0 as usize].node = Some(image.binary);
+                    }
+                }
+                let plan = image.map(|i| &i.plan);
                 let name = plan
                     .and_then(|p| p.milestones.iter().find(|m| m.0 == number))
                     .map(|m| snake_case(&m.1));

@@ -271,7 +271,7 @@ pub fn origin(recording: &Recording, timeline: &Timeline, run: RunId) -> Origin 
         Some(ProcessId(own as u32))
     });
     let process = main.and_then(|main| Some((main, recording.processes.get(main.0 as usize)?)));
-    let exec = process.and_then(|(_, process)| process.execs.iter().max_by_key(|exec| exec.at));
+    let exec = process.and_then(|(id, process)| timeline.node_exec(process, id));
     let arguments = match (exec, of) {
         (Some(exec), _) => exec.arguments.as_slice(),
         (None, Some(run)) => run.command.as_slice(),

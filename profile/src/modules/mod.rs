@@ -501,7 +501,7 @@ impl Modules {
             }
             let run = recording.runs.get(process.run.0 as usize);
             let is_main = timeline.main_process(process.run) == Some(*id);
-            let exec = process.execs.iter().max_by_key(|exec| exec.at);
+            let exec = timeline.node_exec(process, *id);
             let arguments = match exec {
                 Some(exec) => exec.arguments.as_slice(),
                 None => run.filter(|_| is_main).map_or(&[][..], |run| &run.command),
