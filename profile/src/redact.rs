@@ -9,13 +9,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use regex::bytes::{Regex, RegexSet};
+use regex::bytes::{Captures, Regex, RegexSet};
 
 use crate::Recording;
 
 mod arguments;
 mod assignments;
 mod names;
+mod options;
 mod urls;
 
 use arguments::{Line, Role};
@@ -30,6 +31,8 @@ pub struct Redaction {
     /// All patterns at once: most texts fit none.
     any: RegexSet,
     rules: Vec<Rule>,
+    /// So many rules, the last ones, are the user's own.
+    own: usize,
     /// A name and what stands between it and its value.
     name: Regex,
     /// The beginning of an address.
@@ -51,6 +54,8 @@ enum Action {
     Credentials,
     /// Names with values are looked for.
     Assignments,
+    /// Options whose value is the next word are looked for.
+    Options,
 }
 
 /// A pattern of the user that is no regular expression.
@@ -70,10 +75,13 @@ macro_rules! token {
     ($form:literal) => {
         (
             concat!("(^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})(?:", $form, ")"),
-            Action::Replace("${1}[redacted]"),
+            Action::Replace(REST),
         )
     };
 }
+
+/// What a built-in pattern leaves of its match: its first group.
+const REST: &str = "${1}[redacted]";
 
 /// Pattern and what is done where it fits, in this order: what has a form of its own goes before a name can cut it.
 const BUILT_IN: &[(&str, Action)] = &[
@@ -109,6 +117,7 @@ const BUILT_IN: &[(&str, Action)] = &[
     ),
     (r"://[^\s]*@", Action::Credentials),
     (assignments::ANY_NAME, Action::Assignments),
+    (options::OPTION, Action::Options),
     // Authorization: Bearer X
     (
         r"(?i)\b((?:bearer|basic)\s+)[a-z0-9+/_.~=-]{8,}",
@@ -131,8 +140,11 @@ impl Redaction {
         patterns: impl IntoIterator<Item = &'a str>,
         home_folders: bool,
     ) -> Result<Redaction, BadRule> {
-        let own = patterns.into_iter();
-        let own = own.map(|pattern| (pattern, Action::Replace(REDACTED)));
+        let patterns = patterns.into_iter();
+        let own: Vec<_> = patterns
+            .map(|pattern| (pattern, Action::Replace(REDACTED)))
+            .collect();
+        let count = own.len();
         let home = home_folders.then_some(HOME);
         let all: Vec<(&str, Action)> = BUILT_IN.iter().copied().chain(home).chain(own).collect();
         let rules: Result<Vec<Rule>, BadRule> = all
@@ -161,6 +173,7 @@ impl Redaction {
         Ok(Redaction {
             any: RegexSet::new(all.iter().map(|(pattern, _)| pattern)).map_err(bad)?,
             rules,
+            own: count,
             name: Regex::new(assignments::NAME).map_err(bad)?,
             scheme: Regex::new(SCHEME).map_err(bad)?,
         })
@@ -172,28 +185,51 @@ impl Redaction {
     }
 
     fn of_kind<'t>(&self, text: &'t [u8], kind: Kind) -> Cow<'t, [u8]> {
-        let fits = self.any.matches(text);
+        let mut fits = self.any.matches(text);
         let mut clean = Cow::Borrowed(text);
+        // What the user's own patterns are meant for is the text as it is, not what the other rules leave of it, nor the other way round.
+        if fits
+            .iter()
+            .any(|index| index >= self.rules.len() - self.own)
+        {
+            let places = self.rules.iter().enumerate();
+            let places = places.filter(|(index, _)| fits.matched(*index));
+            let places = places.flat_map(|(_, rule)| self.places(rule, text, kind));
+            clean = Cow::Owned(without(text, &merged(places.collect())));
+            fits = self.any.matches(&clean);
+        }
         for (index, rule) in self.rules.iter().enumerate() {
             // Where something was taken out, a rule may fit that did not before.
             if !fits.matched(index) && matches!(clean, Cow::Borrowed(_)) {
                 continue;
             }
-            let places = match rule.action {
-                Action::Replace(by) => {
-                    if let Cow::Owned(replaced) = rule.pattern.replace_all(&clean, by.as_bytes()) {
-                        clean = Cow::Owned(replaced);
-                    }
-                    continue;
-                }
-                Action::Credentials => urls::credentials(&self.scheme, &clean),
-                Action::Assignments => assignments::secrets(&self.name, &clean, kind),
-            };
+            let places = self.places(rule, &clean, kind);
             if !places.is_empty() {
                 clean = Cow::Owned(without(&clean, &places));
             }
         }
         clean
+    }
+
+    /// Where a rule finds secrets in a text, in order.
+    fn places(&self, rule: &Rule, text: &[u8], kind: Kind) -> Vec<Range<usize>> {
+        match rule.action {
+            Action::Replace(by) => {
+                let of_match = |groups: Captures<'_>| {
+                    let all = groups.get(0)?;
+                    let rest = groups.get(1).filter(|_| by == REST);
+                    Some(rest.map_or(all.start(), |rest| rest.end())..all.end())
+                };
+                rule.pattern
+                    .captures_iter(text)
+                    .filter_map(of_match)
+                    .collect()
+            }
+            Action::Credentials => urls::credentials(&self.scheme, text),
+            Action::Assignments => assignments::secrets(&self.name, text, kind),
+            Action::Options if kind == Kind::Text => options::secrets(&rule.pattern, text),
+            Action::Options => Vec::new(),
+        }
     }
 
     /// Words for a log, without the secrets of what they name, and in one line whatever that is called.
@@ -245,15 +281,19 @@ impl Redaction {
         }
     }
 
+    fn clean_words(&self, words: &mut String) {
+        if let Cow::Owned(clean) = self.text(words.as_bytes()) {
+            *words = String::from_utf8_lossy(&clean).into_owned();
+        }
+    }
+
     /// Takes the secrets out of a recording: arguments, paths, labels.
     pub fn apply(&self, recording: &mut Recording) {
         for run in &mut recording.runs {
             self.arguments(&mut run.command);
             self.clean(&mut run.directory);
             for (_, value) in &mut run.labels {
-                if let Cow::Owned(clean) = self.text(value.as_bytes()) {
-                    *value = String::from_utf8_lossy(&clean).into_owned();
-                }
+                self.clean_words(value);
             }
         }
         for exec in recording.processes.iter_mut().flat_map(|p| &mut p.execs) {
@@ -263,11 +303,33 @@ impl Redaction {
         for binary in &mut recording.binaries {
             self.clean(&mut binary.path);
         }
+        for package in &mut recording.packages {
+            let words = package.name.iter_mut().chain(&mut package.version);
+            words.for_each(|words| self.clean_words(words));
+        }
+        // Those of an add-on have the name of its file.
+        for callback in &mut recording.callbacks {
+            self.clean_words(&mut callback.binding);
+            self.clean_words(&mut callback.function);
+        }
         // Two that have become the same stay two: ids point at each.
         for name in &mut recording.names {
             self.clean(name);
         }
     }
+}
+
+/// Places in order; those that overlap are one.
+fn merged(mut places: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    places.sort_by_key(|place| (place.start, place.end));
+    let mut all: Vec<Range<usize>> = Vec::new();
+    for place in places {
+        match all.last_mut() {
+            Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+            _ => all.push(place),
+        }
+    }
+    all
 }
 
 /// A text with `[redacted]` in these places, which are in order and do not overlap.
@@ -384,6 +446,7 @@ mod tests {
             "password",
             "\n",
             "-p",
+            "--token",
             "|",
         ];
         let mut random = crate::random::Random::new(7);
@@ -464,6 +527,9 @@ mod tests {
             "{\"password\":{",
             "[redacted]",
             "token=[redacted]",
+            "--token x ",
+            "--token \\",
+            "--token \"",
         ] {
             least_of("", piece, "");
         }
@@ -516,11 +582,32 @@ mod tests {
             b"/home/ada/[redacted]/x"
         );
         assert_eq!(Redaction::new(["("], true).unwrap_err().pattern, "(");
+        // They are looked for in the text as it is, and do not hide from other rules what is beside their match.
+        let of = |patterns: &[&str], text: &str| {
+            let own = Redaction::new(patterns.iter().copied(), true).unwrap();
+            let clean = own.text(text.as_bytes()).into_owned();
+            let twice = own.text(&clean).into_owned();
+            assert_eq!(twice, clean, "{text}");
+            String::from_utf8(clean).unwrap()
+        };
+        let folder = r"/home/ada/clients/[a-z]+";
+        assert_eq!(
+            of(&[folder], "x /home/ada/clients/acme/y"),
+            "x [redacted]/y"
+        );
+        let address = r"https://ada:[^@]+@corp\.internal/\S*";
+        assert_eq!(
+            of(&[address], "https://ada:hunter2@corp.internal/plans"),
+            "[redacted]"
+        );
+        let token = "ghp_0123456789abcdefghijABCD";
+        assert_eq!(of(&["defghi"], token), REDACTED);
+        assert_eq!(of(&["ghp_0123"], &format!("{token} x")), "[redacted] x");
     }
 
     #[test]
     fn a_recording_is_clean_everywhere() {
-        use crate::recording::{Binary, Exec, Process, Run};
+        use crate::recording::{Binary, Callback, Exec, Package, Process, Run};
         let secret = b"https://ada:hunter2@host/".to_vec();
         let mut recording = Recording {
             runs: vec![Run {
@@ -547,9 +634,20 @@ mod tests {
                 ..Binary::default()
             }],
             names: vec![secret],
+            packages: vec![Package {
+                name: Some("@hunter2/core".into()),
+                version: Some("1.0.0-hunter2".into()),
+                ..Package::default()
+            }],
+            callbacks: vec![Callback {
+                binding: "(add-on) hunter2_native.node".into(),
+                function: "hunter2".into(),
+            }],
             ..Recording::default()
         };
-        Redaction::default().apply(&mut recording);
+        Redaction::new(["hunter2(_native|/core)?$|hunter2[_/]"], true)
+            .unwrap()
+            .apply(&mut recording);
         assert!(!format!("{recording:?}").contains("hunter2"));
         let all: Vec<u8> = recording.names.concat();
         assert_eq!(all, b"https://[redacted]@host/");

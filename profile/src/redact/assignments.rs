@@ -329,7 +329,7 @@ fn begins_something_else(rest: &[u8]) -> bool {
 }
 
 /// The quote that a value begins with, with the backslashes before it.
-fn opener(rest: &[u8]) -> Option<&[u8]> {
+pub(super) fn opener(rest: &[u8]) -> Option<&[u8]> {
     for quote in [&b"%22"[..], b"%27"] {
         if rest.starts_with(quote) {
             return Some(quote);
@@ -344,7 +344,7 @@ fn escapes(rest: &[u8]) -> usize {
 }
 
 /// Where the text ends that this quote has opened.
-fn closing(text: &[u8], start: usize, opener: &[u8]) -> usize {
+pub(super) fn closing(text: &[u8], start: usize, opener: &[u8]) -> usize {
     let mut at = start;
     while at < text.len() {
         if text[at..].starts_with(opener) {
