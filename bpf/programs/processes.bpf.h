@@ -27,7 +27,7 @@ volatile const __u32 pid_namespace = 0;
  * as well attach a debugger to it, and no further.
  */
 volatile const bool owned = false;
-volatile const __u32 owner = 0;
+volatile const __u32 owner = 0, owner_group = 0;
 
 /* Of linux/sched/coredump.h: the lowest bits of a memory's flags tell who may look at it; 1: its owner. */
 #define DUMPABLE_MASK	  3
@@ -48,11 +48,12 @@ static __always_inline bool is_owners(struct task_struct *task)
 {
 	const struct cred *cred = BPF_CORE_READ(task, cred);
 	struct mm_struct *mm = BPF_CORE_READ(task, mm);
-	__u32 gid = BPF_CORE_READ(cred, gid.val);
 
 	return BPF_CORE_READ(cred, uid.val) == owner && BPF_CORE_READ(cred, euid.val) == owner &&
-	       BPF_CORE_READ(cred, suid.val) == owner && BPF_CORE_READ(cred, egid.val) == gid &&
-	       BPF_CORE_READ(cred, sgid.val) == gid &&
+	       BPF_CORE_READ(cred, suid.val) == owner &&
+	       BPF_CORE_READ(cred, gid.val) == owner_group &&
+	       BPF_CORE_READ(cred, egid.val) == owner_group &&
+	       BPF_CORE_READ(cred, sgid.val) == owner_group &&
 	       (memory_flags(mm) & DUMPABLE_MASK) == DUMPABLE_BY_OWNER;
 }
 

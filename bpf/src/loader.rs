@@ -56,7 +56,16 @@ pub struct Options {
     pub looks_in: bool,
     /// On behalf of this user, who may not trace everybody's programs: processes are followed as long as they are the user's own,
     /// and no address of the kernel is told.
-    pub owner: Option<u32>,
+    pub owner: Option<Owner>,
+}
+
+/// Whose processes may be followed: those all of whose user and group ids are these, as the kernel asks of who attaches a debugger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
 }
 
 impl Options {
@@ -1127,7 +1136,8 @@ fn load_tree(
         rodata.wake_at = options.wake_at();
         rodata.time_files = !options.count_only;
         rodata.owned = options.owner.is_some();
-        rodata.owner = options.owner.unwrap_or(0);
+        rodata.owner = options.owner.map_or(0, |owner| owner.uid);
+        rodata.owner_group = options.owner.map_or(0, |owner| owner.gid);
         rodata.pid_namespace = pid_namespace();
     };
     load_sharing!(

@@ -395,6 +395,43 @@ fn who_executes_a_known_binary_from_one_that_nobody_knew_is_told_to_be_incomplet
     });
 }
 
+/// The event loop of the first node is no end of the second one's start.
+#[test]
+#[ignore = "needs root"]
+fn who_executes_node_again_in_the_event_loop_is_recorded_to_the_second_loop() {
+    let Some(node) = Node::find("24.21.0") else {
+        return;
+    };
+    let service = Service::knowing(&node, "");
+    // Longer than the recording goes on after the first loop has started.
+    let second = write(
+        service.folder.path(),
+        "work/second.js",
+        "const fs = require('fs');
+         for (const begun = Date.now(); Date.now() - begun < 400; );
+         for (let i = 0; i < 300; i++) fs.statSync('/');
+         setTimeout(() => {}, 2000);",
+    );
+    let path = node.path.to_str().unwrap();
+    let first = format!(
+        "setTimeout(() => process.execve({path:?}, ['node', {second:?}], process.env), 100)"
+    );
+    service.succeeds(&node, &["-e", &first]);
+    let line = service.says("recorded pid=");
+    let recording = service.recordings().pop().unwrap();
+    assert_eq!(recording.processes[0].execs.len(), 2, "{line}");
+    assert_eq!(recording.processes[0].incomplete, None);
+    assert!(calls(&recording).values().sum::<u64>() > 300, "{line}");
+    let loops = recording.milestones.iter();
+    assert_eq!(loops.filter(|m| m.name == "loop_start").count(), 2);
+    let run = &Profile::from_recording(&recording).runs[0];
+    let phases: Vec<_> = run.phases.iter().map(|p| (&*p.name, p.crossings)).collect();
+    let Some(("after_exec", crossings)) = phases.last() else {
+        panic!("{phases:?}");
+    };
+    assert!(*crossings > 300, "{phases:?}");
+}
+
 /// The kernel ends the main thread of a process when another one executes: probes that came before would go with it.
 #[test]
 #[ignore = "needs root"]

@@ -177,6 +177,13 @@ impl Timeline {
             .or_else(|| process.execs.iter().max_by_key(|exec| exec.at))
     }
 
+    /// When the process executed something in node's place: another program, or node again.
+    pub fn followed(&self, process: ProcessId) -> Option<Nanoseconds> {
+        let timeline = self.processes.get(process.0 as usize)?;
+        let last = timeline.phases.last()?;
+        timeline.is_followed().then_some(last.start)
+    }
+
     /// When the process executed a program in node's place that is not node: from here on it is that one's process.
     pub fn replaced(&self, process: ProcessId) -> Option<Nanoseconds> {
         self.processes.get(process.0 as usize)?.replaced

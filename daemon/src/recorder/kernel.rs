@@ -13,7 +13,7 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Code, Counters, LoadError, Options, Programs, Reader, Sum, Unended, Warmth,
+    Code, Counters, LoadError, Options, Owner, Programs, Reader, Sum, Unended, Warmth,
     hold::{Execs, Holder, HolderOptions, Obeys},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
@@ -46,7 +46,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// As options of the programs. `owner`: see [`Options::owner`].
-    pub(crate) fn options(&self, cache: Option<&Path>, owner: Option<u32>) -> Options {
+    pub(crate) fn options(&self, cache: Option<&Path>, owner: Option<Owner>) -> Options {
         Options {
             count_only: self.count,
             verify: self.verify,

@@ -23,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nodeprof_bpf::Owner;
 use nodeprof_profile::store::database::{DatabaseError, Filter, Reader};
 
 use super::{
@@ -87,6 +88,7 @@ const MOST_SPOOLED_TO_A_USER: usize = 2 * LARGEST;
 #[derive(Clone, Debug)]
 struct Peer {
     uid: u32,
+    gid: u32,
     groups: Vec<u32>,
 }
 
@@ -129,6 +131,7 @@ impl Peer {
         groups.push(who.gid);
         Ok(Peer {
             uid: who.uid,
+            gid: who.gid,
             groups,
         })
     }
@@ -540,7 +543,11 @@ fn trace(
     let process = files
         .next()
         .ok_or("found no process beside the request; needed: its pidfd")?;
-    let pid = tracer::check(&process, peer.uid)?;
+    let owner = Owner {
+        uid: peer.uid,
+        gid: peer.gid,
+    };
+    let pid = tracer::check(&process, owner)?;
     let _place = shared.tracers.enter(peer.uid)?;
     let means = locked(&shared.means).clone();
     let tracer = tracer::Tracer {
@@ -549,7 +556,7 @@ fn trace(
         process: &process,
         binary: files.next(),
         pid,
-        owner: peer.uid,
+        owner,
     };
     tracer.run(&means)
 }
@@ -823,6 +830,7 @@ mod tests {
     fn peer(uid: u32, groups: &[u32]) -> Peer {
         Peer {
             uid,
+            gid: uid,
             groups: groups.to_vec(),
         }
     }

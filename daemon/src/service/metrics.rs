@@ -5,7 +5,8 @@
 
 use nodeprof_profile::{
     Recording,
-    recording::{CrossingKind, Loss, Process},
+    breakdown::Timeline,
+    recording::{CrossingKind, Loss, Process, ProcessId},
 };
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -120,14 +121,16 @@ fn major(recording: &Recording, process: &Process) -> String {
     }
 }
 
-/// From the exec (where it was met too late: from when the process had its probes) to the start of the loop, or to an exit before it; seconds.
+/// From the exec (where it was met too late: from when the process had its probes) to the start of the loop, or to an exit or to another exec before it;
+/// seconds.
 fn startup(recording: &Recording, process: &Process) -> Option<f64> {
-    let exec = process.execs.last().map(|exec| exec.at);
-    let begun = exec.or(recording.runs.first().map(|run| run.started))?;
-    let mut milestones = recording.milestones.iter();
-    let loop_start = milestones
-        .find(|m| m.process.0 == 0 && m.thread.0 == process.pid && m.name == "loop_start");
-    let over = loop_start.map(|m| m.at).or(process.exited)?;
+    let timeline = Timeline::new(recording);
+    let id = ProcessId(0);
+    let begun = timeline
+        .exec(id)
+        .or(recording.runs.first().map(|run| run.started))?;
+    let loop_start = timeline.milestone(id, "loop_start");
+    let over = loop_start.or(timeline.followed(id)).or(process.exited)?;
     Some(over.0.checked_sub(begun.0)? as f64 / 1e9)
 }
 

@@ -430,13 +430,20 @@ impl Told {
     /// That are remembered.
     const MOST: usize = 1024;
 
+    /// Whether a mode has told of a start.
+    fn has_told(&mut self, pid: u32, mode: Mode, now: Instant) -> bool {
+        let told = self.0.remove(&pid);
+        told.is_some_and(|(by, at)| by == mode && now.duration_since(at) < Self::MOMENT)
+    }
+
     /// A mode tells of a start: whether the other one has told of it.
     fn is_known(&mut self, pid: u32, mode: Mode, now: Instant) -> bool {
         let is_recent = |at: Instant| now.duration_since(at) < Self::MOMENT;
-        if let Some((by, at)) = self.0.remove(&pid)
-            && by != mode
-            && is_recent(at)
-        {
+        let other = match mode {
+            Mode::Count => Mode::Full,
+            Mode::Full => Mode::Count,
+        };
+        if self.has_told(pid, other, now) {
             return true;
         }
         if self.0.len() >= Self::MOST {
@@ -1086,6 +1093,10 @@ impl Service<'_> {
             for notice in run.assembler.take_notices() {
                 match notice {
                     Notice::Exec { pid, is_whole } => {
+                        // Another node in this one's place starts anew; the limit is for both.
+                        if run.executed.is_some() {
+                            run.loop_started = None;
+                        }
                         run.executed.get_or_insert_with(now);
                         run.take_command(pid, is_whole);
                         run.ask_rules(&self.config);

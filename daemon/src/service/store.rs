@@ -245,6 +245,7 @@ impl Store {
             readers: readers.clone(),
             largest_log,
             tried: None,
+            is_removed: false,
             background: background.clone(),
             crowded: None,
             to_import: old_recordings(folder),
@@ -454,6 +455,8 @@ struct Writer {
     largest_log: u64,
     /// When the log was to be emptied last, in vain.
     tried: Option<Instant>,
+    /// Somebody has removed the database, and no other one could be begun yet.
+    is_removed: bool,
     background: Arc<Background>,
     /// When something took long in the background.
     crowded: Option<Instant>,
@@ -492,17 +495,23 @@ impl Writer {
     }
 
     /// Begins a new database if somebody has removed this one, or put another one in its place: what is written to a file without a name is lost.
-    fn begin_where_removed(&mut self) -> Result<(), String> {
+    fn begin_where_removed(&mut self) -> Result<(), StoreError> {
         let file = self.file();
         if self.database.is_some() && file_id(&file) == self.file_id {
             return Ok(());
         }
-        self.database = None;
-        let begun = fs::create_dir_all(&self.limits.directory)
-            .map_err(|error| error.to_string())
-            .and_then(|()| self.begin().map_err(|error| error.to_string()));
-        self.database = Some(begun?);
-        self.tell(Outcome::Removed { at: file });
+        // One that was set aside, and could not be begun anew then, has been told.
+        let is_removed = self.database.take().is_some() || self.is_removed;
+        self.is_removed = is_removed;
+        fs::create_dir_all(&self.limits.directory).map_err(|error| StoreError::Folder {
+            folder: self.limits.directory.clone(),
+            error,
+        })?;
+        self.database = Some(self.begin()?);
+        self.is_removed = false;
+        if is_removed {
+            self.tell(Outcome::Removed { at: file });
+        }
         Ok(())
     }
 
@@ -658,7 +667,8 @@ impl Writer {
 
     /// Writes a run; where the database turns out damaged, into a new one, unless the run is a large one.
     fn write(&mut self, owner: Option<u32>, recording: Recording) -> Result<RunNumber, String> {
-        self.begin_where_removed()?;
+        self.begin_where_removed()
+            .map_err(|error| self.hear_opening(error))?;
         let copy = (weight(&recording) <= MOST_COPIED_BYTES).then(|| recording.clone());
         match self.on_database(|database| database.keep(recording, owner)) {
             Err(error) if error.is_damage() => {
@@ -706,8 +716,16 @@ impl Writer {
     fn renew(&mut self, why: &DatabaseError) -> Result<(), String> {
         self.database = None;
         let renewed = self.set_aside(&why.to_string()).and_then(|()| self.begin());
-        self.database = Some(renewed.map_err(|error| error.to_string())?);
+        self.database = Some(renewed.map_err(|error| self.hear_opening(error))?);
         Ok(())
+    }
+
+    /// A database could not be begun: why.
+    fn hear_opening(&mut self, error: StoreError) -> String {
+        if let StoreError::Database(error) = &error {
+            self.hear(error);
+        }
+        error.to_string()
     }
 
     /// A full disk stops all until there is space. What a full disk makes of SQLite's third file is an error of its own.
@@ -1082,42 +1100,96 @@ mod tests {
         assert!(error.contains("starts cannot be used"), "{error}");
     }
 
+    struct Disk {
+        at: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Disk {
+        fn of_24_megabytes() -> Option<Disk> {
+            let folder = tempfile::tempdir().unwrap();
+            let at = folder.path().join("disk");
+            fs::create_dir(&at).unwrap();
+            let mut mount = std::process::Command::new("mount");
+            mount
+                .args(["-t", "tmpfs", "-o", "size=24m", "none"])
+                .arg(&at);
+            if !mount.status().is_ok_and(|status| status.success()) {
+                println!("skipped: no file system can be mounted here");
+                return None;
+            }
+            let _folder = folder;
+            Some(Disk { at, _folder })
+        }
+
+        fn fill(&self) -> (PathBuf, fs::File) {
+            let ballast = self.at.join("ballast");
+            let mut file = fs::File::create(&ballast).unwrap();
+            while io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+            (ballast, file)
+        }
+    }
+
+    impl Drop for Disk {
+        fn drop(&mut self) {
+            let mut unmount = std::process::Command::new("umount");
+            let _ = unmount.arg("-l").arg(&self.at).status();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_full_disk_on_which_no_database_can_be_begun_stops_the_store_too() {
+        let Some(disk) = Disk::of_24_megabytes() else {
+            return;
+        };
+        let mut store = Store::open(&limits(&disk.at)).unwrap();
+        store.keep(0, None, start(0)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        let files = fs::read_dir(&disk.at)
+            .unwrap()
+            .map(|file| file.unwrap().path());
+        // What somebody has open still takes its space.
+        let open: Vec<fs::File> = files
+            .map(|path| {
+                let file = fs::File::open(&path).unwrap();
+                fs::remove_file(&path).unwrap();
+                file
+            })
+            .collect();
+        assert!(!open.is_empty());
+        let (ballast, file) = disk.fill();
+        store.keep(1, None, start(1)).unwrap();
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Full), "{told:?}");
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Lost { pid: 1, .. }), "{told:?}");
+        drop((file, open));
+        fs::remove_file(&ballast).unwrap();
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Space), "{told:?}");
+        store.keep(2, None, start(2)).unwrap();
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Removed { .. }), "{told:?}");
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Kept { pid: 2, .. }), "{told:?}");
+    }
+
     #[test]
     #[ignore = "needs root"]
     fn a_full_disk_stops_the_store_until_there_is_space() {
-        use std::process::Command;
-        let folder = tempfile::tempdir().unwrap();
-        let disk = folder.path().join("disk");
-        fs::create_dir(&disk).unwrap();
-        let run = |program: &str, arguments: &[&str]| {
-            let status = Command::new(program).args(arguments).arg(&disk).status();
-            status.is_ok_and(|status| status.success())
-        };
-        if !run("mount", &["-t", "tmpfs", "-o", "size=24m", "none"]) {
-            println!("skipped: no file system can be mounted here");
+        let Some(disk) = Disk::of_24_megabytes() else {
             return;
-        }
-        struct Unmount(PathBuf);
-        impl Drop for Unmount {
-            fn drop(&mut self) {
-                let _ = std::process::Command::new("umount")
-                    .arg("-l")
-                    .arg(&self.0)
-                    .status();
-            }
-        }
-        let _unmount = Unmount(disk.clone());
+        };
         let limits = StoreLimits {
             count: usize::MAX,
-            ..limits(&disk)
+            ..limits(&disk.at)
         };
         let mut store = Store::open(&limits).unwrap();
         store.keep(0, None, start(0)).unwrap();
         assert!(matches!(next(&store), Outcome::Kept { .. }));
         // Something else fills it.
-        let ballast = disk.join("ballast");
-        let mut file = fs::File::create(&ballast).unwrap();
-        while io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+        let (ballast, file) = disk.fill();
         let mut full = false;
         for n in 1..2000 {
             store.keep(n, None, Recording::synthetic(2_000)).unwrap();

@@ -26,7 +26,7 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Programs, Warmth,
+    Owner, Programs, Warmth,
     hold::{
         Execs, Holder, HolderOptions, Obeys,
         guard::{Asked, Guarded},
@@ -111,7 +111,7 @@ impl Drop for Place<'_> {
 }
 
 /// Number of the process of a pidfd, if it is one that this user may trace: not merely started by the user, but with no rights besides the user's.
-pub(super) fn check(process: &OwnedFd, uid: u32) -> Result<u32, String> {
+pub(super) fn check(process: &OwnedFd, asks: Owner) -> Result<u32, String> {
     let refused = |found: String| {
         format!(
             "found {found}; needed: a process of yours that waits for its exec, as nodeprof trace has it"
@@ -133,10 +133,9 @@ pub(super) fn check(process: &OwnedFd, uid: u32) -> Result<u32, String> {
     let (users, groups) = (ids("Uid:"), ids("Gid:"));
     // The files of a process in /proc are the owner's only where the owner may look into it (its folder always is).
     let owner = fs::metadata(format!("/proc/{pid}/status")).map(|meta| meta.uid());
-    let is_own = users == [uid; 4]
-        && groups.len() == 4
-        && groups.iter().all(|group| *group == groups[0])
-        && owner.is_ok_and(|owner| owner == uid);
+    let is_own = users == [asks.uid; 4]
+        && groups == [asks.gid; 4]
+        && owner.is_ok_and(|owner| owner == asks.uid);
     if !is_own {
         return Err(refused(format!("process {pid}, which is not yours alone")));
     }
@@ -157,7 +156,7 @@ pub(super) fn check(process: &OwnedFd, uid: u32) -> Result<u32, String> {
 struct Job {
     wanted: Wanted,
     pid: u32,
-    owner: u32,
+    owner: Owner,
     cache: Option<PathBuf>,
     guard: Option<PathBuf>,
     hold: bool,
@@ -175,7 +174,7 @@ pub(super) struct Tracer<'a> {
     pub(super) process: &'a OwnedFd,
     pub(super) binary: Option<OwnedFd>,
     pub(super) pid: u32,
-    pub(super) owner: u32,
+    pub(super) owner: Owner,
 }
 
 impl Tracer<'_> {
@@ -375,24 +374,30 @@ mod tests {
         unsafe { OwnedFd::from_raw_fd(libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd) }
     }
 
-    fn uid() -> u32 {
+    fn us() -> Owner {
         // SAFETY: asks who we are.
-        unsafe { libc::getuid() }
+        let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+        Owner { uid, gid }
     }
 
     #[test]
     fn a_process_of_ones_own_is_accepted_and_no_other() {
         let own = pidfd(std::process::id());
-        assert_eq!(check(&own, uid()), Ok(std::process::id()));
-        let why = check(&own, uid() + 1).unwrap_err();
-        assert!(why.contains("not yours alone"), "{why}");
+        let us = us();
+        assert_eq!(check(&own, us), Ok(std::process::id()));
+        let (uid, gid) = (us.uid + 1, us.gid + 1);
+        // One of the same user with the rights of a group that the user is not in has files that the user may not read.
+        for other in [Owner { uid, ..us }, Owner { gid, ..us }] {
+            let why = check(&own, other).unwrap_err();
+            assert!(why.contains("not yours alone"), "{why}");
+        }
         let file = OwnedFd::from(fs::File::open("/dev/null").unwrap());
-        let why = check(&file, uid()).unwrap_err();
+        let why = check(&file, us).unwrap_err();
         assert!(why.contains("no pidfd"), "{why}");
         let mut child = Command::new("true").spawn().unwrap();
         let ended = pidfd(child.id());
         child.wait().unwrap();
-        assert!(check(&ended, uid()).is_err());
+        assert!(check(&ended, us).is_err());
     }
 
     #[test]

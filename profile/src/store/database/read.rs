@@ -374,6 +374,11 @@ impl Query {
     }
 }
 
+/// No start is as late as the latest instant of the database.
+fn instant(unix_ns: u64) -> i64 {
+    i64::try_from(unix_ns).unwrap_or(i64::MAX)
+}
+
 fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result<Found, Malformed> {
     let mut query = Query::default();
     if let Some(runs) = &filter.runs {
@@ -387,10 +392,10 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
         );
     }
     if let Some(since) = filter.since_unix_ns {
-        query.add("run.started_unix_ns >= ?", [since as i64]);
+        query.add("run.started_unix_ns >= ?", [instant(since)]);
     }
     if let Some(until) = filter.until_unix_ns {
-        query.add("run.started_unix_ns < ?", [until as i64]);
+        query.add("run.started_unix_ns < ?", [instant(until)]);
     }
     if let Some(package) = &filter.package {
         query.add(
