@@ -174,9 +174,9 @@ fields!(CALLBACK_FIELDS, callback, crate::report::CallbackProfile, c:
     "calls" => c.calls,
     "timed_calls" => c.timed_calls,
     "unfinished" => c.unfinished,
-    "total_ns" => c.total_ns.unwrap_or_default(),
-    "self_ns" => c.self_ns.unwrap_or_default(),
-    "total_corrected_ns" => c.total_corrected_ns.unwrap_or_default(),
+    "total_ns" => known(c.total_ns),
+    "self_ns" => known(c.self_ns),
+    "total_corrected_ns" => known(c.total_corrected_ns),
 );
 fields!(PACKAGE_JSON_FIELDS, package_json, crate::report::PackageJsonFile, f:
     "lookups" => f.lookups,
@@ -196,8 +196,8 @@ fields!(SERIALIZATION_FIELDS, serialization_function, crate::report::Serializati
 fields!(SCRIPT_FIELDS, script, crate::report::Script, s:
     "compilations" => s.compilations,
     "cached" => if s.cached { s.compilations } else { 0 },
-    "total_ns" => s.total_ns.unwrap_or_default(),
-    "self_ns" => s.self_ns.unwrap_or_default(),
+    "total_ns" => known(s.total_ns),
+    "self_ns" => known(s.self_ns),
 );
 
 /// The same fields of events for modules, packages and what is outside.
@@ -370,7 +370,9 @@ impl Recorded {
         // A path and operation has the time of a system call.
         let of_path = (list == List::Run && name == "total_ns").then_some("files");
         let families = [list.family(), family_of(name), of_path];
-        if { families.into_iter().flatten() }.any(|family| self.untimed(family, name)) {
+        if { families.into_iter().flatten() }.any(|family| self.untimed(family, name))
+            || self.lacks_in_thinned(list, name)
+        {
             return false;
         }
         let of_run = match (list, name) {
@@ -405,6 +407,9 @@ impl Recorded {
     }
 
     fn has(&self, list: List, name: &str) -> bool {
+        if self.lacks_in_thinned(list, name) {
+            return false;
+        }
         let families = families(list, name);
         let missing = |family: &str| {
             let thinned = list != List::Run && self.thinned.iter().any(|thinned| thinned == family);
@@ -416,6 +421,12 @@ impl Recorded {
             && (self.modules || !of_modules)
             && !(families.into_iter().flatten())
                 .any(|family| missing(family) || self.untimed(family, name))
+    }
+
+    /// A figure of single calls, of which a run that was thinned has the sums.
+    fn lacks_in_thinned(&self, list: List, name: &str) -> bool {
+        let of_callbacks = matches!(list, List::Callbacks | List::ToJs);
+        of_callbacks && name == "unfinished" && !self.thinned.is_empty()
     }
 
     /// A time that count mode does not take.
@@ -488,7 +499,14 @@ impl Table {
         };
         let begin = place * values.len();
         for (sum, value) in self.values[row][begin..].iter_mut().zip(values) {
-            *sum = if sum.is_nan() { *value } else { *sum + value };
+            // What is not known of a row makes it unknown, unless something is known of another one of its name.
+            let told = |of: f64| !of.is_nan() && (of != 0.0 || self.absent.is_nan());
+            *sum = match (told(*sum), value.is_nan()) {
+                (true, true) => *sum,
+                (true, false) => *sum + value,
+                (false, _) if sum.is_nan() && *value == 0.0 && !self.absent.is_nan() => *sum,
+                (false, _) => *value,
+            };
         }
     }
 
@@ -801,6 +819,29 @@ mod tests {
         let calls = callbacks.values(0, 0, &[0, 1, 2, 3, 4]);
         assert_eq!((calls[1], calls[3]), (3.0, 4.0));
         assert!([0, 2, 4].iter().all(|run: &usize| calls[*run].is_nan()));
+        // A time that is not known is not 0; what is known of another row of that name is, in either order.
+        let fields = |calls: f64, total: f64| {
+            let mut values = values(calls);
+            values[List::Callbacks.field("total_ns").unwrap()] = total;
+            values
+        };
+        let untimed = || fields(5.0, f64::NAN);
+        let timed = |ns: f64| fields(2.0, ns);
+        let total = List::Callbacks.field("total_ns").unwrap();
+        for (name, rows, sum) in [
+            ("a", vec![untimed()], None),
+            ("b", vec![untimed(), timed(7.0)], Some(7.0)),
+            ("c", vec![timed(7.0), untimed()], Some(7.0)),
+            ("d", vec![timed(0.0), untimed()], None),
+            ("e", vec![untimed(), timed(0.0)], None),
+            ("f", vec![timed(0.0)], Some(0.0)),
+            ("g", vec![timed(3.0), timed(4.0)], Some(7.0)),
+        ] {
+            rows.iter().for_each(|row| callbacks.add(name, 1, row));
+            let row = callbacks.find(name).unwrap();
+            let found = callbacks.values(row, total, &[1])[0];
+            assert_eq!((!found.is_nan()).then_some(found), sum, "{name}");
+        }
         // Of itself it has figures.
         let mut of_runs = Table::new(List::Run, &recorded);
         for run in 0..5 {

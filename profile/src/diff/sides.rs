@@ -391,6 +391,8 @@ struct Names {
     folders: Matching,
     /// Names of packages that more than one folder of one run has.
     ambiguous: BTreeSet<String>,
+    /// The main script of a run is in a package.
+    has_application: bool,
     /// By side and name: versions.
     versions: [BTreeMap<String, BTreeSet<String>>; 2],
 }
@@ -401,6 +403,9 @@ impl Names {
         let mut paths: [BTreeSet<String>; 2] = Default::default();
         let mut folders: [BTreeSet<String>; 2] = Default::default();
         let mut ambiguous = BTreeSet::new();
+        let mut packages = runs.iter().flat_map(|run| &run.packages);
+        let has_application =
+            packages.any(|p| p.kind == PackageKind::Application && p.directory.is_some());
         for (index, (run, roots)) in runs.iter().zip(&roots).enumerate() {
             let side = usize::from(index >= base_runs);
             let modules = run.modules.iter().map(|module| &module.path);
@@ -429,6 +434,7 @@ impl Names {
             folders: matching(&folders),
             roots,
             ambiguous,
+            has_application,
             versions: Default::default(),
         };
         for (index, run) in runs.iter().enumerate() {
@@ -460,12 +466,17 @@ impl Naming for Names {
         folder: Option<&str>,
         kind: PackageKind,
     ) -> String {
+        let has_folder = folder.is_some();
         let folder = || {
             let rooted = self.roots.get(run)?.rooted(folder?);
             Some(self.folders.name(&rooted).to_owned())
         };
         match (name, kind) {
             (_, PackageKind::Node) => "node".to_owned(),
+            // Files of no package, beside an application that is one.
+            (_, PackageKind::Application) if !has_folder && self.has_application => {
+                "(no package)".to_owned()
+            }
             (_, PackageKind::Application) => "(application)".to_owned(),
             (Some(name), _) if !self.ambiguous.contains(name) => name.to_owned(),
             (Some(name), _) => match folder() {

@@ -15,7 +15,7 @@ use super::costs::Costs;
 use super::discover::{Discovered, is_tried};
 use super::events::{Point, SHORT_NS, Thread, What};
 use super::script::{ScriptId, Scripts};
-use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed};
+use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed, of_program};
 use crate::breakdown::count;
 use crate::fast::Map;
 use crate::recording::{
@@ -666,24 +666,19 @@ impl<'a> Pass<'a> {
                 }
             }
             Some(State::Outside(bucket)) => self.outside.at(bucket).add(costs),
-            Some(State::Next) | None => {
-                let bucket = self.bucket(context, at);
-                self.outside.at(bucket).add(costs);
-            }
+            Some(State::Next) | None => match owner {
+                Some(owner) => self.modules[owner.0 as usize].caused.add(costs),
+                None => {
+                    let bucket = self.bucket(context, at);
+                    self.outside.at(bucket).add(costs);
+                }
+            },
         }
     }
 
     /// The nearest module of the program that a module was required by.
     fn of_program(&self, module: ModuleId) -> Option<ModuleId> {
-        let mut at = Some(module);
-        while let Some(id) = at {
-            let module = &self.modules[id.0 as usize];
-            if module.kind != ModuleKind::Builtin {
-                return Some(id);
-            }
-            at = module.requirer;
-        }
-        None
+        of_program(self.modules, module)
     }
 
     /// Who asked for what was done to load a module: the module that imports it, if it was loaded along with what the

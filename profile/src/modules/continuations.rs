@@ -3,7 +3,7 @@
 
 use super::context::Contexts;
 use super::script::ScriptId;
-use crate::recording::{ProcessId, Recording, ThreadId};
+use crate::recording::Continuation;
 
 /// Who is behind what runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +22,9 @@ pub(super) struct Continuations {
 }
 
 impl Continuations {
-    pub(super) fn new(
-        recording: &Recording,
-        contexts: &Contexts,
-        (process, thread): (ProcessId, ThreadId),
-    ) -> Continuations {
-        let of_thread = recording.continuations.iter();
-        let mut list: Vec<_> = of_thread
-            .filter(|c| c.process == process && c.thread == thread)
-            .collect();
+    /// Those of a thread.
+    pub(super) fn new(contexts: &Contexts, of_thread: &[&Continuation]) -> Continuations {
+        let mut list = of_thread.to_vec();
         // The outer ones of those that begin together first.
         list.sort_by_key(|c| {
             (
@@ -81,7 +75,8 @@ mod tests {
     use super::*;
     use crate::modules::script::Scripts;
     use crate::recording::{
-        Continuation, Frame, FrameId, FrameKind, NameId, Nanoseconds, Stack, StackId,
+        Frame, FrameId, FrameKind, NameId, Nanoseconds, ProcessId, Recording, Stack, StackId,
+        ThreadId,
     };
 
     /// Two stacks of a script each, and one of the loader's.
@@ -121,7 +116,9 @@ mod tests {
     fn paths(recording: &Recording, instants: &[u64]) -> Vec<Option<String>> {
         let mut scripts = Scripts::default();
         let contexts = Contexts::new(recording, &mut scripts);
-        let all = Continuations::new(recording, &contexts, (ProcessId(0), ThreadId(7)));
+        let of_thread = recording.continuations.iter();
+        let of_thread: Vec<_> = of_thread.filter(|c| c.thread == ThreadId(7)).collect();
+        let all = Continuations::new(&contexts, &of_thread);
         let name = |behind| match behind {
             Behind::Script(script) => String::from_utf8_lossy(&scripts.get(script).path).into(),
             Behind::Loader => "loader".to_owned(),

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use super::context::{Contexts, Inside};
 use super::events::{Thread, What};
 use super::script::{BuiltinClass, Script, ScriptClass, ScriptId, Scripts};
-use super::{Module, ModuleId, ModuleKind};
+use super::{ByThread, Module, ModuleId, ModuleKind, of_thread};
 use crate::fast::Map;
 use crate::recording::{
-    Compilation, CompilationUnit, FileOperation, FrameKind, NameId, Nanoseconds, Recording, StackId,
+    Compilation, CompilationUnit, FileOperation, FrameKind, Import, NameId, Nanoseconds, Recording,
+    StackId,
 };
 
 /// The function of `process` that loads a native add-on, as its callback is called.
@@ -75,6 +76,7 @@ pub(super) struct Finder<'a> {
     pub(super) recording: &'a Recording,
     pub(super) contexts: &'a Contexts,
     pub(super) scripts: &'a mut Scripts,
+    pub(super) imports: &'a ByThread<'a, Import>,
 }
 
 impl<'a> Finder<'a> {
@@ -163,10 +165,7 @@ impl<'a> Finder<'a> {
     /// Links of ES modules by what was loaded, the earliest first.
     fn imports(&mut self, thread: &Thread) -> BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>> {
         let mut imports: BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>> = BTreeMap::new();
-        for import in &self.recording.imports {
-            if (import.process, import.thread) != (thread.process, thread.thread) {
-                continue;
-            }
+        for import in of_thread(self.imports, (thread.process, thread.thread)) {
             let requirer = self.scripts.named(self.recording, import.requirer);
             let loaded = self.scripts.named(self.recording, import.loaded);
             if let (Some(requirer), Some(loaded)) = (requirer, loaded) {

@@ -78,6 +78,7 @@ pub(super) const SHORT_NS: u64 = 2_000;
 pub(super) struct Threads {
     pub(super) list: Vec<Thread>,
     index: Map<(ProcessId, ThreadId), usize>,
+    of_process: Map<ProcessId, Vec<usize>>,
 }
 
 impl Threads {
@@ -164,8 +165,15 @@ impl Threads {
                 points: Vec::new(),
                 replaced: Vec::new(),
             });
-            list.len() - 1
+            let unit = list.len() - 1;
+            self.of_process.entry(process).or_default().push(unit);
+            unit
         })
+    }
+
+    /// The threads of a process, in the order of the list.
+    pub(super) fn of_process(&self, process: ProcessId) -> &[usize] {
+        self.of_process.get(&process).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn find(&self, process: ProcessId, thread: ThreadId) -> Option<usize> {

@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::{Timeline, count};
+use crate::fast::Map;
 use crate::main_script::Asked;
 use crate::recording::{Nanoseconds, ProcessId, Recording, RunId, ThreadId};
 use attribute::{Pass, Phases};
@@ -242,12 +243,15 @@ impl Modules {
             .map(|thread| (thread.process, thread.thread))
             .collect();
         let phases = phases(recording, timeline, &threads);
+        let imports = by_thread(&recording.imports, |import| (import.process, import.thread));
+        let continuations = by_thread(&recording.continuations, |c| (c.process, c.thread));
         let mut found: Vec<Discovered> = Vec::with_capacity(threads.list.len());
         for (unit, thread) in threads.list.iter().enumerate() {
             let mut finder = Finder {
                 recording,
                 contexts: &contexts,
                 scripts: &mut modules.scripts,
+                imports: &imports,
             };
             found.push(match thread.javascript && told(thread.process) {
                 true => finder.find(unit, thread, &mut modules.list),
@@ -266,7 +270,10 @@ impl Modules {
                     &modules.scripts,
                     unit,
                     phases[unit],
-                    Continuations::new(recording, &contexts, (thread.process, thread.thread)),
+                    Continuations::new(
+                        &contexts,
+                        of_thread(&continuations, (thread.process, thread.thread)),
+                    ),
                     &mut found[unit],
                     &mut modules.list,
                     outside,
@@ -293,9 +300,6 @@ impl Modules {
                 continue;
             };
             let run = process.run.0 as usize;
-            let of_process: Vec<usize> = (0..threads.list.len())
-                .filter(|&unit| threads.list[unit].process == thread.process)
-                .collect();
             let bucket = match process.node {
                 Some(_) => Bucket::HelperThreads,
                 None => Bucket::OtherPrograms,
@@ -308,6 +312,7 @@ impl Modules {
             if thread.javascript {
                 continue;
             }
+            let of_process = threads.of_process(thread.process);
             for point in &thread.points {
                 let index = point.index as usize;
                 let Some(costs) = point.costs(recording) else {
@@ -368,10 +373,8 @@ impl Modules {
             let context = stack.and_then(|stack| contexts.get(stack));
             // A sum has no thread: where its script is known, the main thread first.
             let main = threads.find(process_id, ThreadId(process.pid));
-            let units = main.into_iter().chain(
-                (0..threads.list.len()).filter(|&unit| threads.list[unit].process == process_id),
-            );
-            let units: Vec<usize> = units.collect();
+            let all = threads.of_process(process_id).iter().copied();
+            let units: Vec<usize> = main.into_iter().chain(all).collect();
             let find = |script: ScriptId| {
                 let mut units = units.iter();
                 units.find_map(|&unit| found[unit].modules.get(&script).copied())
@@ -394,6 +397,8 @@ impl Modules {
                 let module = found[unit].module(unit, owner?, &mut self.list);
                 Some(module)
             });
+            // The body of one of Node's own modules is who required it, as of single events.
+            let cause = cause.or_else(|| of_program(&self.list, loaded?));
             match cause {
                 Some(module) => self.list[module.0 as usize].caused.add(&costs),
                 None => {
@@ -593,6 +598,34 @@ fn runs_with_stacks(recording: &Recording) -> Vec<bool> {
 fn run_of(recording: &Recording, process: ProcessId) -> usize {
     let process = recording.processes.get(process.0 as usize);
     process.map_or(usize::MAX, |process| process.run.0 as usize)
+}
+
+/// The nearest module of the program that a module was required by, or is.
+fn of_program(modules: &[Module], module: ModuleId) -> Option<ModuleId> {
+    let mut at = Some(module);
+    while let Some(id) = at {
+        let module = modules.get(id.0 as usize)?;
+        if module.kind != ModuleKind::Builtin {
+            return Some(id);
+        }
+        at = module.requirer;
+    }
+    None
+}
+
+/// Rows of a table by the thread that they are of.
+type ByThread<'a, T> = Map<(ProcessId, ThreadId), Vec<&'a T>>;
+
+fn by_thread<T>(table: &[T], thread: impl Fn(&T) -> (ProcessId, ThreadId)) -> ByThread<'_, T> {
+    let mut rows = ByThread::default();
+    for row in table {
+        rows.entry(thread(row)).or_default().push(row);
+    }
+    rows
+}
+
+fn of_thread<'r, 'a, T>(rows: &'r ByThread<'a, T>, thread: (ProcessId, ThreadId)) -> &'r [&'a T] {
+    rows.get(&thread).map_or(&[], Vec::as_slice)
 }
 
 fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {

@@ -141,6 +141,13 @@ impl<'a> Folders<'a> {
             }
             end = slash;
         }
+        // That of the root has no slash at its end to be parted at.
+        if installed.is_none() && path.starts_with(b"/") && self.of.contains_key(&b"/"[..]) {
+            return PackageKey {
+                kind: PackageKind::Workspace,
+                directory: b"/".to_vec(),
+            };
+        }
         match installed {
             Some(directory) => PackageKey {
                 kind: PackageKind::Installed,
@@ -200,6 +207,25 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(found), directory);
             assert_eq!(name_of_directory(found), name);
         }
+    }
+
+    #[test]
+    fn a_package_may_be_the_root_of_the_file_system() {
+        let mut folders = Folders::default();
+        let of = |folders: &Folders<'_>, path: &str| folders.package_of(path.as_bytes());
+        assert_eq!(of(&folders, "/index.js"), PackageKey::default());
+        folders.of.insert(b"/", Identity::default());
+        for path in ["/index.js", "/lib/a.js"] {
+            let found = of(&folders, path);
+            assert_eq!(found.kind, PackageKind::Workspace, "{path}");
+            assert_eq!(found.directory, b"/", "{path}");
+        }
+        let installed = of(&folders, "/node_modules/a/b.js");
+        assert_eq!(installed.directory, b"/node_modules/a");
+        assert_eq!(
+            of(&folders, "evalmachine.<anonymous>"),
+            PackageKey::default()
+        );
     }
 
     #[test]
