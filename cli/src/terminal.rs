@@ -65,12 +65,11 @@ pub fn printed(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Whether the reader of our output went away (`| head`): no failure of ours.
+/// Whether the reader of our output went away (`| head`): no failure of ours. A pipe to another process (the launcher, the service) that broke is
+/// the cause of an error of its own kind, and a failure.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|e| {
-        e.downcast_ref::<io::Error>()
-            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    })
+    let of_output = error.downcast_ref::<io::Error>();
+    of_output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes, each told once: some already name their cause.
@@ -90,6 +89,20 @@ pub fn told_once(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_our_own_output_has_a_reader_that_had_enough() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_closed_pipe(&broken().into()));
+        assert!(is_closed_pipe(
+            &anyhow::Error::new(broken()).context("printing")
+        ));
+        let launcher = nodeprofd::measure::MeasureError::from(broken());
+        assert!(!is_closed_pipe(&launcher.into()));
+        assert!(!is_closed_pipe(&anyhow::Error::new(io::Error::other(
+            "full"
+        ))));
+    }
 
     #[test]
     fn a_cause_that_is_named_already_is_not_named_again() {

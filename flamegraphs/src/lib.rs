@@ -48,5 +48,6 @@ mod units;
 pub mod web;
 
 pub use fold::{FoldError, Folded, Metric, fold};
+pub use paths::printable;
 pub use svg::{SvgError, SvgOptions};
 pub use text::{Style, render};

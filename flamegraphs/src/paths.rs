@@ -15,7 +15,7 @@ pub(crate) fn is_unprintable(c: char) -> bool {
 }
 
 /// The text with every unprintable character as an escape.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::fold::{Folded, Frame, FrameKind, Order, Unit};
-use crate::paths::{columns, printable};
+use crate::paths::{columns, is_unprintable, printable};
 use crate::units::{percent, time};
 pub(crate) use colors::legend_name;
 use colors::{fill, legend_fill};
@@ -333,7 +333,14 @@ struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // XML has no place for control characters, nor for U+FFFE and U+FFFF.
+        let lines: String;
         let mut rest = self.0;
+        if rest.contains(|c| c != '\n' && is_unprintable(c)) {
+            let clean: Vec<_> = rest.split('\n').map(printable).collect();
+            lines = clean.join("\n");
+            rest = &lines;
+        }
         while let Some(at) = rest.find(['&', '<', '>']) {
             f.write_str(&rest[..at])?;
             f.write_str(match rest.as_bytes()[at] {
@@ -344,5 +351,17 @@ impl std::fmt::Display for Escaped<'_> {
             rest = &rest[at + 1..];
         }
         f.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_text_in_xml_whatever_it_holds() {
+        let escaped = |text| Escaped(text).to_string();
+        assert_eq!(escaped("a<b>&c\nd"), "a&lt;b&gt;&amp;c\nd");
+        assert_eq!(escaped("a\u{1b}[2J\n\u{fffe}"), "a\\u{1b}[2J\n\\u{fffe}");
     }
 }

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, fs, io, path::Path, process::ExitCode};
 
 use anyhow::{Context as _, bail};
-use nodeprof_flamegraphs::text::{self, Style};
+use nodeprof_flamegraphs::{
+    printable,
+    text::{self, Style},
+};
 use nodeprof_profile::{
     Profile,
     budget::{self, Budgets, Drift, Outcome},
@@ -125,7 +128,7 @@ fn with_one<T>(
         let all: Vec<&str> = names.iter().copied().collect();
         bail!(
             "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {selector}@{first}",
-            all.join(", ")
+            printable(&all.join(", "))
         );
     }
     let profile = Profile::from_recording(&recording);

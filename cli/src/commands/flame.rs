@@ -10,6 +10,7 @@ use nodeprof_flamegraphs::{
     differential::{Differential, Direction},
     export::{chrome, cpuprofile, firefox, pprof, speedscope},
     fold::{Metric, Request, fold, stacks},
+    printable,
     select::Selection,
     svg,
 };
@@ -36,7 +37,7 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
         let run = recording.runs.get(request.run.0 as usize);
         let name = run
             .and_then(|run| run.label(NAME))
-            .map(|name| format!(" ({name})"));
+            .map(|name| format!(" ({})", printable(name)));
         say!(
             "Run {} of {all}{}; another: --run N.",
             request.run.0 + 1,
@@ -109,6 +110,11 @@ fn difference(
     head: Option<&Selector>,
     request: &Request,
 ) -> anyhow::Result<ExitCode> {
+    if let (Some(_), false) = (args.direction, args.format == FlameFormat::Svg) {
+        anyhow::bail!(
+            "found: --direction for a format that has both sides; needed: --format svg, whose colours tell one as changes of the other"
+        );
+    }
     let loaded = super::diff::Loaded::load(base, head, &args.store)?;
     let tests = diff::tests(&Sides::new(&loaded.base_side(), &loaded.head_side()));
     let (base, head) = loaded.comparable();

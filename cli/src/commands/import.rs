@@ -25,6 +25,12 @@ pub fn run(args: &Import) -> anyhow::Result<ExitCode> {
     let recording = read(&args.file, &options)?;
     let output = args.output.clone().unwrap_or_else(|| name_for(&args.file));
     let overwrite = args.force;
+    if output.as_os_str() == "-" {
+        anyhow::bail!(
+            "found: standard output for a recording, which is a database; needed: the name of a file; type: -o {}",
+            name_for(&args.file).display()
+        );
+    }
     if is_one_file(&args.file, &output) {
         anyhow::bail!(
             "{} is what is imported; needed: another name for the recording; type: -o {}",

@@ -20,6 +20,7 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use crate::{
     terminal,
     token::{self, same},
+    view::without_default_port,
 };
 
 /// As the specification of OpenMetrics names it.
@@ -31,7 +32,7 @@ struct Shared {
     client: Client,
     token: Option<String>,
     /// The values of `Host` that are ours, where there is no token.
-    hosts: [String; 3],
+    hosts: Vec<String>,
     turns: Semaphore,
 }
 
@@ -56,14 +57,16 @@ pub fn serve(client: Client, address: SocketAddr, token: Option<&Path>) -> anyho
             .with_context(|| format!("listening on {address}; needed: a free port of this machine; type for example: --listen 127.0.0.1:0"))?;
         let address = listener.local_addr()?;
         let port = address.port();
+        let mut hosts = vec![
+            address.to_string(),
+            format!("localhost:{port}"),
+            format!("{}:{port}", Ipv4Addr::LOCALHOST),
+        ];
+        hosts.extend(without_default_port(&hosts));
         let shared = Arc::new(Shared {
             client,
             token,
-            hosts: [
-                address.to_string(),
-                format!("localhost:{port}"),
-                format!("{}:{port}", Ipv4Addr::LOCALHOST),
-            ],
+            hosts,
             turns: Semaphore::new(AT_A_TIME),
         });
         terminal::print(&format!("http://{address}/metrics\n"))?;
@@ -124,7 +127,9 @@ mod tests {
         Shared {
             client: Client::new(Path::new("/no/such/socket")),
             token: token.map(str::to_owned),
-            hosts: ["127.0.0.2:1", "localhost:1", "127.0.0.1:1"].map(str::to_owned),
+            hosts: ["127.0.0.2:1", "localhost:1", "127.0.0.1:1"]
+                .map(str::to_owned)
+                .to_vec(),
             turns: Semaphore::new(1),
         }
     }

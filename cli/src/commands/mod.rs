@@ -138,7 +138,9 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow
     let metadata = path.metadata().ok();
     if metadata.as_ref().is_some_and(|meta| !meta.is_file()) || is_descriptor(path) {
         // A pipe or a device is written to, not replaced.
-        let mut file = (OpenOptions::new().write(true).open(path)).with_context(unwritable)?;
+        // Of a file that is open already, whose name is that of a descriptor, what is in it stays.
+        let mut file = OpenOptions::new();
+        let mut file = (file.append(true).open(path)).with_context(unwritable)?;
         return (file.write_all(content)).with_context(|| format!("writing {shown}"));
     }
     let exists = || {
@@ -177,6 +179,48 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
         Err(error) => Err(error.error).with_context(unwritable),
     }
+}
+
+/// Before something long: whether a file of this name could be written. What is there and no file (a pipe, a device) is for others to judge. `example`: a
+/// name for one.
+fn check_name(path: &Path, force: bool, example: &str) -> anyhow::Result<()> {
+    let shown = path.display();
+    if path.is_dir() {
+        anyhow::bail!(
+            "{shown} is a folder; needed: the name of a file; type: -o {}",
+            path.join(example).display()
+        );
+    }
+    let is_there = path.symlink_metadata().is_ok();
+    if is_there && !path.exists() {
+        anyhow::bail!("{shown} is a link to nothing; needed: the name of a file; type: -o FILE");
+    }
+    let is_file = path.is_file();
+    if is_file && !force {
+        anyhow::bail!("{shown} exists already; needed: a new name; to overwrite it, type: --force");
+    }
+    if is_there && !is_file {
+        return Ok(());
+    }
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    if folder.exists() && !folder.is_dir() {
+        anyhow::bail!(
+            "{} is a file; needed: a folder to write to; type: -o FILE",
+            folder.display()
+        );
+    }
+    let c = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
+    // SAFETY: the path is NUL-terminated.
+    if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+        let error = io::Error::last_os_error();
+        anyhow::bail!(
+            "{shown} cannot be written ({error}); needed: a folder to write to; type: -o FILE"
+        );
+    }
+    Ok(())
 }
 
 /// A file that this process has open already, by whatever name: `/dev/stderr`, `/dev/fd/3`.

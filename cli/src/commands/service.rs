@@ -81,6 +81,9 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
                 }
             }
         }
+        ServiceCommand::Metrics(_) if json => anyhow::bail!(
+            "found: --format json for metrics, which have a format of their own (OpenMetrics); needed: type: nodeprof service metrics"
+        ),
         ServiceCommand::Metrics(metrics) => match metrics.listen {
             Some(address) => {
                 super::metrics::serve(client, address, metrics.token_file.as_deref())?;

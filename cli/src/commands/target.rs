@@ -2,7 +2,6 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -33,33 +32,11 @@ impl Target {
                 "found: standard output for a recording, which is a database; needed: the name of a file; type: -o trace.nodeprof"
             );
         }
-        if path.is_dir() {
+        super::check_name(&path, force, "trace.nodeprof")?;
+        let kind = path.metadata().ok().map(|meta| meta.file_type());
+        if kind.is_some_and(|kind| !kind.is_file()) {
             anyhow::bail!(
-                "{shown} is a folder; needed: the name of a file; type: -o {}",
-                path.join("trace.nodeprof").display()
-            );
-        }
-        if path.exists() && !force {
-            anyhow::bail!(
-                "{shown} exists already; needed: a new name; to overwrite it, type: --force"
-            );
-        }
-        let folder = path
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        if folder.exists() && !folder.is_dir() {
-            anyhow::bail!(
-                "{} is a file; needed: a folder to write to; type: -o FILE",
-                folder.display()
-            );
-        }
-        let c = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
-        // SAFETY: the path is NUL-terminated.
-        if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
-            let error = io::Error::last_os_error();
-            anyhow::bail!(
-                "{shown} cannot be written ({error}); needed: a folder to write to; type: -o FILE"
+                "{shown} is a device, pipe or socket; needed: the name of a file, for a recording is a database; type: -o trace.nodeprof"
             );
         }
         Ok(Target {

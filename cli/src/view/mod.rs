@@ -9,5 +9,5 @@ mod server;
 mod starts;
 
 pub use folder::Folder;
-pub use server::{Served, Serves, serve};
+pub use server::{Served, Serves, serve, without_default_port};
 pub use starts::check;

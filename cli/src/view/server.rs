@@ -167,7 +167,14 @@ async fn listen(at: &Listen) -> anyhow::Result<(Listener, Vec<String>)> {
             hosts.push(name);
         }
     }
+    hosts.extend(without_default_port(&hosts));
     Ok((Listener::Tcp(listener), hosts))
+}
+
+/// The same hosts as clients name them that leave out the port of HTTP.
+pub fn without_default_port(hosts: &[String]) -> Vec<String> {
+    let names = hosts.iter().filter_map(|host| host.strip_suffix(":80"));
+    names.map(str::to_owned).collect()
 }
 
 /// Counts changes of the folder for as long as the watcher lives.
@@ -404,4 +411,16 @@ async fn events(
         }
     });
     Sse::new(lists).keep_alive(KeepAlive::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_on_the_port_of_http_need_not_name_it() {
+        let hosts = ["127.0.0.1:80", "localhost:80", "[::1]:80", "127.0.0.1:8080"];
+        let without = without_default_port(&hosts.map(str::to_owned));
+        assert_eq!(without, ["127.0.0.1", "localhost", "[::1]"]);
+    }
 }

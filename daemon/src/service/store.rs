@@ -1143,7 +1143,7 @@ mod tests {
         let Some(disk) = Disk::of_24_megabytes() else {
             return;
         };
-        let mut store = Store::open(&limits(&disk.at)).unwrap();
+        let store = Store::open(&limits(&disk.at)).unwrap();
         store.keep(0, None, start(0)).unwrap();
         assert!(matches!(next(&store), Outcome::Kept { .. }));
         let files = fs::read_dir(&disk.at)

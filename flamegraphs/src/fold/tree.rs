@@ -6,19 +6,20 @@ use crate::paths::printable;
 
 /// A name that cannot be taken for two frames, or for a frame and a number.
 pub(crate) fn frame_name(text: &str) -> String {
-    let mut name = printable(text).replace(';', ":");
+    let name = printable(text).replace(';', ":");
+    // inferno and flamegraph.pl trim names.
+    let mut name = name.trim().to_owned();
     // `file 2 17` would be read as the stack `file` with the counts 2 and 17: a space that is none for parsers.
     if let Some(space) = name.rfind(' ')
         && name[space + 1..].parse::<f64>().is_ok()
     {
         name.replace_range(space..=space, "\u{a0}");
     }
-    // inferno and flamegraph.pl skip lines that look like comments, and trim them.
-    let trimmed = name.trim();
-    match trimmed {
+    // They skip lines that look like comments.
+    match name.as_str() {
         "" => "(empty)".to_owned(),
-        _ if trimmed.starts_with("# ") => trimmed.replacen("# ", "#\u{a0}", 1),
-        _ => trimmed.to_owned(),
+        _ if name.starts_with("# ") => name.replacen("# ", "#\u{a0}", 1),
+        _ => name,
     }
 }
 
@@ -179,6 +180,7 @@ mod tests {
     fn a_frame_cannot_pass_for_something_else() {
         assert_eq!(frame_name("a;b\nc"), "a:b\\nc");
         assert_eq!(frame_name("file 2"), "file\u{a0}2");
+        assert_eq!(frame_name("file 2 "), "file\u{a0}2");
         assert_eq!(frame_name("  "), "(empty)");
         assert_eq!(frame_name("# a"), "#\u{a0}a");
     }

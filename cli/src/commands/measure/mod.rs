@@ -205,14 +205,14 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let saved = self.target.save(&self.all)?;
+        if let Some(path) = saved.filter(|_| !self.measuring.quiet) {
+            say!("recording: {} (seed {})", path.display(), self.seed);
+        }
         if let Some(path) = &self.measuring.export_json {
             export(path, self.measuring.force, &hyperfine_json(&self.all)?)?;
         }
         if let Some(path) = &self.measuring.export_csv {
             export(path, self.measuring.force, &node_csv(&self.all)?)?;
-        }
-        if let Some(path) = saved.filter(|_| !self.measuring.quiet) {
-            say!("recording: {} (seed {})", path.display(), self.seed);
         }
         Ok(())
     }
@@ -257,10 +257,17 @@ pub fn check_labels<'l>(
     Ok(())
 }
 
+/// Before anything runs: whether it can be written when all has run.
 fn check_export(path: &Path, force: bool) -> anyhow::Result<()> {
-    if path.exists() && !force {
+    if super::is_standard_output(path) {
         anyhow::bail!(
-            "{} exists already; needed: a new name; to overwrite it, type: --force",
+            "found: standard output for an export, where the comparison is printed; needed: the name of a file; type for example: times.json"
+        );
+    }
+    super::check_name(path, force, "times.json")?;
+    if super::is_recording(path) {
+        anyhow::bail!(
+            "{} holds a recording; needed: another name, for this would end it; type for example: times.json",
             path.display()
         );
     }

@@ -64,7 +64,7 @@ struct Offset {
 }
 
 /// A map as the decoder wants it: the standard allows `null` among the sources, for code that has none to name, and node takes a version in
-/// quotes. `unnamed`: which are `null`.
+/// quotes, and `null` for the names. `unnamed`: which are `null`.
 fn with_names(json: &str, unnamed: &mut Vec<u32>) -> Option<String> {
     let mut map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
     for (source, index) in map.get_mut("sources")?.as_array_mut()?.iter_mut().zip(0..) {
@@ -72,6 +72,9 @@ fn with_names(json: &str, unnamed: &mut Vec<u32>) -> Option<String> {
             *source = "".into();
             unnamed.push(index);
         }
+    }
+    if map.get("names").is_some_and(serde_json::Value::is_null) {
+        map.remove("names");
     }
     let version = map.get("version").and_then(|version| version.as_str());
     if let Some(version) = version.and_then(|version| version.parse::<u32>().ok()) {

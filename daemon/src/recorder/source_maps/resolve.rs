@@ -36,7 +36,9 @@ pub fn source(map: &str, root: &str, name: &str) -> String {
     if has_scheme(&name) {
         return normal_url(&name);
     }
-    absolute(&name, folder(map))
+    // It is the path of a URL, as that of the map is.
+    let decoded = percent_decoded(name.as_bytes()).and_then(|path| String::from_utf8(path).ok());
+    absolute(decoded.as_ref().unwrap_or(&name), folder(map))
 }
 
 /// `https:`, `webpack:`; not `C:`, which no Linux program means.
@@ -114,6 +116,8 @@ mod tests {
                 "webpack://app/b.ts?x=../c",
             ),
             ("", "node:fs", "node:fs"),
+            ("", "../src/my%20app/a.ts", "/srv/app/src/my app/a.ts"),
+            ("../my%20app", "100%/a.ts", "/srv/app/my%20app/100%/a.ts"),
             ("https://x.test", "a.ts", "https://x.test/a.ts"),
         ] {
             assert_eq!(source(map, root, name), shown, "{root} {name}");
