@@ -204,7 +204,7 @@ struct record_exit {
 	__s32 exit_code;    /* as in wait(2) */
 	__u32 last;	    /* the last thread of its process */
 	__u64 user, system; /* ns, by ticks */
-	__u64 runtime;	    /* ns, exact sum of both */
+	__u64 runtime;	    /* ns, sum of both, as of the latest tick */
 	__u64 max_rss;	    /* pages */
 };
 

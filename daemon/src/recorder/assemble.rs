@@ -1258,7 +1258,7 @@ fn crossing_kind(kind: u8) -> CrossingKind {
     }
 }
 
-/// User and system time: the kernel counts them by ticks and their sum exactly; scaled as `getrusage` does.
+/// User and system time: the kernel counts them by ticks, and their sum by its clock; scaled as `getrusage` does.
 fn split_runtime(cpu: Cpu) -> (u64, u64) {
     let ticks = cpu.user.saturating_add(cpu.system);
     if ticks == 0 {

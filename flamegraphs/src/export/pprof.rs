@@ -286,8 +286,12 @@ impl Builder {
             let (count, value) = self.samples.get(&key).copied().unwrap_or_default();
             let (location_id, names, pid) = key;
             let label = |key, str, num| Label { key, str, num };
-            let mut labels = vec![label(keys[0], names[0], 0), label(keys[1], names[1], 0)];
-            if !self.several {
+            // What is folded by phase is of all processes and threads that were asked for.
+            let mut labels = Vec::new();
+            if !self.timeless {
+                labels = vec![label(keys[0], names[0], 0), label(keys[1], names[1], 0)];
+            }
+            if !self.several && !self.timeless {
                 labels.push(label(keys[2], 0, i64::from(pid)));
             }
             self.profile.sample.push(Sample {

@@ -70,7 +70,11 @@ pub fn write(mut stacks: Stacks, to: impl Write) -> Result<(), ExportError> {
     let mut profiles = Vec::new();
     for thread in &mut stacks.threads {
         thread.sort();
-        let name = format!("{} ({}): {}", thread.command, thread.pid, thread.name());
+        let name = match stacks.timeless {
+            // Of all processes and threads that were asked for.
+            true => thread.command.clone(),
+            false => format!("{} ({}): {}", thread.command, thread.pid, thread.name()),
+        };
         let entries = thread.entries.iter().map(|entry| (entry.node, entry.value));
         let sums = thread.sums.iter().map(|sum| (sum.node, sum.value));
         for (name, events) in [
