@@ -31,6 +31,7 @@ on_each_node!(
     code_of_one_name_is_of_the_package_that_runs_it,
     who_reads_a_modules_file_later_does_not_load_it,
     loads_are_how_often_a_module_was_loaded,
+    what_was_looked_for_in_vain_is_no_part_of_what_is_loaded_next,
     what_an_es_module_imports_is_its_however_it_is_loaded,
 );
 
@@ -142,6 +143,39 @@ fn who_reads_a_modules_file_later_does_not_load_it(node: &Node) {
     let helpers = outside.filter(|o| o["bucket"] == "helper_threads");
     let opens: u64 = helpers.map(|o| number(&o["opens"])).sum();
     assert!(opens >= 60, "{opens} opens by helper threads");
+}
+
+/// A loop that asks another module's function for files that are not there, and then for one that is, by one and the same call.
+fn what_was_looked_for_in_vain_is_no_part_of_what_is_loaded_next(node: &Node) {
+    let files = [
+        (
+            "main.js",
+            "const fs = require('fs');
+             const { load } = require('./load.js');
+             for (let i = 0; i < 200; i++) {
+               load(i === 199 ? './found.js' : `./none${i}.js`);
+               fs.existsSync('/');
+             }",
+        ),
+        (
+            "load.js",
+            "exports.load = (name) => { try { return require(name); } catch { return 0; } };",
+        ),
+        ("found.js", "exports.found = true;"),
+    ];
+    let (traced, top) = trace_files(node, &files, &["main.js"]);
+    let module = |name: &str| {
+        let path = format!("{top}/{name}");
+        let mut modules = program_modules(&traced);
+        let module = modules.find(|module| text(&module["path"]) == path);
+        module.unwrap_or_else(|| panic!("no {name}"))
+    };
+    let (load, found) = (module("load.js"), module("found.js"));
+    // Each takes two system calls at least, and some of the compiler's time.
+    assert!(number(&found["loading"]["crossings"]) < 60, "{found}");
+    assert!(number(&load["crossings"]) > 199, "{load}");
+    let (vain, resolve) = (number(&load["vain_ns"]), number(&found["resolve_ns"]));
+    assert!(vain > 5 * resolve, "vain {vain}, resolve {resolve}");
 }
 
 fn loads_are_how_often_a_module_was_loaded(node: &Node) {

@@ -885,24 +885,46 @@ impl<'a> Pass<'a> {
         self.cause(owner, Some(module), at, &owed);
     }
 
-    /// A module's own code runs again: what it called for has ended.
+    /// A module's own code runs again: what it called for has ended. And so has what others called for, where nothing of that is on the stack any more.
     fn close_calls(&mut self, state: State, stack: Option<StackId>) {
         let State::Module(module) = state else {
             return;
         };
-        let context = stack.and_then(|stack| self.contexts.get(stack));
-        if !context.is_some_and(Context::is_program) {
+        let Some((stack, context)) =
+            stack.and_then(|stack| Some((stack, self.contexts.get(stack)?)))
+        else {
             return;
-        }
-        while self
-            .calls
-            .last()
-            .is_some_and(|call| call.owner == Some(module))
-        {
+        };
+        let (is_program, is_own) = (context.is_program(), context.is_own());
+        while self.calls.last().is_some_and(|call| {
+            (is_program && call.owner == Some(module)) || (is_own && self.is_left(call.key, stack))
+        }) {
             if let Some(call) = self.calls.pop() {
                 self.retire(call);
             }
         }
+    }
+
+    /// Whether a call that loads something has ended, by the stack of what the program does at a later instant. What is imported is loaded when
+    /// the call is over.
+    fn is_left(&self, key: Key, stack: StackId) -> bool {
+        let Some(call) = key.call else {
+            return false;
+        };
+        let is_whole = |stack| self.contexts.get(stack).is_some_and(|c| !c.truncated);
+        let is_awaited = self.contexts.get(call).is_none_or(|c| c.importing);
+        if is_awaited || !is_whole(call) || !is_whole(stack) {
+            return false;
+        }
+        let caller = |at: &StackId| self.recording.stacks.get(at.0 as usize)?.caller;
+        let mut frames = std::iter::successors(Some(stack), caller);
+        !frames.any(|at| {
+            let at = Key {
+                call: Some(at),
+                finding: key.finding,
+            };
+            at.is_same_call(&key, self.recording)
+        })
     }
 
     /// A call that loaded nothing more: the module was there already, or was not found.

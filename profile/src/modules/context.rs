@@ -42,7 +42,7 @@ pub(super) struct Key {
     /// [`Context::call`]; `None` for what Node loads by itself.
     pub(super) call: Option<StackId>,
     /// Finding a file and reading one do not follow each other where promises lie between.
-    finding: bool,
+    pub(super) finding: bool,
 }
 
 impl Key {
@@ -157,6 +157,11 @@ impl Context {
     /// Whether what is done for a function's call may be for what another module imports. Hooks pay for what they do.
     pub(super) fn may_be_for_another(&self) -> bool {
         self.owner.is_some() && self.importing && !self.own
+    }
+
+    /// Whether a function of the program runs, or what it called to do something else than to load a module.
+    pub(super) fn is_own(&self) -> bool {
+        self.owner.is_some() && self.inside == Inside::Own && !self.loader
     }
 
     /// Whether the code that runs is the program's itself, not Node's on its behalf.
