@@ -192,7 +192,7 @@ int BPF_PROG(on_syscall_exit, struct pt_regs *regs, long result)
 		if (!start) {
 			if (result >= 0)
 				return 0; /* it had begun before anybody looked */
-			/* Of what a seccomp filter refuses the kernel tells the exit alone. */
+			/* Of what a seccomp filter refuses the kernel tells the exit alone; so it is of a call that had begun before, and failed. */
 			start = now;
 		}
 	}

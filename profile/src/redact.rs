@@ -194,7 +194,7 @@ impl Redaction {
         {
             let places = self.rules.iter().enumerate();
             let places = places.filter(|(index, _)| fits.matched(*index));
-            let places = places.flat_map(|(_, rule)| self.places(rule, text, kind));
+            let places = places.flat_map(|(index, rule)| self.places(index, rule, text, kind));
             clean = Cow::Owned(without(text, &merged(places.collect())));
             fits = self.any.matches(&clean);
         }
@@ -203,7 +203,7 @@ impl Redaction {
             if !fits.matched(index) && matches!(clean, Cow::Borrowed(_)) {
                 continue;
             }
-            let places = self.places(rule, &clean, kind);
+            let places = self.places(index, rule, &clean, kind);
             if !places.is_empty() {
                 clean = Cow::Owned(without(&clean, &places));
             }
@@ -212,8 +212,13 @@ impl Redaction {
     }
 
     /// Where a rule finds secrets in a text, in order.
-    fn places(&self, rule: &Rule, text: &[u8], kind: Kind) -> Vec<Range<usize>> {
+    fn places(&self, index: usize, rule: &Rule, text: &[u8], kind: Kind) -> Vec<Range<usize>> {
         match rule.action {
+            // What stands for a secret is none, whatever the pattern.
+            Action::Replace(_) if index >= self.rules.len() - self.own => {
+                let places = rule.pattern.find_iter(text).map(|found| found.range());
+                places.filter(|place| !is_redacted(text, place)).collect()
+            }
             Action::Replace(by) => {
                 let of_match = |groups: Captures<'_>| {
                     let all = groups.get(0)?;
@@ -319,13 +324,20 @@ impl Redaction {
     }
 }
 
-/// Places in order; those that overlap are one.
+/// Whether a place lies within what stands for a secret.
+fn is_redacted(text: &[u8], place: &Range<usize>) -> bool {
+    let length = REDACTED.len();
+    let first = (place.end).saturating_sub(length);
+    (first..=place.start).any(|at| text.get(at..at + length) == Some(REDACTED.as_bytes()))
+}
+
+/// Places in order; those that overlap or adjoin are one.
 fn merged(mut places: Vec<Range<usize>>) -> Vec<Range<usize>> {
     places.sort_by_key(|place| (place.start, place.end));
     let mut all: Vec<Range<usize>> = Vec::new();
     for place in places {
         match all.last_mut() {
-            Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+            Some(last) if place.start <= last.end => last.end = last.end.max(place.end),
             _ => all.push(place),
         }
     }
@@ -603,6 +615,8 @@ mod tests {
         let token = "ghp_0123456789abcdefghijABCD";
         assert_eq!(of(&["defghi"], token), REDACTED);
         assert_eq!(of(&["ghp_0123"], &format!("{token} x")), "[redacted] x");
+        assert_eq!(of(&["[a-z]{8,}"], "x abcdefgh y"), "x [redacted] y");
+        assert_eq!(of(&["[a-z]{8,}"], "token=x"), "token=[redacted]");
     }
 
     #[test]

@@ -722,8 +722,17 @@ impl Writer {
 
     /// A database could not be begun: why.
     fn hear_opening(&mut self, error: StoreError) -> String {
-        if let StoreError::Database(error) = &error {
-            self.hear(error);
+        match &error {
+            StoreError::Database(error) => self.hear(error),
+            StoreError::Folder { error, .. }
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                self.stop_for_space();
+            }
+            _ => {}
         }
         error.to_string()
     }
@@ -737,7 +746,13 @@ impl Writer {
             }
             _ => false,
         };
-        if is_full && !std::mem::replace(&mut lock(&self.shared).state.full, true) {
+        if is_full {
+            self.stop_for_space();
+        }
+    }
+
+    fn stop_for_space(&mut self) {
+        if !std::mem::replace(&mut lock(&self.shared).state.full, true) {
             self.tell(Outcome::Full);
         }
     }

@@ -391,8 +391,8 @@ struct Names {
     folders: Matching,
     /// Names of packages that more than one folder of one run has.
     ambiguous: BTreeSet<String>,
-    /// The main script of a run is in a package.
-    has_application: bool,
+    /// Runs whose main script is in a package.
+    applications: Vec<bool>,
     /// By side and name: versions.
     versions: [BTreeMap<String, BTreeSet<String>>; 2],
 }
@@ -403,9 +403,13 @@ impl Names {
         let mut paths: [BTreeSet<String>; 2] = Default::default();
         let mut folders: [BTreeSet<String>; 2] = Default::default();
         let mut ambiguous = BTreeSet::new();
-        let mut packages = runs.iter().flat_map(|run| &run.packages);
-        let has_application =
-            packages.any(|p| p.kind == PackageKind::Application && p.directory.is_some());
+        let is_application = |package: &crate::report::PackageProfile| {
+            package.kind == PackageKind::Application && package.directory.is_some()
+        };
+        let applications = runs
+            .iter()
+            .map(|run| run.packages.iter().any(is_application));
+        let applications = applications.collect();
         for (index, (run, roots)) in runs.iter().zip(&roots).enumerate() {
             let side = usize::from(index >= base_runs);
             let modules = run.modules.iter().map(|module| &module.path);
@@ -434,7 +438,7 @@ impl Names {
             folders: matching(&folders),
             roots,
             ambiguous,
-            has_application,
+            applications,
             versions: Default::default(),
         };
         for (index, run) in runs.iter().enumerate() {
@@ -474,7 +478,9 @@ impl Naming for Names {
         match (name, kind) {
             (_, PackageKind::Node) => "node".to_owned(),
             // Files of no package, beside an application that is one.
-            (_, PackageKind::Application) if !has_folder && self.has_application => {
+            (_, PackageKind::Application)
+                if !has_folder && self.applications.get(run) == Some(&true) =>
+            {
                 "(no package)".to_owned()
             }
             (_, PackageKind::Application) => "(application)".to_owned(),

@@ -9,6 +9,8 @@
 //! What is loaded is not known when loading begins. The time and events of a call are kept until the file of a known
 //! module is found, opened or compiled for it.
 
+use std::cell::Cell;
+
 use super::context::{BodyId, Context, Contexts, Inside, Key};
 use super::continuations::{Behind, Continuations};
 use super::costs::Costs;
@@ -137,6 +139,8 @@ pub(super) struct Pass<'a> {
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
     last: Option<(u64, State)>,
+    /// A call, and a stack that it was found on: the next event is often on the same one.
+    not_left: Cell<Option<(StackId, StackId)>>,
     /// Ends and kinds of the crossings that last.
     open: Vec<(u64, CrossingKind)>,
     /// Calls into JavaScript are among them.
@@ -186,6 +190,7 @@ impl<'a> Pass<'a> {
             doubts: Doubts::default(),
             busy: Vec::new(),
             last: None,
+            not_left: Cell::new(None),
             open: Vec::new(),
             enters: false,
             bodies: Bodies::default(),
@@ -897,7 +902,7 @@ impl<'a> Pass<'a> {
         };
         let (is_program, is_own) = (context.is_program(), context.is_own());
         while self.calls.last().is_some_and(|call| {
-            (is_program && call.owner == Some(module)) || (is_own && self.is_left(call.key, stack))
+            (is_program && call.owner == Some(module)) || (is_own && self.is_left(call, stack))
         }) {
             if let Some(call) = self.calls.pop() {
                 self.retire(call);
@@ -905,26 +910,27 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether a call that loads something has ended, by the stack of what the program does at a later instant. What is imported is loaded when
-    /// the call is over.
-    fn is_left(&self, key: Key, stack: StackId) -> bool {
+    /// Whether a call that loads something has ended, by the stack of what the program does at a later instant.
+    fn is_left(&self, call: &Call, stack: StackId) -> bool {
+        let key = call.key;
         let Some(call) = key.call else {
             return false;
         };
         let is_whole = |stack| self.contexts.get(stack).is_some_and(|c| !c.truncated);
-        let is_awaited = self.contexts.get(call).is_none_or(|c| c.importing);
-        if is_awaited || !is_whole(call) || !is_whole(stack) {
+        if self.not_left.get() == Some((call, stack)) || !is_whole(call) || !is_whole(stack) {
             return false;
         }
         let caller = |at: &StackId| self.recording.stacks.get(at.0 as usize)?.caller;
         let mut frames = std::iter::successors(Some(stack), caller);
-        !frames.any(|at| {
+        let is_there = frames.any(|at| {
             let at = Key {
                 call: Some(at),
                 finding: key.finding,
             };
-            at.is_same_call(&key, self.recording)
-        })
+            at == key || at.is_same_call(&key, self.recording)
+        });
+        self.not_left.set(is_there.then_some((call, stack)));
+        !is_there
     }
 
     /// A call that loaded nothing more: the module was there already, or was not found.
