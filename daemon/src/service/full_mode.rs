@@ -211,7 +211,7 @@ impl Service<'_> {
             lane::News::Lost { pid, why } => {
                 // Count mode has it, if it stands in for full mode.
                 let runs = self.running.get(&pid).is_some_and(Running::is_start);
-                if !runs && !self.kept.has_told(pid, Mode::Count, Instant::now()) {
+                if !runs && !self.kept.is_known(pid, Mode::Full, Instant::now()) {
                     self.lose(pid, Mode::Full, why, tell);
                 }
             }

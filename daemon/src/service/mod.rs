@@ -430,20 +430,13 @@ impl Told {
     /// That are remembered.
     const MOST: usize = 1024;
 
-    /// Whether a mode has told of a start.
-    fn has_told(&mut self, pid: u32, mode: Mode, now: Instant) -> bool {
-        let told = self.0.remove(&pid);
-        told.is_some_and(|(by, at)| by == mode && now.duration_since(at) < Self::MOMENT)
-    }
-
     /// A mode tells of a start: whether the other one has told of it.
     fn is_known(&mut self, pid: u32, mode: Mode, now: Instant) -> bool {
         let is_recent = |at: Instant| now.duration_since(at) < Self::MOMENT;
-        let other = match mode {
-            Mode::Count => Mode::Full,
-            Mode::Full => Mode::Count,
-        };
-        if self.has_told(pid, other, now) {
+        if let Some((by, at)) = self.0.remove(&pid)
+            && by != mode
+            && is_recent(at)
+        {
             return true;
         }
         if self.0.len() >= Self::MOST {
