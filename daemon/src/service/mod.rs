@@ -1134,7 +1134,6 @@ impl Service<'_> {
             .running
             .iter_mut()
             .filter_map(|(&pid, run)| {
-                let had_exited = run.exited;
                 run.exited = run
                     .assembler
                     .find_process(pid)
@@ -1147,9 +1146,6 @@ impl Service<'_> {
                 let successor = self.successors.get(&pid);
                 let is_followed = successor.is_some_and(|next| since(next.attached_at) < SILENT);
                 let why = if is_followed && !was_gone && !run.exited {
-                    return None;
-                } else if run.exited && !had_exited {
-                    // Two threads that end at once may both be told to be the last one: the other's word is about to come.
                     return None;
                 } else if run.unwanted {
                     "unwanted"

@@ -83,7 +83,7 @@ impl Running {
     /// How long it can do without anybody who looks in.
     pub(super) fn patience(&self, config: &Config) -> Duration {
         // Names of code are asked for while there is somebody to ask; whether a rule on the command means it is known from its exec on.
-        if self.mode == Mode::Full || self.executed.is_none() || self.gone || self.exited {
+        if self.mode == Mode::Full || self.executed.is_none() || self.gone {
             return LOOK_IN;
         }
         let left = |of: Duration, since: Option<u64>| match since {
