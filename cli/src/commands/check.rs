@@ -75,7 +75,12 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
             text::check(&checked, &style)
         }
     };
-    let written = super::print_or_write(args.output.as_deref(), args.force, &text, "check.txt");
+    let written = super::print_or_write(
+        args.output.as_deref(),
+        args.force,
+        &text,
+        super::Example::output("check.txt"),
+    );
     terminal::printed(written)?;
     Ok(match checked.outcome {
         Outcome::Within => ExitCode::SUCCESS,
@@ -158,7 +163,12 @@ pub fn budget(args: &args::Budget) -> anyhow::Result<ExitCode> {
     })?;
     // What is written must be readable.
     Budgets::parse(&text).context("the recording has no figures to write budgets for")?;
-    super::print_or_write(Some(&args.output), args.force, &text, "nodeprof.toml")?;
+    super::print_or_write(
+        Some(&args.output),
+        args.force,
+        &text,
+        super::Example::output("nodeprof.toml"),
+    )?;
     if !super::is_standard_output(&args.output) {
         say!("wrote {}", args.output.display());
     }

@@ -57,7 +57,12 @@ pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
         DiffFormat::Html => "diff.html",
         _ => "diff.txt",
     };
-    super::output(args.output.as_ref(), args.force, text.as_bytes(), example)?;
+    super::output(
+        args.output.as_ref(),
+        args.force,
+        text.as_bytes(),
+        super::Example::output(example),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

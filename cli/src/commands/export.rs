@@ -51,6 +51,11 @@ pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
             ExportFormat::Json => rows.json()?,
         }
     };
-    super::print_or_write(args.output.as_deref(), args.force, &text, "view.csv")?;
+    super::print_or_write(
+        args.output.as_deref(),
+        args.force,
+        &text,
+        super::Example::output("view.csv"),
+    )?;
     Ok(ExitCode::SUCCESS)
 }

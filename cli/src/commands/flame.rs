@@ -146,7 +146,12 @@ fn difference(
 }
 
 fn output(args: &Flame, content: &[u8]) -> anyhow::Result<()> {
-    super::output(args.output.as_ref(), args.force, content, "flame.svg")
+    super::output(
+        args.output.as_ref(),
+        args.force,
+        content,
+        super::Example::output("flame.svg"),
+    )
 }
 
 /// Writes the file's content, and says what is not in it.

@@ -75,12 +75,36 @@ fn is_standard_output(path: &Path) -> bool {
     names.iter().any(|name| path.as_os_str() == *name)
 }
 
+/// What to type for a file that can be written.
+#[derive(Clone, Copy)]
+struct Example {
+    option: &'static str,
+    name: &'static str,
+}
+
+impl Example {
+    /// Of an output.
+    const fn output(name: &'static str) -> Example {
+        Example { option: "-o", name }
+    }
+
+    /// In a folder.
+    fn within(self, folder: &Path) -> String {
+        format!("{} {}", self.option, folder.join(self.name).display())
+    }
+
+    /// Wherever it is.
+    fn anywhere(self) -> String {
+        format!("{} FILE", self.option)
+    }
+}
+
 /// Writes to a file, or to standard output.
 fn output(
     path: Option<&PathBuf>,
     force: bool,
     content: &[u8],
-    example: &str,
+    example: Example,
 ) -> anyhow::Result<()> {
     match path {
         Some(path) if !is_standard_output(path) => write_file(path, force, content, example),
@@ -97,7 +121,7 @@ fn print_or_write(
     path: Option<&Path>,
     force: bool,
     text: &str,
-    example: &str,
+    example: Example,
 ) -> anyhow::Result<()> {
     match path {
         Some(path) if !is_standard_output(path) => {
@@ -117,24 +141,28 @@ fn is_recording(path: &Path) -> bool {
         && head == *DATABASE
 }
 
-/// Writes a file, whole or not at all; `example`: a name for one, where the path is a folder.
-fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow::Result<()> {
+/// Writes a file, whole or not at all; `example`: of one.
+fn write_file(path: &Path, force: bool, content: &[u8], example: Example) -> anyhow::Result<()> {
     if path.is_dir() {
         anyhow::bail!(
-            "{} is a folder; needed: the name of a file; type: -o {}",
+            "{} is a folder; needed: the name of a file; type: {}",
             path.display(),
-            path.join(example).display()
+            example.within(path)
         );
     }
     if force && is_recording(path) {
         anyhow::bail!(
-            "{} holds a recording; needed: another name, for this would end it; type: -o {example}",
-            path.display()
+            "{} holds a recording; needed: another name, for this would end it; type: {} {}",
+            path.display(),
+            example.option,
+            example.name
         );
     }
     let shown = path.display();
-    let unwritable =
-        || format!("{shown} cannot be written; needed: a folder to write to; type: -o FILE");
+    let unwritable = || {
+        let type_it = example.anywhere();
+        format!("{shown} cannot be written; needed: a folder to write to; type: {type_it}")
+    };
     let metadata = path.metadata().ok();
     if metadata.as_ref().is_some_and(|meta| !meta.is_file()) || is_descriptor(path) {
         // A pipe or a device is written to, not replaced.
@@ -181,19 +209,20 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: &str) -> anyhow
     }
 }
 
-/// Before something long: whether a file of this name could be written. What is there and no file (a pipe, a device) is for others to judge. `example`: a
-/// name for one.
-fn check_name(path: &Path, force: bool, example: &str) -> anyhow::Result<()> {
+/// Before something long: whether a file of this name could be written. What is there and no file (a pipe, a device) is for others to judge. `example`: of
+/// one.
+fn check_name(path: &Path, force: bool, example: Example) -> anyhow::Result<()> {
     let shown = path.display();
     if path.is_dir() {
         anyhow::bail!(
-            "{shown} is a folder; needed: the name of a file; type: -o {}",
-            path.join(example).display()
+            "{shown} is a folder; needed: the name of a file; type: {}",
+            example.within(path)
         );
     }
+    let type_it = example.anywhere();
     let is_there = path.symlink_metadata().is_ok();
     if is_there && !path.exists() {
-        anyhow::bail!("{shown} is a link to nothing; needed: the name of a file; type: -o FILE");
+        anyhow::bail!("{shown} is a link to nothing; needed: the name of a file; type: {type_it}");
     }
     let is_file = path.is_file();
     if is_file && !force {
@@ -208,7 +237,7 @@ fn check_name(path: &Path, force: bool, example: &str) -> anyhow::Result<()> {
         .unwrap_or(Path::new("."));
     if folder.exists() && !folder.is_dir() {
         anyhow::bail!(
-            "{} is a file; needed: a folder to write to; type: -o FILE",
+            "{} is a file; needed: a folder to write to; type: {type_it}",
             folder.display()
         );
     }
@@ -217,7 +246,7 @@ fn check_name(path: &Path, force: bool, example: &str) -> anyhow::Result<()> {
     if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
         let error = io::Error::last_os_error();
         anyhow::bail!(
-            "{shown} cannot be written ({error}); needed: a folder to write to; type: -o FILE"
+            "{shown} cannot be written ({error}); needed: a folder to write to; type: {type_it}"
         );
     }
     Ok(())

@@ -34,7 +34,7 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
             args.output.as_ref(),
             args.force,
             page.as_bytes(),
-            "report.html",
+            super::Example::output("report.html"),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -71,7 +71,7 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
         args.output.as_ref(),
         args.force,
         text.as_bytes(),
-        "report.txt",
+        super::Example::output("report.txt"),
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -32,7 +32,7 @@ impl Target {
                 "found: standard output for a recording, which is a database; needed: the name of a file; type: -o trace.nodeprof"
             );
         }
-        super::check_name(&path, force, "trace.nodeprof")?;
+        super::check_name(&path, force, super::Example::output("trace.nodeprof"))?;
         let kind = path.metadata().ok().map(|meta| meta.file_type());
         if kind.is_some_and(|kind| !kind.is_file()) {
             anyhow::bail!(

@@ -29,7 +29,7 @@ use nodeprofd::{
     recorder::{Invoker, TraceError, TraceOptions},
 };
 
-use super::target::Target;
+use super::{Example, target::Target};
 use crate::{
     args::{Color, measure::Measuring},
     terminal,
@@ -65,11 +65,10 @@ impl<'a> Session<'a> {
             measuring.force,
             &first.unwrap_or_default(),
         )?;
-        for path in [&measuring.export_json, &measuring.export_csv]
-            .into_iter()
-            .flatten()
-        {
-            check_export(path, measuring.force)?;
+        for (path, example) in [(&measuring.export_json, JSON), (&measuring.export_csv, CSV)] {
+            if let Some(path) = path {
+                check_export(path, measuring.force, example)?;
+            }
         }
         super::check_nodes(&measuring.nodes)?;
         let targets = [
@@ -209,10 +208,15 @@ impl<'a> Session<'a> {
             say!("recording: {} (seed {})", path.display(), self.seed);
         }
         if let Some(path) = &self.measuring.export_json {
-            export(path, self.measuring.force, &hyperfine_json(&self.all)?)?;
+            export(
+                path,
+                self.measuring.force,
+                &hyperfine_json(&self.all)?,
+                JSON,
+            )?;
         }
         if let Some(path) = &self.measuring.export_csv {
-            export(path, self.measuring.force, &node_csv(&self.all)?)?;
+            export(path, self.measuring.force, &node_csv(&self.all)?, CSV)?;
         }
         Ok(())
     }
@@ -257,25 +261,38 @@ pub fn check_labels<'l>(
     Ok(())
 }
 
+const JSON: Example = Example {
+    option: "--export-json",
+    name: "times.json",
+};
+const CSV: Example = Example {
+    option: "--export-csv",
+    name: "times.csv",
+};
+
 /// Before anything runs: whether it can be written when all has run.
-fn check_export(path: &Path, force: bool) -> anyhow::Result<()> {
+fn check_export(path: &Path, force: bool, example: Example) -> anyhow::Result<()> {
     if super::is_standard_output(path) {
         anyhow::bail!(
-            "found: standard output for an export, where the comparison is printed; needed: the name of a file; type for example: times.json"
+            "found: standard output for an export, where the comparison is printed; needed: the name of a file; type: {} {}",
+            example.option,
+            example.name
         );
     }
-    super::check_name(path, force, "times.json")?;
+    super::check_name(path, force, example)?;
     if super::is_recording(path) {
         anyhow::bail!(
-            "{} holds a recording; needed: another name, for this would end it; type for example: times.json",
-            path.display()
+            "{} holds a recording; needed: another name, for this would end it; type: {} {}",
+            path.display(),
+            example.option,
+            example.name
         );
     }
     Ok(())
 }
 
-fn export(path: &Path, force: bool, text: &str) -> anyhow::Result<()> {
-    super::write_file(path, force, text.as_bytes(), "times.json")?;
+fn export(path: &Path, force: bool, text: &str, example: Example) -> anyhow::Result<()> {
+    super::write_file(path, force, text.as_bytes(), example)?;
     if let Some(user) = Invoker::behind_sudo() {
         user.own(path);
     }
