@@ -1,6 +1,6 @@
 //! Plans kept by build-id, so that a second trace of the same node does not read its symbols again.
 //!
-//! A file is `magic, layout, length, CRC-32 of the rest, plan in postcard`. Anything unexpected about it, from a flipped bit
+//! A file is `magic, layout, CRC-32 of the code to probe, length, CRC-32 of the rest, plan in postcard`. Anything unexpected about it, from a flipped bit
 //! to a foreign owner, means: build anew, and say why. A cache can never be the reason that a trace fails.
 
 use std::fs::{self, File};
@@ -13,10 +13,13 @@ use crate::error::PlanError;
 use crate::plan::{AttachPlan, BuildId, PLAN_SCHEMA, Role};
 use crate::resolve;
 
-const MAGIC: &[u8; 8] = b"npplan\x00\x01";
+const MAGIC: &[u8; 8] = b"npplan\x00\x02";
 
-/// Magic, layout, length, checksum.
-const PREFIX: usize = 8 + 4 + 8 + 4;
+/// Magic, layout, sum of the code, length, checksum.
+const PREFIX: usize = 8 + 4 + 4 + 8 + 4;
+
+/// Bytes of code that a place to probe is known by again: the longest instruction of x86-64 has 15.
+const CODE_AT_A_PLACE: u64 = 16;
 
 /// Plans take some 400 KB.
 const LARGEST_PLAN: u64 = 64 << 20;
@@ -80,7 +83,7 @@ impl AttachPlan {
             None => folder,
         };
         let file = folder.join(file_name(&build_id, layout, data.can_be_mapped_again()));
-        let damaged = match load(&file, layout, &build_id, data.len() as u64) {
+        let damaged = match load(&file, layout, &build_id, &data) {
             Ok(Some(mut plan)) => {
                 path.clone_into(&mut plan.binary.path);
                 return Ok((plan, CacheOutcome::Hit));
@@ -89,7 +92,7 @@ impl AttachPlan {
             Err(reason) => Some(reason),
         };
         let plan = resolve::of_whole(path, &data)?;
-        let outcome = match store(&plan, &folder, &file, layout) {
+        let outcome = match store(&plan, &folder, &file, (layout, sum_of_code(&plan, &data))) {
             Ok(()) => damaged.map_or(CacheOutcome::Built, CacheOutcome::Rebuilt),
             Err(error) => CacheOutcome::NotCached(format!("{}: {error}", folder.display())),
         };
@@ -126,7 +129,7 @@ fn load(
     file: &Path,
     layout: u32,
     build_id: &BuildId,
-    binary_size: u64,
+    binary: &[u8],
 ) -> Result<Option<AttachPlan>, String> {
     let mut opened = match File::open(file) {
         Ok(opened) => opened,
@@ -144,20 +147,28 @@ fn load(
     opened
         .read_to_end(&mut bytes)
         .map_err(|error| error.to_string())?;
-    let plan = decode(&bytes, layout)?;
+    let (plan, code) = decode(&bytes, layout)?;
     if plan.schema != PLAN_SCHEMA || plan.binary.build_id.as_ref() != Some(build_id) {
         return Err("it is the plan of another binary".to_owned());
     }
-    if !is_consistent(&plan, binary_size) {
+    if !is_consistent(&plan, binary.len() as u64) {
         return Err("it contradicts itself".to_owned());
+    }
+    // A breakpoint inside an instruction would end the program.
+    if code != sum_of_code(&plan, binary) {
+        return Err("the binary's code differs, though its build-id does not".to_owned());
     }
     Ok(Some(plan))
 }
 
-fn decode(bytes: &[u8], layout: u32) -> Result<AttachPlan, String> {
+/// The plan and the sum of the code that it was made for.
+fn decode(bytes: &[u8], layout: u32) -> Result<(AttachPlan, u32), String> {
     let damaged = || "it is damaged".to_owned();
     let (prefix, body) = bytes.split_at_checked(PREFIX).ok_or_else(damaged)?;
-    let expected = prefix_of(body, layout);
+    let code = (prefix.get(12..16).and_then(|bytes| bytes.try_into().ok()))
+        .map(u32::from_le_bytes)
+        .ok_or_else(damaged)?;
+    let expected = prefix_of(body, layout, code);
     if prefix.get(..8) != expected.get(..8) {
         return Err("it is no plan file".to_owned());
     }
@@ -167,15 +178,32 @@ fn decode(bytes: &[u8], layout: u32) -> Result<AttachPlan, String> {
     if prefix != expected {
         return Err(damaged());
     }
-    postcard::from_bytes(body).map_err(|_| damaged())
+    let plan = postcard::from_bytes(body).map_err(|_| damaged())?;
+    Ok((plan, code))
 }
 
-fn prefix_of(body: &[u8], layout: u32) -> [u8; PREFIX] {
+/// CRC-32 of the code at each place to probe: a build-id can be set by hand, and a file can be patched.
+fn sum_of_code(plan: &AttachPlan, binary: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    for offset in plan.probes.iter().filter_map(|probe| probe.offset) {
+        let end = offset.0.saturating_add(CODE_AT_A_PLACE);
+        let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(binary.len());
+        sum.update(
+            binary
+                .get(within(offset.0)..within(end))
+                .unwrap_or_default(),
+        );
+    }
+    sum.finalize()
+}
+
+fn prefix_of(body: &[u8], layout: u32, code: u32) -> [u8; PREFIX] {
     let mut prefix = [0; PREFIX];
     let parts = MAGIC
         .iter()
         .copied()
         .chain(layout.to_le_bytes())
+        .chain(code.to_le_bytes())
         .chain((body.len() as u64).to_le_bytes())
         .chain(crc32fast::hash(body).to_le_bytes());
     for (place, byte) in prefix.iter_mut().zip(parts) {
@@ -219,14 +247,19 @@ fn is_consistent(plan: &AttachPlan, binary_size: u64) -> bool {
     segments && probes && sorted
 }
 
-fn store(plan: &AttachPlan, folder: &Path, file: &Path, layout: u32) -> std::io::Result<()> {
+fn store(
+    plan: &AttachPlan,
+    folder: &Path,
+    file: &Path,
+    (layout, code): (u32, u32),
+) -> std::io::Result<()> {
     make_folder(folder)?;
     let body = postcard::to_stdvec(plan).map_err(std::io::Error::other)?;
     let mut temporary = tempfile::Builder::new()
         .prefix(".plan")
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(folder)?;
-    temporary.write_all(&prefix_of(&body, layout))?;
+    temporary.write_all(&prefix_of(&body, layout, code))?;
     temporary.write_all(&body)?;
     give_to_invoking_user(temporary.path());
     temporary.persist(file).map_err(|error| error.error)?;

@@ -89,6 +89,47 @@ fn binaries_of_one_build_id_and_other_segments_have_a_plan_each() {
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
 }
 
+/// As of a file that was patched, or of two builds that were given one build-id by hand.
+#[test]
+fn a_binary_of_the_same_build_id_and_other_code_at_a_probe_gets_a_plan_of_its_own() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("plans");
+    let (plan, _) = load(&node, &cache);
+    let mut places: Vec<_> = plan.probes.iter().filter_map(|p| p.offset).collect();
+    places.sort_unstable();
+    let data = fs::read(&node).unwrap();
+    let other = folder.path().join("patched");
+    // The first, one between and the last; the last byte that counts and the one after it.
+    let middle = places[places.len() / 2];
+    for (place, distance, expected) in [
+        (places[0], 0, false),
+        (middle, 15, false),
+        (places[places.len() - 1], 3, false),
+        (places[places.len() - 1], 4096, true),
+    ] {
+        let mut data = data.clone();
+        data[place.0 as usize + distance] ^= 0x10;
+        fs::write(&other, data).unwrap();
+        let outcome = load(&other, &cache).1;
+        assert_eq!(
+            outcome == CacheOutcome::Hit,
+            expected,
+            "{place:?}, {outcome:?}"
+        );
+        if !expected {
+            let CacheOutcome::Rebuilt(reason) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert!(reason.contains("code differs"), "{reason}");
+            assert_eq!(load(&other, &cache).1, CacheOutcome::Hit);
+            load(&node, &cache);
+        }
+    }
+}
+
 #[test]
 fn a_damaged_file_is_replaced() {
     let Some(node) = node_build(VERSION) else {
