@@ -26,7 +26,7 @@ const options = {
   bundle: true,
   minify: true,
   format: "iife",
-  target: ["chrome111", "firefox115", "safari16.4"],
+  target: ["chrome123", "firefox120", "safari17.5"],
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",

@@ -17,10 +17,14 @@ export function useWidth<T extends HTMLElement>(): [{ current: T | null }, numbe
   return [element, width];
 }
 
+/** Browsers draw nothing on a canvas that is larger: pixels of a side (Firefox), and of the whole (Safari has the fewest). */
+const LONGEST_SIDE = 32_767;
+const LARGEST_AREA = 67_108_864;
+
 /** Sizes a canvas in CSS pixels; the context draws in these. */
 export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
-  const ratio = Math.min(3, window.devicePixelRatio || 1);
-  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  const ratio = Math.min(3, window.devicePixelRatio || 1, LONGEST_SIDE / Math.max(width, height, 1), Math.sqrt(LARGEST_AREA / Math.max(1, width * height)));
+  const [w, h] = [Math.floor(width * ratio), Math.floor(height * ratio)];
   if (canvas.width !== w) canvas.width = w;
   if (canvas.height !== h) canvas.height = h;
   canvas.style.width = `${width}px`;

@@ -223,13 +223,13 @@ export function findings(run: Run): Finding[] {
 
   const others = run.processes.filter((process) => !process.main);
   if (others.length > 0) {
-    const longest = others.reduce((best, process) => (length(process) > length(best) ? process : best));
+    const longest = others.reduce((best, process) => (length(process, run) > length(best, run) ? process : best));
     add({
       kind: "processes",
       figure: counted(others.length, "process", "processes"),
-      sentence: `${counted(others.length, "other process runs", "other processes run")}; the longest, ${commandLine(longest.command) || `process ${longest.pid}`}, for ${time(length(longest))}.`,
+      sentence: `${counted(others.length, "other process runs", "other processes run")}; the longest, ${commandLine(longest.command) || `process ${longest.pid}`}, for ${time(length(longest, run))}.`,
       view: { view: "timeline" },
-      share: length(longest) / run.time.wall_ns,
+      share: length(longest, run) / run.time.wall_ns,
     });
   }
 
@@ -251,8 +251,9 @@ function weight(finding: Finding): number {
   return finding.kind === "node" ? finding.share / 2 : (finding.rank ?? finding.share);
 }
 
-function length(process: { start_ns: number; end_ns: number | null }): number {
-  return process.end_ns === null ? 0 : process.end_ns - Math.max(0, process.start_ns);
+/** Of one that outlasts the run: as much as is in it. */
+function length(process: { start_ns: number; end_ns: number | null }, run: Run): number {
+  return Math.max(0, (process.end_ns ?? run.time.wall_ns) - Math.max(0, process.start_ns));
 }
 
 export function versionAtLeast(version: string, major: number, minor: number): boolean {

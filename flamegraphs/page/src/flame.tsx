@@ -78,7 +78,8 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
   const by = get("colour", "kind");
   const query = get("q");
   const during = span.value;
-  const frames = get("by", "function");
+  const hasStacks = useMemo(() => recorded.frames.kinds.some((kind) => kind === "javascript" || kind === "node"), [recorded]);
+  const frames = hasStacks ? get("by", "function") : "function";
   const byGroup = frames === "module" || frames === "package" ? frames : null;
   const added = useSliced(() => addedUp(recorded, metric, during, byGroup), [recorded, metric, during, byGroup]);
   const { grouped = null, values = null } = added ?? {};
@@ -90,7 +91,7 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
   const focus = useMemo(() => pathFrom(get("at")), [get("at")]);
   const chosen = useMemo(() => (get("sel") === "" ? null : pathFrom(get("sel"))), [get("sel")]);
   const frame = number("frame");
-  const reset = { at: null, sel: null };
+  const reset = { at: null, sel: null, range: null };
   const tooltip = (node: TreeNode): string[] => {
     const { names, kinds, kindNames, packages } = events.frames;
     const value = inUnit(node.value, metric.unit);
@@ -119,12 +120,12 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
           </select>
         </label>
         <Tabs label="Order of frames" name="layout" tabs={LAYOUTS} chosen={layout} reset={reset} />
-        <label class="choice">
+        {hasStacks && <label class="choice">
           By
           <select value={frames} onChange={(event) => set({ by: event.currentTarget.value === "function" ? null : event.currentTarget.value, frame: null, ...reset })}>
             {BY.map(([key, title]) => <option key={key} value={key}>{title}</option>)}
           </select>
-        </label>
+        </label>}
         <label class="choice">
           Colour by
           <select value={by} onChange={(event) => set({ colour: event.currentTarget.value }, false)}>
@@ -391,7 +392,7 @@ function InOrder({ order, places, events, metric, colour, found, directory, valu
   const canvas = useRef<HTMLCanvasElement>(null);
   const range = useMemo((): [number, number] => {
     const [from, until] = get("range").split("..").map(Number);
-    return from !== undefined && until !== undefined && until > from ? [from, Math.min(until, order.sum)] : [0, order.sum];
+    return from !== undefined && until !== undefined && until > from && from < order.sum ? [Math.max(0, from), Math.min(until, order.sum)] : [0, order.sum];
   }, [get("range"), order]);
   const [hover, setHover] = useState<{ node: number; x: number; y: number } | null>(null);
   const drawn = useRef<{ row: number; x: number; width: number; node: number }[]>([]);
@@ -449,11 +450,11 @@ function InOrder({ order, places, events, metric, colour, found, directory, valu
     return drawn.current.find((box) => box.row === row && x >= box.x && x < box.x + box.width) ?? null;
   };
   const zoom = (factor: number, share = 0.5) => {
-    const size = (range[1] - range[0]) * factor;
+    const size = Math.max((range[1] - range[0]) * factor, metric.unit === "count" ? 1 : 100);
     const middle = range[0] + (range[1] - range[0]) * share;
     const from = Math.max(0, Math.min(order.sum - size, middle - size * share));
     if (size >= order.sum) set({ range: null }, false);
-    else set({ range: `${Math.round(from)}..${Math.round(from + Math.max(size, 100))}` }, false);
+    else set({ range: `${Math.round(from)}..${Math.round(from + size)}` }, false);
   };
   const move = (share: number) => {
     const size = range[1] - range[0];

@@ -12,7 +12,7 @@ import { eventsOf } from "./model";
 import { Modules } from "./modules";
 import { Overview } from "./overview";
 import { whenIdle } from "./slices";
-import { dark, get, link, number, OF_A_VIEW, set, span, toggleTheme } from "./state";
+import { dark, get, link, number, OF_A_RUN, OF_A_VIEW, set, span, toggleTheme } from "./state";
 import { Tables } from "./tables";
 import { Timeline } from "./timeline";
 
@@ -50,12 +50,12 @@ function Page({ data, columns }: { data: Data; columns: Columns }) {
       {isDiff && view !== "comparison" && (
         <div class="sides" role="group" aria-label="Side">
           {sides.map((one, at) => (
-            <button key={at} type="button" aria-pressed={at === index} onClick={() => set({ side: at, time: null, at: null, sel: null, frame: null, module: null })}>{one.name}</button>
+            <button key={at} type="button" aria-pressed={at === index} onClick={() => set({ ...OF_A_RUN, side: at })}>{one.name}</button>
           ))}
         </div>
       )}
       {during && (
-        <button type="button" class="span" title="Show the whole run again" onClick={() => set({ time: null })}>
+        <button type="button" class="span" title="Show the whole run again" onClick={() => set({ time: null, range: null })}>
           {time(during[0])} – {time(during[1])} <span aria-hidden="true">✕</span><span class="hidden">: show the whole run again</span>
         </button>
       )}
@@ -133,7 +133,7 @@ function Served({ side }: { side: Side | undefined }) {
           Run
           <select value={String(side!.number)} onChange={(event) => {
             query.set("run", event.currentTarget.value);
-            location.search = String(query);
+            location.href = `?${query}${link(OF_A_RUN)}`;
           }}>
             {Array.from({ length: Math.min(runs, 500) }, (_, index) => <option key={index} value={String(index + 1)}>{index + 1}</option>)}
           </select>

@@ -232,10 +232,16 @@ export function* forEach(
     for (let from = 0; from < length; from += STEP) {
       const until = Math.min(length, from + STEP);
       for (let index = from; index < until; index++) {
-        const value = metric.unit === "count" ? 1 : own[index]!;
+        let value = metric.unit === "count" ? 1 : own[index]!;
         if (value <= 0) continue;
-        const start = at[index]!;
-        if (span && (start < span[0] || start >= span[1])) continue;
+        let start = at[index]!;
+        if (span && name === "waits") {
+          // They are cut at the ends; all else counts where it begins.
+          const stop = Math.min(start + value, span[1]);
+          start = Math.max(start, span[0]);
+          value = stop - start;
+          if (value <= 0) continue;
+        } else if (span && (start < span[0] || start >= span[1])) continue;
         if (metric.javascript && !isMain(threads[thread[index]!])) continue;
         each(node[index]!, value, start, thread[index]!);
       }

@@ -31,6 +31,7 @@ export function Overview({ shown }: { shown: Shown }) {
             <strong>What is missing from these figures</strong>
             <ul>
               {missing.slice(0, 12).map((gap, index) => <li key={index}>{gap}</li>)}
+              {missing.length > 12 && <li>and {missing.length - 12} more</li>}
             </ul>
           </div>
         )}

@@ -18,6 +18,9 @@ const WORK: Record<string, string> = {
   compilation: "(compilation)",
 };
 
+/** As nodeprof flame calls it. */
+const NO_STACK = "(no stack)";
+
 /** What happened on top of a stack, such as a call or a file: kept as it is. */
 const HAPPENED = new Set(["callback", "fast", "getter", "construct", "serialization", "operation", "file", "wait"]);
 
@@ -72,6 +75,9 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
   });
   const ofCaller = old.kinds.map((kind, index) => kind === "javascript" && isOfCaller(old.scripts[index] ?? null, by));
   const native = make("(no JavaScript)", "native", null, null);
+  // An event without a stack may well be of JavaScript.
+  const nothing = old.names.findIndex((name, index) => name === NO_STACK && old.kinds[index] === "unknown");
+  const unknown = nothing < 0 ? -1 : make(NO_STACK, "unknown", null, null);
   const works = new Map(Object.entries(WORK).map(([kind, name]) => [kind, make(name, kind, null, null)]));
   const kept = old.names.map((name, index) => (HAPPENED.has(old.kinds[index]!) ? make(name, old.kinds[index]!, old.files[index] ?? null, null) : -1));
   const size = events.parent.length;
@@ -91,6 +97,10 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
     built[node] = above < 0 ? -1 : built[above]!;
     work[node] = above < 0 ? undefined : work[above];
     script[node] = above < 0 ? 0 : script[above]!;
+    if (of === nothing) {
+      place[node] = child(-1, unknown);
+      continue;
+    }
     if (kept[of]! >= 0) {
       place[node] = child(above < 0 ? child(-1, native) : place[above]!, kept[of]!);
       continue;

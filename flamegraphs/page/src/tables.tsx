@@ -82,7 +82,8 @@ function callbacksDuring(events: Events | null, during: [number, number]): Callb
     (frame) => String(frame),
     (frame) => {
       const name = events!.frames.names[frame]!.replace(/ \[(fast|getter|construct)\]$/, "");
-      const dot = name.indexOf(".");
+      // Add-ons are called by their files, which have dots themselves.
+      const dot = name.startsWith("(add-on) ") ? name.lastIndexOf(".") : name.indexOf(".");
       return {
         binding: name.slice(0, Math.max(0, dot)),
         function: name.slice(dot + 1),

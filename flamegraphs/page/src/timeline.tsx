@@ -7,7 +7,7 @@ import { byName, KIND, phaseColour } from "./colours";
 import type { Shown } from "./context";
 import type { FamilyName, Run } from "./data";
 import { Tooltip } from "./flamecanvas";
-import { bytes, commandLine, count, counted, phaseName, shortPath, time } from "./format";
+import { bytes, commandLine, count, counted, phaseName, shortPath, tickLabels, time } from "./format";
 import type { Events, Family } from "./model";
 import { dark, get, link, number, OF_A_VIEW, select, set, span } from "./state";
 
@@ -26,6 +26,8 @@ interface Track {
   group?: string;
   lanes: Lane[];
   items: number;
+  /** Of these, how many overlap with too many others to be drawn. */
+  left?: number;
   colour: (item: number) => string;
   text: (item: number) => string;
   tooltip: (item: number) => string[];
@@ -37,7 +39,11 @@ const GAP = 5;
 const GROUP = 22;
 const AXIS = 24;
 const MOST_LANES = 10;
+/** Of what overlaps without lying in one another: processes, modules that are loaded together. */
+const MOST_BESIDE = 24;
 const POOL = 8;
+/** Threads that run JavaScript, or programs that are not node. */
+const MOST_THREADS = 32;
 
 interface Spans {
   start: ArrayLike<number>;
@@ -68,6 +74,27 @@ function lanesOf({ start, end, from, until }: Spans, order?: number[]): Lane[] {
   if (order) order.forEach(add);
   else for (let item = from; item < until; item++) add(item);
   return lanes.map((lane) => ({ start: Float64Array.from(lane.start), end: Float64Array.from(lane.end), item: Int32Array.from(lane.item) }));
+}
+
+/** Puts what overlaps below, whether it lies in what is above or not: nothing is cut. `left`: how much found no room. */
+export function besides({ start, end, from, until }: Spans, order?: number[]): { lanes: Lane[]; left: number } {
+  const lanes: { start: number[]; end: number[]; item: number[] }[] = [];
+  let left = 0;
+  const add = (item: number) => {
+    const begin = start[item]!;
+    const free = lanes.findIndex((lane) => lane.end.at(-1)! <= begin);
+    if (free < 0 && lanes.length >= MOST_BESIDE) {
+      left++;
+      return;
+    }
+    const lane = free < 0 ? (lanes[lanes.length] = { start: [], end: [], item: [] }) : lanes[free]!;
+    lane.start.push(begin);
+    lane.end.push(Math.max(begin, end(item)));
+    lane.item.push(item);
+  };
+  if (order) order.forEach(add);
+  else for (let item = from; item < until; item++) add(item);
+  return { lanes: lanes.map((lane) => ({ start: Float64Array.from(lane.start), end: Float64Array.from(lane.end), item: Int32Array.from(lane.item) })), left };
 }
 
 /** One lane of what follows one another, but for a clock that trembles. */
@@ -186,12 +213,14 @@ function modulesTrack(run: Run, pid: number, tid: number): Track | null {
   const start = list.map((module) => module.start_ns!);
   const end = list.map((module, index) => Math.max(start[index]!, module.end_earliest_ns ?? module.end_latest_ns!));
   const order = list.map((_, index) => index).sort((a, b) => start[a]! - start[b]! || end[b]! - end[a]!);
-  // Required modules end within their requirers; what is only bounded can stick out by a little.
+  // Modules of require end within their requirers; those of import are all read before the first one runs.
+  const { lanes, left } = besides({ start, end: (index) => end[index]!, from: 0, until: 0 }, order);
   return {
     key: "modules",
     label: "Modules loaded",
-    lanes: lanesOf({ start, end: (index) => end[index]!, from: 0, until: 0 }, order),
+    lanes,
     items: list.length,
+    left,
     colour: (index) => (list[index]!.package_kind === "node" ? "#bbcc33" : byName(list[index]!.package ?? "(program)")),
     text: (index) => shortPath(list[index]!.path, run.directory),
     tooltip: (index) => {
@@ -206,12 +235,18 @@ function modulesTrack(run: Run, pid: number, tid: number): Track | null {
   };
 }
 
-function simple(key: string, label: string, list: { name: string; start: number; end: number; colour: string; lines: string[] }[], lanes?: Lane[]): Track {
+function simple(key: string, label: string, list: { name: string; start: number; end: number; colour: string; lines: string[] }[], apart = false): Track {
+  const spans: Spans = { start: list.map((one) => one.start), end: (index) => list[index]!.end, from: 0, until: list.length };
+  // A lane each, as far as there is room: their names tell more than their overlap.
+  const own = list.map((one, index) => ({ start: Float64Array.of(one.start), end: Float64Array.of(one.end), item: Int32Array.of(index) }));
+  const order = list.map((_, index) => index).sort((a, b) => list[a]!.start - list[b]!.start);
+  const { lanes, left } = !apart ? { lanes: lanesOf(spans), left: 0 } : list.length <= MOST_BESIDE ? { lanes: own, left: 0 } : besides(spans, order);
   return {
     key,
     label,
-    lanes: lanes ?? lanesOf({ start: list.map((one) => one.start), end: (index) => list[index]!.end, from: 0, until: list.length }),
+    lanes,
     items: list.length,
+    left,
     colour: (index) => list[index]!.colour,
     text: (index) => list[index]!.name,
     tooltip: (index) => list[index]!.lines,
@@ -235,14 +270,12 @@ export function tracksOf(run: Run, events: Events | null, allThreads: boolean): 
       colour: process.main ? "#44bb99" : process.node ? "#bbcc33" : "#d5d5d5",
       lines: [process.command.join(" ") || process.path || "(forked)", `process ${process.pid}${process.main ? ", main" : ""} · at ${time(process.start_ns - origin)} · ${process.end_ns === null ? "still running" : time(process.end_ns - process.start_ns)}`, process.incomplete ?? ""],
     }));
-    // A lane each, as far as there is room: their names tell more than their overlap.
-    const own = list.slice(0, 24).map((one, index) => ({ start: Float64Array.of(one.start), end: Float64Array.of(one.end), item: Int32Array.of(index) }));
-    tracks.push(simple("processes", "Processes", list, list.length <= 24 ? own : undefined));
+    tracks.push(simple("processes", "Processes", list, true));
   }
   if (!events) return { tracks, hidden: 0 };
   const names: FamilyName[] = ["crossings", "files", "lookups", "serializations", "compilations", "samples", "waits"];
   const ranges = new Map(names.map((name) => [name, events.has(name) ? events.family(name).ranges() : new Map<number, [number, number]>()]));
-  let pool = 0;
+  let [pool, others] = [0, 0];
   let hidden = 0;
   const several = new Set(events.threads.map((thread) => thread.pid)).size > 1;
   events.threads.forEach((thread, index) => {
@@ -267,7 +300,7 @@ export function tracksOf(run: Run, events: Events | null, allThreads: boolean): 
       }
     }
     if (own.length === 0) return;
-    if (!thread.javascript && ++pool > POOL && !allThreads) {
+    if ((thread.javascript ? ++others > MOST_THREADS : ++pool > POOL) && !allThreads) {
       hidden++;
       return;
     }
@@ -332,7 +365,9 @@ export function Timeline({ shown }: { shown: Shown }) {
     const x = scaleLinear(view, [gutter, width]);
     const scale = inner / (view[1] - view[0]);
     context.font = FONT;
-    for (const tick of x.ticks(Math.max(3, Math.floor(inner / 110)))) {
+    const ticks = x.ticks(Math.max(3, Math.floor(inner / 110)));
+    const label = tickLabels(ticks);
+    for (const tick of ticks) {
       const at = Math.round(x(tick)) + 0.5;
       context.strokeStyle = line;
       context.beginPath();
@@ -341,7 +376,7 @@ export function Timeline({ shown }: { shown: Shown }) {
       context.stroke();
       context.fillStyle = soft;
       context.textAlign = at > width - 34 ? "right" : "center";
-      context.fillText(time(tick), at > width - 34 ? width - 2 : at, 9);
+      context.fillText(label(tick), at > width - 34 ? width - 2 : at, 9);
     }
     context.textAlign = "left";
     tracks.forEach((track, index) => {
@@ -445,6 +480,7 @@ export function Timeline({ shown }: { shown: Shown }) {
   const zoom = (factor: number, at = (view[0] + view[1]) / 2) => look(at - (at - view[0]) * factor, at + (view[1] - at) * factor);
   const move = (share: number) => look(view[0] + (view[1] - view[0]) * share, view[1] + (view[1] - view[0]) * share);
   const total = tracks.reduce((sum, track) => sum + track.items, 0);
+  const left = tracks.filter((track) => (track.left ?? 0) > 0).map((track) => `${count(track.left!)} of ${track.label.toLowerCase()}`);
   return (
     <>
       <div class="bar wrap">
@@ -468,7 +504,7 @@ export function Timeline({ shown }: { shown: Shown }) {
             </select>
           </label>
         </span>
-        {(hidden > 0 || allThreads) && <button type="button" class="quiet" onClick={() => set({ threads: allThreads ? null : "all" })}>{allThreads ? "Fewer threads" : `${count(hidden)} more helper threads`}</button>}
+        {(hidden > 0 || allThreads) && <button type="button" class="quiet" onClick={() => set({ threads: allThreads ? null : "all" })}>{allThreads ? "Fewer threads" : `${count(hidden)} more threads`}</button>}
       </div>
       <section class="card tight">
         {tracks.length === 0 ? <p class="empty">Nothing was recorded that has a time.</p> : (
@@ -530,7 +566,7 @@ export function Timeline({ shown }: { shown: Shown }) {
             {hover && !drag && <Tooltip x={hover.x} y={hover.y} lines={hover.track.tooltip(hover.item).filter(Boolean)} />}
           </div>
         )}
-        <p class="note">Ctrl and the wheel zoom, shift and the wheel move. The dashed line is where the event loop begins.</p>
+        <p class="note">Ctrl and the wheel zoom, shift and the wheel move. The dashed line is where the event loop begins.{left.length > 0 && ` Not drawn, for they overlap with ${MOST_BESIDE} others: ${left.join(", ")}.`}</p>
       </section>
       {chosen && chosen.item < Number.MAX_SAFE_INTEGER && <EventDetails track={chosen.track} item={chosen.item} events={events} />}
     </>
@@ -540,6 +576,7 @@ export function Timeline({ shown }: { shown: Shown }) {
 function EventDetails({ track, item, events }: { track: Track; item: number; events: Events | null }) {
   let lines: string[];
   try {
+    if (!(item < track.items)) return null;
     lines = track.tooltip(item).filter(Boolean);
   } catch {
     // The address names an event that this recording does not have.

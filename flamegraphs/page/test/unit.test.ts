@@ -3,12 +3,13 @@ import { test } from "node:test";
 import { criticalChain } from "../src/chain";
 import { Columns, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
-import { bytes, commandLine, percent, shortPath, time } from "../src/format";
+import { bytes, commandLine, percent, shortPath, tickLabels, time } from "../src/format";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
 import { asText, filtered, sorted, type Column } from "../src/table";
 import { serializationsDuring } from "../src/tables";
+import { besides } from "../src/timeline";
 import { follow, inverted, matching, merged, pathOf, sandwich, shareOf } from "../src/tree";
 
 test("columns are read as they are written", () => {
@@ -169,6 +170,65 @@ test("calls that were only summed are told where a span or an order of time leav
   assert.deepEqual(of("crossing-time", null, "time"), [70, { calls: 7, of: "the order of time" }]);
   assert.deepEqual(of("crossing-time", [0, 9], "time"), [0, { calls: 7, of: "the span" }]);
   assert.deepEqual(of("serialization", null, "time"), [0, null]);
+});
+
+test("waits are cut at the ends of a span, all else counts where it begins", () => {
+  // A wait that begins before the span, one over its end, one after it; samples at the same times. Then a worker's.
+  const family = {
+    length: 4, thread: Int32Array.of(0, 0, 0, 1), at: Float64Array.of(0, 40, 90, 40), duration: Float64Array.of(30, 45, 5, 45), own: Float64Array.of(30, 45, 5, 45),
+    detail: new Float64Array(4), node: Int32Array.of(0, 1, 0, 0),
+  };
+  const none = { thread: new Int32Array(), calls: new Float64Array(), own: new Float64Array(), node: new Int32Array() };
+  const threads = [{ pid: 7, tid: 7 }, { pid: 7, tid: 8 }];
+  const events = { parent: Int32Array.of(-1, -1), threads, family: () => family, crossingSums: none, serializationSums: none } as unknown as Events;
+  const of = (name: string, span: [number, number] | null) => [...whole(valuesOf(events, METRICS.find((metric) => metric.name === name)!, span)).own];
+  assert.deepEqual(of("off-cpu", null), [35, 45]);
+  assert.deepEqual(of("off-cpu", [10, 50]), [20, 10]);
+  assert.deepEqual(of("off-cpu", [50, 60]), [0, 10]);
+  assert.deepEqual(of("off-cpu", [85, 90]), [0, 0]);
+  assert.deepEqual(of("cpu", [10, 50]), [45, 45]);
+});
+
+test("by package, what has no stack is not said to be without JavaScript", () => {
+  // (no stack) → callback; callback alone would be of C++.
+  const parent = Int32Array.of(-1, 0, -1);
+  const frame = Int32Array.of(0, 1, 2);
+  const own = Float64Array.of(1, 2, 4);
+  const events = {
+    parent, frame,
+    frames: { names: ["(no stack)", "fs.stat", "main"], kinds: ["unknown", "callback", "native"], files: [null, null, null], scripts: [null, null, null], packages: [null, null, null], kindNames: new Map() },
+  } as unknown as Events;
+  for (const by of ["module", "package"] as const) {
+    const grouped = whole(regroup(events, by));
+    const values = whole(moved({ own, ...totals(own, parent), summed: 0 } as unknown as Values, grouped));
+    const { stacks } = grouped;
+    const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)}/${stacks.frames.names[stacks.frame[node]!]}`);
+    const found = Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
+    assert.deepEqual(found, { "/(no stack)": 1, "/(no stack)/fs.stat": 2, "/(no JavaScript)": 4 });
+  }
+});
+
+test("modules that are loaded together are drawn whole, beside each other, and those without room are counted", () => {
+  const lanes = (spans: [number, number][]) => {
+    const { lanes, left } = besides({ start: spans.map(([start]) => start), end: (index) => spans[index]![1], from: 0, until: spans.length });
+    return [lanes.map((lane) => [...lane.item].map((item, index) => [item, lane.start[index], lane.end[index]])), left];
+  };
+  // As require does it: each in the one around it.
+  assert.deepEqual(lanes([[0, 100], [10, 40], [20, 30], [50, 60]]), [[[[0, 0, 100]], [[1, 10, 40], [3, 50, 60]], [[2, 20, 30]]], 0]);
+  // As import does it: none is cut.
+  assert.deepEqual(lanes([[0, 50], [1, 60], [2, 70], [50, 80]]), [[[[0, 0, 50], [3, 50, 80]], [[1, 1, 60]], [[2, 2, 70]]], 0]);
+  const many = lanes(Array.from({ length: 200 }, (_, index) => [index, 1000 + index]));
+  assert.equal((many[0] as unknown[]).length + (many[1] as number), 200);
+  assert.equal(many[1], 176);
+});
+
+test("ticks of an axis are told apart, however far in they are", () => {
+  const labels = (ticks: number[]) => ticks.map(tickLabels(ticks));
+  assert.deepEqual(labels([0, 50e6, 100e6]), ["0", "50 ms", "100 ms"]);
+  assert.deepEqual(labels([400e6, 400.1e6, 400.2e6]), ["400.0 ms", "400.1 ms", "400.2 ms"]);
+  assert.deepEqual(labels([1.230e9, 1.232e9, 1.234e9]), ["1.230 s", "1.232 s", "1.234 s"]);
+  assert.deepEqual(labels([0, 0.5e9, 1e9]), ["0", "0.5 s", "1.0 s"]);
+  assert.deepEqual(labels([2500, 3000]), ["2.5 µs", "3.0 µs"]);
 });
 
 interface Row {
