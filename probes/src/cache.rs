@@ -61,7 +61,25 @@ impl AttachPlan {
         path: &Path,
         cache: Option<&Path>,
     ) -> Result<(Self, CacheOutcome), PlanError> {
+        Self::load_or_build_of(path, None, cache)
+    }
+
+    /// The same of one file, by device and inode: what lies at the path may be another one by now.
+    ///
+    /// # Errors
+    /// As [`AttachPlan::load_or_build`], and if it is another file.
+    pub fn load_or_build_of(
+        path: &Path,
+        file: Option<(u64, u64)>,
+        cache: Option<&Path>,
+    ) -> Result<(Self, CacheOutcome), PlanError> {
         let data = elf::map(path)?;
+        let found = (data.about().dev(), data.about().ino());
+        if file.is_some_and(|wanted| wanted != found) {
+            return Err(PlanError::Replaced {
+                path: path.to_owned(),
+            });
+        }
         let outline = Outline::parse(path, &data)?;
         let Some(build_id) = outline.build_id() else {
             let reason = "the binary has no build-id".to_owned();
@@ -78,7 +96,7 @@ impl AttachPlan {
             ));
         };
         let layout = outline.layout();
-        let folder = match folder_for(path) {
+        let folder = match folder_for(data.about()) {
             Some(name) => folder.join(name),
             None => folder,
         };
@@ -102,8 +120,7 @@ impl AttachPlan {
 
 /// Where plans of other users' binaries are kept: apart. A plan is found by what a binary says of itself, and decides where breakpoints are
 /// written: so no binary can lead to a wrong plan for one that somebody else owns.
-fn folder_for(path: &Path) -> Option<String> {
-    let metadata = fs::metadata(path).ok()?;
+fn folder_for(metadata: &fs::Metadata) -> Option<String> {
     // SAFETY: geteuid has no arguments and cannot fail.
     let is_ours = metadata.uid() == 0 || metadata.uid() == unsafe { libc::geteuid() };
     match metadata.mode() & 0o022 {

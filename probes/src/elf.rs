@@ -1,6 +1,7 @@
 //! The binary: segments, functions, build-id. Every figure in the file may lie, so every sum is checked.
 
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -52,14 +53,14 @@ pub(crate) fn map(path: &Path) -> Result<Mapping, PlanError> {
         path: path.to_owned(),
         source,
     };
-    // A pipe is refused below; opening it shall not wait for somebody to write to it.
-    let file = File::options()
+    // First without opening it: that of a pipe waits, and that of a device may have an effect.
+    let found = File::options()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK)
+        .custom_flags(libc::O_PATH)
         .open(path)
         .map_err(unreadable)?;
     // An empty file cannot be mapped, and mapping a folder or a device makes no sense.
-    let metadata = file.metadata().map_err(unreadable)?;
+    let metadata = found.metadata().map_err(unreadable)?;
     if !metadata.is_file() || metadata.len() < 4 {
         return Err(PlanError::NotElf {
             path: path.to_owned(),
@@ -70,6 +71,12 @@ pub(crate) fn map(path: &Path) -> Result<Mapping, PlanError> {
             },
         });
     }
+    // Who has a lease on it is not waited for.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+        .map_err(unreadable)?;
     Mapping::new(&file).map_err(unreadable)
 }
 

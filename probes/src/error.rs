@@ -17,6 +17,15 @@ pub enum PlanError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Another file lies there than the one that was asked for, by device and inode.
+    #[error(
+        "found: another file at {path} than the one that is executed; needed: that one; \
+         to do: run it again"
+    )]
+    Replaced {
+        /// Asked for.
+        path: PathBuf,
+    },
     /// The file is no ELF program: a script, a shim, a program of another system.
     #[error(
         "found: {path} is {found}; needed: node's own ELF binary; \

@@ -3,7 +3,7 @@
 //! Reading behind the new end of a file is a bus error, which ends the process: any user whose binary is looked at could end the service so.
 //! As systemd's journal does, the rest of such a mapping becomes zeros instead, and whoever reads it is told afterwards.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -42,8 +42,8 @@ static BEFORE: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 pub(crate) struct Mapping {
     data: Mmap,
     place: &'static Place,
-    /// Device, inode and mode, as stat(2) tells them.
-    file: (u64, u64, u32),
+    /// As stat(2) tells it of the very file that is mapped: what lies at its path may be another one by now.
+    about: Metadata,
 }
 
 impl Mapping {
@@ -52,6 +52,7 @@ impl Mapping {
         if let Err(number) = BEFORE.get_or_init(handle_bus_errors) {
             return Err(io::Error::from_raw_os_error(*number));
         }
+        let about = file.metadata()?;
         // SAFETY: the mapping is private and only read; what a file loses meanwhile becomes zeros (`on_bus_error`).
         let data = unsafe { Mmap::map(file) }?;
         let free = PLACES
@@ -62,16 +63,20 @@ impl Mapping {
         let start = data.as_ptr() as usize;
         place.start.store(start, Ordering::Release);
         place.end.store(start + data.len(), Ordering::Release);
-        let about = file.metadata()?;
-        let file = (about.dev(), about.ino(), about.mode());
-        Ok(Mapping { data, place, file })
+        Ok(Mapping { data, place, about })
+    }
+
+    /// Owner, mode, device and inode of what is mapped.
+    pub(crate) fn about(&self) -> &Metadata {
+        &self.about
     }
 
     /// Whether a program that executes this file can map it a second time by what its own list of mappings says of it: if everybody may read it, and
     /// the device there is that of stat(2). On btrfs it never is, on overlayfs not where a file is of a layer in another file system.
     pub(crate) fn can_be_mapped_again(&self) -> bool {
         const READ_BY_OTHERS: u32 = 0o004;
-        let (device, inode, mode) = self.file;
+        let about = &self.about;
+        let (device, inode, mode) = (about.dev(), about.ino(), about.mode());
         let (major, minor) = (libc::major(device), libc::minor(device));
         let told = fs::read("/proc/self/maps").ok().and_then(|maps| {
             let address = self.data.as_ptr() as u64;
