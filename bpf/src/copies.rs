@@ -8,8 +8,8 @@
 
 use std::{
     ffi::c_void,
-    fs::{self, File},
-    io,
+    fs::File,
+    io::{self, BufRead as _, BufReader, Read as _},
     ops::Range,
     os::unix::fs::FileExt as _,
     ptr,
@@ -27,6 +27,8 @@ const OF_FILE: u64 = 1 << 61;
 const ENTRY: u64 = 8;
 /// So many entries are read at once: what a process maps has any length, beyond the end of its file, too.
 const AT_ONCE: u64 = 4096;
+/// Bytes of a list of mappings that are read: 100,000 of usual ones. Whoever has so many with long names has copies left.
+const LONGEST_MAPS: u64 = 16 << 20;
 /// Beyond so much code pages stay copies: no program has that, but one may map it.
 const MOST_CODE: u64 = 4 << 30;
 
@@ -50,11 +52,15 @@ pub(crate) fn let_copies_go(pid: u32) -> io::Result<usize> {
 /// Pages of a process's code that are copies of a file's.
 fn copies(pid: u32) -> io::Result<Vec<u64>> {
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let maps = File::open(format!("/proc/{pid}/maps"))?.take(LONGEST_MAPS);
     let size = page_size() as u64;
     let mut copies = Vec::new();
     let mut left = MOST_CODE;
-    for code in maps.lines().filter_map(code_of_file) {
+    // Names of files are any bytes.
+    for line in BufReader::new(maps).split(b'\n') {
+        let Some(code) = code_of_file(&String::from_utf8_lossy(&line?)) else {
+            continue;
+        };
         let end = code.end.min(code.start.saturating_add(left));
         left -= end - code.start;
         for start in (code.start..end).step_by((AT_ONCE * size) as usize) {

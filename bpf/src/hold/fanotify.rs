@@ -12,6 +12,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use nodeprof_probes::is_node_binary;
@@ -24,7 +25,9 @@ pub(super) fn new_group() -> io::Result<OwnedFd> {
     // Of which thread an exec is, not only of which process: see `hold` of the keeper.
     let flags =
         libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_REPORT_TID;
-    let opened = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE;
+    // Of a file under a write lease the kernel waits for its owner, up to 45 s, before it tells anybody of an exec; so no user may make the others wait. Like this
+    // it refuses the exec of such a file.
+    let opened = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NONBLOCK;
     // SAFETY: takes two integers; the descriptor is new.
     unsafe {
         match libc::fanotify_init(flags, opened as u32) {
@@ -40,6 +43,9 @@ pub(super) struct Fanotify {
     /// What is marked, should the guard take the marks away.
     marked: RefCell<HashMap<PathBuf, Version>>,
 }
+
+/// How long to look whether files are node binaries before anything is held.
+const EXAMINING: Duration = Duration::from_secs(2);
 
 /// Files that are marked again at most.
 const MOST_MARKED: usize = 1024;
@@ -71,13 +77,20 @@ impl Fanotify {
         Arc::clone(&self.held)
     }
 
-    /// Holds execs of the node binary at a path. Of nothing else: users decide what lies at the paths of theirs, and a link there may lead to any
+    /// Holds execs of the node binaries at these paths. Of nothing else: users decide what lies at the paths of theirs, and a link there may lead to any
     /// program of the host. What cannot be marked is not held; its processes are then caught at exec.
-    pub(super) fn watch(&self, path: &Path) {
-        if let Ok(file) = open(path)
-            && is_node_binary(&through(&file))
-        {
-            self.watch_file(&file, path);
+    pub(super) fn watch<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) {
+        let since = Instant::now();
+        let examined = paths.into_iter().filter_map(|path| {
+            // Files of users may take their time to be read.
+            let file = open(path).ok()?;
+            let is_node = since.elapsed() < EXAMINING && is_node_binary(&through(&file));
+            is_node.then_some((file, path))
+        });
+        // Marked when all are examined: who executes one of them waits until somebody reads of that.
+        let examined: Vec<_> = examined.collect();
+        for (file, path) in &examined {
+            self.watch_file(file, path);
         }
     }
 

@@ -207,6 +207,7 @@ impl Guarded {
             .and_then(|group| HeldExecs::of(group, self.memory()))
         {
             held.let_all_go();
+            held.let_lost_go();
         }
     }
 
@@ -307,7 +308,8 @@ pub fn guard(socket: &OwnedFd) {
         if is_asked && answer(socket).is_err() {
             break;
         }
-        if one_waits {
+        // It may be the holder's by now, and the ping have come first.
+        if one_waits || held.is_holding() {
             watch(socket, &held);
         }
     }
@@ -367,7 +369,7 @@ fn hand(socket: &OwnedFd, kind: u8, number: i32, descriptors: &[BorrowedFd<'_>])
     Ok(())
 }
 
-fn is_readable(descriptor: RawFd, limit: Duration) -> bool {
+pub(super) fn is_readable(descriptor: RawFd, limit: Duration) -> bool {
     wait([descriptor], Some(limit)) == [true]
 }
 

@@ -175,7 +175,7 @@ impl Keeper {
             Execs::Not(why) => Err(io::Error::other(why)),
         };
         if let Ok(f) = &fanotify {
-            options.candidates.iter().for_each(|path| f.watch(path));
+            f.watch(options.candidates.iter().map(PathBuf::as_path));
         }
         // Of who was executed before there was a holder nothing is told.
         let known = match is_next {
@@ -605,7 +605,11 @@ impl Keeper {
                 }
             }
             _ => {
-                self.waiting.remove(&number);
+                if let Some(Waiting::Process(stop)) = self.waiting.remove(&number)
+                    && let Some(mut done) = stop.done
+                {
+                    detach_needless(&mut done);
+                }
             }
         }
     }
@@ -613,15 +617,10 @@ impl Keeper {
     /// A job is done: says so, then lets go who waited for it.
     fn finish(&mut self, mut done: Done, programs: &Programs) {
         let number = done.number;
-        self.gone_on.remove(&number);
+        let has_gone_on = self.gone_on.remove(&number).is_some();
         if self.given_up.remove(&number) {
             // Told already, as one that was not recorded.
-            if let Outcome::Attached { link, .. } = &mut done.outcome
-                && let Some(link) = link.take()
-            {
-                aside(move || link.detach());
-            }
-            return;
+            return detach_needless(&mut done);
         }
         if let Some(Waiting::Process(stop)) = self.waiting.get_mut(&number)
             && matches!(stop.state, StopState::Asked)
@@ -690,6 +689,9 @@ impl Keeper {
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
             self.release(done.pid, programs);
+            if let (Some(host), Some(Waiting::Exec(..))) = (&mut self.host, &waiting) {
+                host.refuse(done.pid); // it is told now, and need not be when it has been executed
+            }
             // It had ended before its probes came: the next start of it is held.
             if let (Ok(f), Some(file), true) = (&self.fanotify, &done.opened, done.is_planned) {
                 f.watch_file(file, &done.path);
@@ -699,7 +701,7 @@ impl Keeper {
             self.forget(done.pid, programs);
         }
         let Some(waiting) = waiting else {
-            if self.host.is_some() {
+            if self.host.is_some() || has_gone_on {
                 // It was held as long as it may be, and has begun without its probes.
                 done.after_exec = true;
                 self.report(&done);
@@ -725,11 +727,7 @@ impl Keeper {
     /// that it may have by now.
     /// If that is node, too, the start goes on.
     fn finish_replaced(&mut self, mut done: Done, goes_on: bool, programs: &Programs) {
-        if let Outcome::Attached { link, .. } = &mut done.outcome
-            && let Some(link) = link.take()
-        {
-            aside(move || link.detach());
-        }
+        detach_needless(&mut done);
         if goes_on {
             return;
         }
@@ -862,8 +860,10 @@ impl Keeper {
         for (number, pid) in late {
             self.gone_on.remove(&number);
             let waiting = self.waiting.remove(&number);
-            self.given_up.insert(number);
-            self.workers.do_without_one();
+            if !self.workers.take_back(number) {
+                self.given_up.insert(number);
+                self.workers.do_without_one();
+            }
             let is_node = match &waiting {
                 Some(Waiting::Process(stop)) => {
                     (self.host.as_ref()).is_some_and(|host| host.knows(stop.execution.inode))
@@ -894,31 +894,35 @@ impl Keeper {
             });
             return self.give_up_jobs(programs);
         }
-        let late: Vec<u64> = self
-            .waiting
-            .iter()
-            .filter(
-                // Who was asked to stop may still do, and waits from then on; who was not does not wait.
-                |(_, w)| {
-                    matches!(w, Waiting::Process(Stop { state: StopState::Stopped(..), since, .. })
-                    if since.elapsed() > LONGEST_STOP)
-                },
-            )
-            .map(|w| *w.0)
-            .collect();
-        for number in late {
-            let Some(Waiting::Process(mut stop)) = self.waiting.remove(&number) else {
-                continue;
-            };
-            if let StopState::Stopped(_, signal) = stop.state {
-                let _ = tracee::release(stop.pid, signal);
-                let limit = LONGEST_STOP.as_secs();
-                let why = format!("reading its binary takes more than {limit} s");
-                self.tell(b'l', stop.pid, why.as_bytes());
+        let late = self.waiting.iter().filter(|(_, w)| match w {
+            // Who was asked to stop may still do, and waits from then on; who was not does not wait.
+            Waiting::Process(stop) => {
+                matches!(stop.state, StopState::Stopped(..)) && stop.since.elapsed() > LONGEST_STOP
             }
-            // When the job is done, it has probes after all, and the tracer is told.
-            stop.state = StopState::Refused;
-            self.waiting.insert(number, Waiting::Process(stop));
+            Waiting::Exec(_, since) => since.elapsed() > LONGEST_STOP,
+            Waiting::Tracer => false,
+        });
+        let late: Vec<u64> = late.map(|w| *w.0).collect();
+        let limit = LONGEST_STOP.as_secs();
+        let why = format!("reading its binary takes more than {limit} s");
+        // When the job is done, it has probes after all, and the tracer is told.
+        for number in late {
+            match self.waiting.remove(&number) {
+                Some(Waiting::Process(mut stop)) => {
+                    if let StopState::Stopped(_, signal) = stop.state {
+                        let _ = tracee::release(stop.pid, signal);
+                        self.tell(b'l', stop.pid, why.as_bytes());
+                    }
+                    stop.state = StopState::Refused;
+                    self.waiting.insert(number, Waiting::Process(stop));
+                }
+                // Dropping it lets it go.
+                Some(Waiting::Exec(held, since)) => {
+                    self.gone_on.insert(number, (held.pid, since));
+                    self.tell(b'l', held.pid, why.as_bytes());
+                }
+                _ => {}
+            }
         }
     }
 
@@ -971,6 +975,15 @@ impl Keeper {
                 0,
             );
         }
+    }
+}
+
+/// Takes the probes away that a job has attached and nobody needs; the loop does not wait for that.
+fn detach_needless(done: &mut Done) {
+    if let Outcome::Attached { link, .. } = &mut done.outcome
+        && let Some(link) = link.take()
+    {
+        aside(move || link.detach());
     }
 }
 

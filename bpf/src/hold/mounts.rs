@@ -7,9 +7,10 @@ use std::{
     collections::HashSet,
     fs::File,
     io::{BufRead as _, BufReader, Read as _},
+    os::fd::AsFd,
 };
 
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 
 /// `STATX_MNT_ID_UNIQUE` of linux/stat.h, since Linux 6.8: a number that no other mount gets later.
 const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -34,7 +35,7 @@ impl Mounts {
         let Some(mount) = mount_of(file, StatxFlags::MNT_ID) else {
             return true;
         };
-        let has = lists(&pid.to_string(), mount) || lists("self", mount);
+        let has = is_root_of(pid, mount) || lists(&pid.to_string(), mount) || lists("self", mount);
         if let Some(unique) = unique.filter(|_| has) {
             if self.known.len() >= MOST {
                 self.known.clear();
@@ -45,11 +46,18 @@ impl Mounts {
     }
 }
 
-fn mount_of(file: &File, number: StatxFlags) -> Option<u64> {
+fn mount_of(file: impl AsFd, number: StatxFlags) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let about = statx(file, c"", flags, number).ok()?;
     let is_told = about.stx_mask & number.bits() != 0;
     is_told.then_some(about.stx_mnt_id)
+}
+
+/// Whether the root folder of a process lies in this mount: in one that was changed into a folder (chroot) no list has it.
+fn is_root_of(pid: u32, mount: u64) -> bool {
+    let options = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = open(format!("/proc/{pid}/root"), options, Mode::empty());
+    root.is_ok_and(|root| mount_of(&root, StatxFlags::MNT_ID) == Some(mount))
 }
 
 /// Whether a process has this mount; also if its list cannot be read, or is too long.
@@ -78,7 +86,7 @@ fn lists(process: &str, mount: u64) -> bool {
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use rustix::{
-        fs::{CWD, Mode, OFlags, openat},
+        fs::{CWD, openat},
         mount::{OpenTreeFlags, open_tree},
     };
 
@@ -98,5 +106,40 @@ mod tests {
         let other = File::from(openat(&own, name, OFlags::RDONLY, mode).unwrap());
         assert!(!mounts.have(&other, me));
         assert!(mounts.have(&file, me));
+    }
+
+    /// Changed into a folder, a process has an empty list; a service's own may have other numbers.
+    #[test]
+    #[ignore = "needs root"]
+    fn a_file_below_the_root_of_a_process_is_one_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        let mount = mount_of(File::open(&path).unwrap(), StatxFlags::MNT_ID).unwrap();
+        let script = "import os, sys; os.chroot(sys.argv[1]); print(flush=True); sys.stdin.read()";
+        let started = std::process::Command::new("python3")
+            .args(["-c", script])
+            .arg(folder.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let Ok(mut child) = started else {
+            println!("skipped: there is no python3");
+            return;
+        };
+        let mut changed = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut changed)
+            .unwrap();
+        let found = (
+            is_root_of(child.id(), mount),
+            is_root_of(child.id(), mount + 1),
+        );
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(found, (true, false));
     }
 }

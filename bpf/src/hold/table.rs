@@ -18,6 +18,9 @@ use rustix::{
 const MOST_HELD: usize = 256;
 /// Pieces of unread ones, some 170 in each, that are let go in one go.
 const MOST_PIECES: u32 = 64;
+/// Descriptors that a holder may have of execs: above its standard streams, and below what it has of the service at most.
+const FIRST_FILE: RawFd = 3;
+const MOST_FILES: RawFd = 16_384;
 /// No exec: this descriptor is a standard stream of both.
 const NONE: i32 = 0;
 
@@ -178,8 +181,8 @@ impl HeldExecs {
         // As many as come in one piece, and others that have come meanwhile; where they never end somebody else reads them.
         for _ in 0..MOST_PIECES {
             let unread = self.read();
-            if unread.is_empty() {
-                return;
+            if unread.is_empty() && !super::guard::is_readable(self.group(), Duration::ZERO) {
+                return; // and no error: one exec was refused then, and others wait behind it
             }
             for (file, _) in unread {
                 // An answer names a descriptor of who has read it. If one of the same number waits for the other process, the kernel
@@ -187,6 +190,21 @@ impl HeldExecs {
                 while self.allow(file.as_raw_fd()) {}
             }
         }
+    }
+
+    /// Answers those that a holder has read, and had no time to enter before it was killed: who waits for them is known by their numbers alone.
+    pub(super) fn let_lost_go(&self) {
+        (FIRST_FILE..MOST_FILES).for_each(|file| {
+            self.allow(file);
+        });
+    }
+
+    /// Whether any exec is held.
+    pub(super) fn is_holding(&self) -> bool {
+        let files = self.table.files.iter();
+        files
+            .into_iter()
+            .any(|file| file.load(Ordering::Acquire) != NONE)
     }
 
     /// All execs that wait and were not read yet, each with its place; with none if too many wait: then it was let go.
@@ -358,6 +376,83 @@ mod tests {
             (before, went)
         });
         assert_eq!(went, (0, MANY as u64));
+    }
+
+    /// The kernel asks who has a lease on a file before it opens it for us, and gives him 45 s; any user can have one on a file of his.
+    #[test]
+    #[ignore = "needs root"]
+    fn nobody_waits_for_who_has_a_lease_on_a_file() {
+        const SET_LEASE: i32 = 1024;
+        const SET_SIGNAL: i32 = 10;
+        let folder = tempfile::tempdir().unwrap();
+        let (leased, other) = (folder.path().join("leased"), folder.path().join("other"));
+        std::fs::write(&leased, "").unwrap();
+        std::fs::write(&other, "").unwrap();
+        let group = crate::hold::fanotify::new_group().unwrap();
+        let lessee = File::open(&leased).unwrap();
+        // SAFETY: plain system calls, on descriptors that are open, and paths that live through them.
+        unsafe {
+            libc::fcntl(lessee.as_raw_fd(), SET_SIGNAL, libc::SIGURG); // else SIGIO ends us
+            assert_eq!(libc::fcntl(lessee.as_raw_fd(), SET_LEASE, libc::F_WRLCK), 0);
+            for path in [&leased, &other] {
+                let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+                let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
+                let marked = libc::fanotify_mark(
+                    group.as_raw_fd(),
+                    add,
+                    open,
+                    libc::AT_FDCWD,
+                    name.as_ptr(),
+                );
+                assert_eq!(marked, 0, "{}", io::Error::last_os_error());
+            }
+        }
+        let memory = HeldExecs::memory().unwrap();
+        let held = HeldExecs::of(group, memory.as_fd()).unwrap();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| File::open(&leased).map(drop));
+            std::thread::sleep(Duration::from_millis(100)); // it waits
+            let second = scope.spawn(|| File::open(&other).map(drop));
+            std::thread::sleep(Duration::from_millis(100));
+            let since = std::time::Instant::now();
+            held.let_all_go();
+            assert!(since.elapsed() < Duration::from_secs(5), "{since:?}");
+            // The one that is leased is refused, and keeps nobody behind it waiting.
+            let refused = first.join().unwrap().unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+            second.join().unwrap().unwrap();
+        });
+        held.close().unwrap();
+    }
+
+    /// As of a holder that was killed between reading and entering.
+    #[test]
+    #[ignore = "needs root"]
+    fn what_was_read_and_never_entered_is_let_go_by_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        let group = crate::hold::fanotify::new_group().unwrap();
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
+        // SAFETY: on a path that lives through the call.
+        let marked = unsafe {
+            libc::fanotify_mark(group.as_raw_fd(), add, open, libc::AT_FDCWD, name.as_ptr())
+        };
+        assert_eq!(marked, 0, "{}", io::Error::last_os_error());
+        let memory = HeldExecs::memory().unwrap();
+        let held = HeldExecs::of(group, memory.as_fd()).unwrap();
+        std::thread::scope(|scope| {
+            let opening = scope.spawn(|| File::open(&path).map(drop));
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(held.read().len(), 1);
+            held.let_all_go();
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!opening.is_finished());
+            held.let_lost_go();
+            opening.join().unwrap().unwrap();
+        });
+        held.close().unwrap();
     }
 
     #[test]

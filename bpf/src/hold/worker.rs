@@ -150,6 +150,14 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Takes one back that nobody has begun; whether there was such a one.
+    fn take_back(&self, number: u64) -> bool {
+        let mut jobs = lock(&self.jobs);
+        let before = jobs.0.len();
+        jobs.0.retain(|job| job.number != number);
+        jobs.0.len() < before
+    }
+
     /// Waits for one; `None`: no more will come.
     fn take(&self) -> Option<Job> {
         let mut jobs = lock(&self.jobs);
@@ -239,6 +247,11 @@ impl Workers {
         if std::thread::Builder::new().spawn(work).is_ok() {
             self.started += 1;
         }
+    }
+
+    /// Nobody waits for this job any more: whether it was taken back before anybody had begun it. Else it may hang.
+    pub(super) fn take_back(&self, number: u64) -> bool {
+        self.queue.take_back(number)
     }
 
     /// One of them hangs: another one does its work from now on.

@@ -137,7 +137,7 @@ impl Kernel {
         let warmth = Warmth::start(calibrate::idle_address());
         let plan = first.guess.map(|path| {
             let (path, cache) = (path.to_owned(), cache.map(Path::to_owned));
-            std::thread::spawn(move || load_plan(&path, cache.as_deref(), count))
+            std::thread::spawn(move || load_plan(&path, None, cache.as_deref(), count))
         });
         let programs = Programs::load(&wanted.options(cache, None));
         // Joined before the fork of the holder: it must not be forked while another thread allocates.
@@ -154,7 +154,7 @@ impl Kernel {
         let of_holder = cache.map(Path::to_owned);
         let plans = move |path: &Path, open: &Path| match &known {
             Some((known, plan)) if known == path && is_same_file(known, open) => Ok(plan.clone()),
-            _ => load_plan(open, of_holder.as_deref(), count),
+            _ => load_plan(open, None, of_holder.as_deref(), count),
         };
         let holder = Holder::start(
             &programs,

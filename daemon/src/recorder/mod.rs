@@ -34,10 +34,15 @@ mod translations;
 mod waits;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt, fs::MetadataExt as _, net::UnixStream},
+        unix::{
+            ffi::OsStrExt,
+            fs::{MetadataExt as _, PermissionsExt as _},
+            net::UnixStream,
+        },
     },
     path::{Path, PathBuf},
     rc::Rc,
@@ -360,13 +365,15 @@ pub(crate) fn trace_with(
     })
 }
 
-/// A plan by path, as count mode needs it or whole.
+/// A plan by path, as count mode needs it or whole. `file`: of that one, by device and inode, and of no other that lies there by now.
 pub(crate) fn load_plan(
     path: &Path,
+    file: Option<(u64, u64)>,
     cache: Option<&Path>,
     count: bool,
 ) -> Result<AttachPlan, String> {
-    let (mut plan, _) = AttachPlan::load_or_build(path, cache).map_err(|e| e.to_string())?;
+    let loaded = AttachPlan::load_or_build_of(path, file, cache);
+    let (mut plan, _) = loaded.map_err(|e| e.to_string())?;
     if count {
         plan.keep_counts_only();
     }
@@ -436,11 +443,15 @@ pub(crate) fn remember_node(cache: Option<&Path>, path: &Path) {
         list.extend(path.as_os_str().as_bytes());
         list.push(0);
     }
-    // At once, for another trace may read it.
-    let new = cache.join(format!("{KNOWN_NODES}.{}", std::process::id()));
-    let written = fs::write(&new, list).and_then(|()| fs::rename(&new, cache.join(KNOWN_NODES)));
-    if written.is_err() {
-        let _ = fs::remove_file(new);
+    // At once, for another trace may read it; and under a name that nobody can know: root writes into folders of users.
+    let new = tempfile::Builder::new()
+        .prefix(".known")
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(cache);
+    if let Ok(mut new) = new
+        && new.write_all(&list).is_ok()
+    {
+        let _ = new.persist(cache.join(KNOWN_NODES));
     }
 }
 

@@ -149,7 +149,8 @@ impl Session {
                 ..
             } => {
                 if !self.assembler.has_image(binary) {
-                    let load = |path: &Path| load_plan(path, self.cache.as_deref(), self.count);
+                    let load =
+                        |path: &Path| load_plan(path, file, self.cache.as_deref(), self.count);
                     // Of a process with other rights what it sees cannot be looked at.
                     let plan = load(&seen_by(&path, file, pid)).or_else(|why| {
                         match (is_file(&path, file), open) {
@@ -184,7 +185,12 @@ impl Session {
             Event::NotStopped { pid, reason } => {
                 let held = match &self.held {
                     Some(Err(e)) => {
-                        format!("execs cannot be held here ({e}; needed: CAP_SYS_ADMIN)")
+                        let forbidden = io::Error::from_raw_os_error(libc::EPERM).to_string();
+                        let needed = match *e == forbidden {
+                            true => "; needed: CAP_SYS_ADMIN",
+                            false => "",
+                        };
+                        format!("execs cannot be held here ({e}{needed})")
                     }
                     _ => "this node binary was not known before (the next trace knows it)".into(),
                 };

@@ -657,7 +657,7 @@ fn different(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
 fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
     for path in different(candidates(config)) {
         tell(Happening::Alive);
-        if let Err(why) = load_plan(&path, Some(&config.cache), true)
+        if let Err(why) = load_plan(&path, None, Some(&config.cache), true)
             && (path.exists() || config.nodes.contains(&path))
         {
             tell(Happening::Unusable {
@@ -687,7 +687,7 @@ fn start_holder(
             true => COUNTED.to_vec(),
             false => RECORDED.to_vec(),
         },
-        plans: Box::new(move |_, open| load_plan(open, Some(&cache), is_count)),
+        plans: Box::new(move |_, open| load_plan(open, None, Some(&cache), is_count)),
         candidates,
         spare: None,
         admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
@@ -906,7 +906,8 @@ impl Service<'_> {
             let path = program.path;
             let plan = lane::with_rights(self.mode, || {
                 let load = |path: &Path| {
-                    load_plan(path, Some(&self.config.cache), self.mode == Mode::Count)
+                    let is_count = self.mode == Mode::Count;
+                    load_plan(path, program.file, Some(&self.config.cache), is_count)
                 };
                 let seen = seen_by(path, program.file, pid);
                 load(&seen).or_else(|why| {

@@ -322,7 +322,7 @@ fn trace(
         &programs,
         HolderOptions {
             families: job.wanted.families.clone(),
-            plans: Box::new(move |_, open| load_plan(open, cache.as_deref(), count)),
+            plans: Box::new(move |_, open| load_plan(open, None, cache.as_deref(), count)),
             candidates: job.nodes.iter().map(PathBuf::from).collect(),
             spare: warmth.stop(),
             admission: None,
