@@ -162,7 +162,7 @@ pub struct Trace {
     /// full: every call with its time; count: exact counts with the least cost
     #[arg(long, default_value = "full")]
     pub mode: TraceMode,
-    /// Families to record, separated by commas [default: all; in count mode all but serialization]
+    /// Families to record, separated by commas [default: all; in count mode all but serialization, cpu and off-cpu]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(FAMILIES))]
     pub families: Vec<String>,
     /// CPU samples per second and CPU, up to 10000; 0: none [default: 997; none in count mode]
@@ -345,7 +345,7 @@ pub enum FlameDirection {
 /// `nodeprof view`.
 #[derive(Args)]
 #[command(after_long_help = "\
-Only this machine can reach it (127.0.0.1), and only who has the address that is printed: it has a token, and other sites and host names are \
+Without --listen only this machine can reach it (127.0.0.1), and only who has the address that is printed: it has a token, and other sites and host names are \
 refused. New recordings in the folder appear by themselves.
 
 Examples:

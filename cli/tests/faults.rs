@@ -9,6 +9,7 @@
 mod faults_support;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
@@ -431,6 +432,21 @@ fn what_is_no_node_runs_as_it_does_untraced() {
             refused(&probes, 125, &["found", "needed", "to do"]);
         }
     }
+}
+
+#[test]
+fn what_can_be_probed_is_listed_once() {
+    let Some(node) = build("24.21.0") else { return };
+    let listed = run(nodeprof().args(["probes", "--node"]).arg(&node)).stdout();
+    // The title of each family, at the left edge, behind the line about the binary.
+    let titles: Vec<&str> = (listed.lines().skip(1))
+        .filter(|line| !line.is_empty() && !line.starts_with(' '))
+        .filter_map(|line| line.split_once(':').map(|(name, _)| name))
+        .collect();
+    let once: BTreeSet<&str> = titles.iter().copied().collect();
+    assert!(once.len() > 5, "{titles:?}");
+    assert_eq!(titles.len(), once.len(), "{titles:?}");
+    assert_eq!(listed.matches("node::Start(int, char**)").count(), 1);
 }
 
 #[test]

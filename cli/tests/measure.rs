@@ -13,7 +13,7 @@
 )]
 mod support;
 
-use std::{fs, path::Path, process::Output};
+use std::{fs, os::unix::process::CommandExt as _, path::Path, process::Output};
 
 use nodeprof_profile::{
     Recording,
@@ -283,9 +283,19 @@ fn what_was_measured_is_kept_and_judged_whoever_reads_it() {
 
 #[test]
 fn an_interrupt_keeps_what_has_ended() {
+    interrupted_while("echo run >> log; sleep 0.1", None);
+}
+
+/// A signal from the keyboard ends the command that prepares a run, too, which is no failure of it then.
+#[test]
+fn an_interrupt_while_a_run_is_prepared_keeps_what_has_ended() {
+    interrupted_while("true", Some("echo run >> log; sleep 0.1"));
+}
+
+/// As by Ctrl-C: all processes get the signal.
+fn interrupted_while(script: &str, prepare: Option<&str>) {
     let folder = folder();
     let log = folder.path().join("log");
-    let script = format!("echo run >> {}; sleep 0.1", log.display());
     let mut command = std::process::Command::new(NODEPROF);
     plain(&mut command)
         .args([
@@ -299,8 +309,10 @@ fn an_interrupt_keeps_what_has_ended() {
             "-o",
             "i.nodeprof",
         ])
-        .args(["--", "sh", "-c", &script])
+        .args(prepare.iter().flat_map(|prepare| ["--prepare", prepare]))
+        .args(["--", "sh", "-c", script])
         .current_dir(folder.path())
+        .process_group(0)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -311,7 +323,7 @@ fn an_interrupt_keeps_what_has_ended() {
     }
     let pid = child.id() as i32;
     // SAFETY: our own child, not yet waited for.
-    unsafe { libc::kill(pid, libc::SIGINT) };
+    unsafe { libc::kill(-pid, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let recording = Recording::load(folder.path().join("i.nodeprof")).unwrap();
     assert!(
@@ -320,6 +332,41 @@ fn an_interrupt_keeps_what_has_ended() {
         recording.runs.len()
     );
     assert!(recording.runs.iter().all(|run| run.exit_status == Some(0)));
+}
+
+#[test]
+fn what_was_measured_before_a_failure_is_kept() {
+    let folder = folder();
+    let third_fails = "echo run >> log; test $(wc -l < log) -lt 3";
+    let bench = ["bench", "-n", "5", "-w", "0", "--probed-runs", "0"];
+    let rest = ["-o", "f.nodeprof", "--", "sh", "-c", third_fails];
+    let output = nodeprof(folder.path(), &[&bench[..], &rest].concat());
+    assert_eq!(output.status.code(), Some(125));
+    let error = text(&output.stderr);
+    assert!(error.contains("the runs before it are kept"), "{error}");
+    assert!(error.contains("exit status 1"), "{error}");
+    let recording = Recording::load(folder.path().join("f.nodeprof")).unwrap();
+    assert_eq!(recording.runs.len(), 2);
+}
+
+#[test]
+fn recordings_without_probes_have_nobody_to_blame_and_say_so() {
+    let folder = folder();
+    for runs in ["1", "2"] {
+        let file = format!("bare{runs}.nodeprof");
+        let bench = ["bench", "-n", runs, "-w", "0", "--probed-runs", "0"];
+        ok(
+            folder.path(),
+            &[&bench[..], &["-o", &file, "--", "true"]].concat(),
+        );
+        for view in ["blame", "tree", "critical-chain"] {
+            let output = nodeprof(folder.path(), &[view, &file]);
+            assert_eq!(output.status.code(), Some(125), "{view} {runs}");
+            let error = text(&output.stderr);
+            assert!(error.contains("only runs without probes"), "{error}");
+            assert!(error.contains("--probed-runs 1"), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -320,6 +320,35 @@ fn installed_it_records_every_start_of_every_user_and_needs_no_root() {
         let status = machine.does(&["cat", &format!("/proc/{pid}/status")]);
         assert!(status.contains("CapPrm:\t0000000000000000\n"), "{status}");
         assert!(!status.contains("Uid:\t0"), "{status}");
+        // As the documentation has other machines served.
+        let secret = "0123456789abcdef0123456789abcdef";
+        let file = write(machine.0.path(), "metrics-token", secret);
+        let drop_in = write(
+            machine.0.path(),
+            "others.conf",
+            "[Service]\nEnvironment=NODEPROF_METRICS_LISTEN=0.0.0.0:9747\n\
+             Environment=\"NODEPROF_METRICS_OPTIONS=--token-file /etc/nodeprof/metrics-token\"\n",
+        );
+        let folder = "/etc/systemd/system/nodeprof-metrics.service.d";
+        let to = [
+            "-m",
+            "640",
+            "-g",
+            "nodeprof",
+            &file,
+            "/etc/nodeprof/metrics-token",
+        ];
+        machine.does(&[&["install"][..], &to].concat());
+        machine.does(&["install", "-D", &drop_in, &format!("{folder}/others.conf")]);
+        machine.does(&["systemctl", "daemon-reload"]);
+        machine.does(&["systemctl", "restart", "nodeprof-metrics"]);
+        machine.until("no metrics without the secret", || {
+            let answer = machine.run(&["bash", "-c", get]);
+            answer.stdout.starts_with(b"HTTP/1.1 401")
+        });
+        let header = format!("Authorization: Bearer {secret}\\r\\nConnection");
+        let answer = machine.does(&["bash", "-c", &get.replace("Connection", &header)]);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     });
 }
 

@@ -376,6 +376,7 @@ fn a_store_is_served_by_run_by_label_and_as_profiles() {
     }
     for (target, status, says) in [
         ("/report?run=77", 422, "has no run 77"),
+        ("/diff?base=1,77&head=9", 422, "has no run 77"),
         ("/report", 400, "needed: run=NUMBER"),
         ("/report?run=x", 400, "needed: run=NUMBER"),
         ("/diff?base=1", 400, "needed: base=RUNS and head=RUNS"),

@@ -43,25 +43,39 @@ pub(crate) fn columns(text: &str) -> usize {
 /// The longest beginning that takes at most `width` columns.
 fn beginning(text: &str, width: usize) -> &str {
     let mut used = 0;
+    let mut cut = text;
     for (at, c) in text.char_indices() {
         used += c.width().unwrap_or(0);
         if used > width {
-            return &text[..at];
+            cut = &text[..at];
+            break;
         }
     }
-    text
+    // Two characters may take more together than each alone: emoji of several.
+    while columns(cut) > width {
+        cut = cut
+            .char_indices()
+            .next_back()
+            .map_or("", |(at, _)| &cut[..at]);
+    }
+    cut
 }
 
 /// The longest end that takes at most `width` columns.
 fn end(text: &str, width: usize) -> &str {
     let mut used = 0;
+    let mut cut = text;
     for (at, c) in text.char_indices().rev() {
         used += c.width().unwrap_or(0);
         if used > width {
-            return &text[at + c.len_utf8()..];
+            cut = &text[at + c.len_utf8()..];
+            break;
         }
     }
-    text
+    while columns(cut) > width {
+        cut = cut.char_indices().nth(1).map_or("", |(at, _)| &cut[at..]);
+    }
+    cut
 }
 
 /// At most `width` columns, cut at the end.
@@ -176,6 +190,17 @@ mod tests {
         assert_eq!(shorten(scoped, 28), "…g-package-name/package.json");
         for width in 0..100 {
             assert!(columns(&shorten(path, width)) <= width, "{width}");
+        }
+    }
+
+    /// Together they take more columns than their characters do.
+    #[test]
+    fn texts_of_emoji_fit_where_they_are_cut() {
+        let text = "a/⚠️❤️✔️⚠️❤️✔️⚠️❤️✔️⚠️❤️✔️/⚠️❤️✔️⚠️❤️✔️⚠️❤️✔️⚠️❤️✔️⚠️❤️✔️.js";
+        for width in 0..80 {
+            for cut in [cut(text, width).into_owned(), shorten(text, width)] {
+                assert!(columns(&cut) <= width, "{width}: {cut}");
+            }
         }
     }
 

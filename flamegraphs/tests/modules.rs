@@ -447,6 +447,25 @@ fn without_stacks_the_views_say_what_to_type() {
 }
 
 #[test]
+fn a_package_that_was_loaded_and_is_not_shown_is_told() {
+    let of = |package: &str, least_ns| {
+        let options = TreeOptions {
+            package: Some(package.into()),
+            least_ns,
+            ..TreeOptions::default()
+        };
+        tree(&run(&program()), &options, &plain(100))
+    };
+    let slow = of("server", 60_000_000_000);
+    assert!(
+        slow.contains("as slow as that; type a smaller --min"),
+        "{slow}"
+    );
+    let builtin = of("node", 0);
+    assert!(builtin.contains("Node's own; type --builtins"), "{builtin}");
+}
+
+#[test]
 fn a_package_that_was_not_loaded_is_told() {
     let text = tree(
         &run(&program()),

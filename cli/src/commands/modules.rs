@@ -105,6 +105,11 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
             None => run.mode != BARE || there == 1,
         })
         .collect();
+    if runs.iter().all(|(_, run)| run.mode == BARE) {
+        bail!(
+            "{shown}: found: only runs without probes, in which no module is seen; needed: a run with probes; type: nodeprof bench --probed-runs 1 -- COMMAND, or nodeprof trace -- COMMAND"
+        );
+    }
     if let Some(pid) = source.process {
         let mut known = Vec::new();
         for (_, run) in &mut runs {

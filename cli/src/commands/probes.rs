@@ -92,8 +92,12 @@ fn as_text(plan: &AttachPlan, color: bool) -> String {
         b.arch,
         b.build_id.as_ref().map_or("none", |i| &i.0),
     );
-    let mut families: Vec<String> = plan.probes.iter().map(family).collect();
-    families.dedup();
+    let mut families: Vec<String> = Vec::new();
+    for name in plan.probes.iter().map(family) {
+        if !families.contains(&name) {
+            families.push(name);
+        }
+    }
     for name in families {
         let members: Vec<&Probe> = plan.probes.iter().filter(|p| family(p) == name).collect();
         let counts: Vec<String> = [

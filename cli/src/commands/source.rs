@@ -91,6 +91,9 @@ pub fn of(
     let mut groups = Vec::new();
     for text in texts {
         let mut filter = within(filter(text)?, through);
+        if let Some(chosen) = &filter.runs {
+            all_there(reader, chosen)?;
+        }
         filter.most = Some(MOST_RUNS + 1);
         let mut found: Vec<RunNumber> = reader.find(&filter)?.iter().map(|run| run.id).collect();
         if found.is_empty() {
@@ -114,6 +117,22 @@ pub fn of(
         bail!("runs of the store were removed while they were read; type the command again");
     }
     Ok((groups, recording))
+}
+
+/// Refuses numbers of which one is of no run: a run less would change what is found, without a word.
+fn all_there(reader: &Runs, chosen: &[RunNumber]) -> anyhow::Result<()> {
+    let filter = Filter {
+        runs: Some(chosen.to_vec()),
+        ..Filter::default()
+    };
+    let there: Vec<RunNumber> = reader.find(&filter)?.iter().map(|run| run.id).collect();
+    match chosen.iter().find(|run| !there.contains(run)) {
+        // Longer lists than there are runs at a time are cut, which is told.
+        Some(missing) if chosen.len() <= MOST_RUNS => {
+            bail!(nothing(&missing.to_string(), &filter, reader)?)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The runs of the service: in their file, or by the service itself for who may not read the file.

@@ -244,7 +244,10 @@ async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 /// Why a request is refused.
 fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<&'static str> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let is_ours = |host: &str| shared.hosts.iter().any(|ours| ours == host);
+    let is_ours = |host: &str| {
+        let mut hosts = shared.hosts.iter();
+        hosts.any(|ours| ours.eq_ignore_ascii_case(host))
+    };
     if !text(header::HOST).is_some_and(is_ours) {
         return Some(
             "found: a request for another host; needed: the address that nodeprof view printed\n",

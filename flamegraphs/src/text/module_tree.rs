@@ -145,7 +145,19 @@ impl Report<'_> {
             }
         }
         if rows.is_empty() {
+            let of_package = |module: &&ModuleProfile| module.package == options.package;
+            let mut there = self.run.modules.iter().filter(of_package).peekable();
             let sentence = match &options.package {
+                Some(package) if there.peek().is_some() => {
+                    match there.all(|module| module.kind == ModuleKind::Builtin) {
+                        true if !options.builtins => format!(
+                            "All modules of the package {package:?} are Node's own; type --builtins"
+                        ),
+                        _ => format!(
+                            "No module of the package {package:?} is as slow as that; type a smaller --min"
+                        ),
+                    }
+                }
                 Some(package) => format!(
                     "No module of a package {package:?} was loaded; for the names of all packages type: nodeprof blame FILE"
                 ),

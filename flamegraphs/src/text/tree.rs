@@ -1,20 +1,28 @@
 //! Processes as a tree.
 
+use std::collections::HashMap;
+
 use nodeprof_profile::report::ProcessProfile;
 
 /// The processes, each behind its parent, with the lines of the tree before its name.
 pub(super) fn tree(processes: &[ProcessProfile]) -> Vec<(String, &ProcessProfile)> {
     // Pids come again in long traces: the parent is the last process with that pid that began before.
+    let mut of_pid: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (index, process) in processes.iter().enumerate() {
+        of_pid.entry(process.pid).or_default().push(index);
+    }
+    for all in of_pid.values_mut() {
+        all.sort_by_key(|&index| processes[index].start_ns);
+    }
     let parent_of = |index: usize| {
         let process = &processes[index];
-        let pid = process.parent_pid?;
-        (0..processes.len())
-            .filter(|&other| {
-                other != index
-                    && processes[other].pid == pid
-                    && processes[other].start_ns <= process.start_ns
-            })
-            .max_by_key(|&other| processes[other].start_ns)
+        let all = of_pid.get(&process.parent_pid?)?;
+        let before = all.partition_point(|&other| processes[other].start_ns <= process.start_ns);
+        all[..before]
+            .iter()
+            .rev()
+            .copied()
+            .find(|&other| other != index)
     };
     let parents: Vec<Option<usize>> = (0..processes.len()).map(parent_of).collect();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];

@@ -39,7 +39,7 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
     let mut session = Session::start(&args.measuring, subjects.collect())?;
     let outcome = measure(&mut session, args.runs.map(|n| n as usize), variants.len());
     session.progress.done();
-    let go_on = outcome?;
+    let go_on = outcome.map_err(|error| session.keep_after(error))?;
     let printed = match args.measuring.quiet {
         true => Ok(()),
         false => {
@@ -101,7 +101,8 @@ fn measure(session: &mut Session, runs: Option<usize>, variants: usize) -> anyho
     let mut probed = 0;
     while round < rounds {
         let wanted = session.measuring.probed_runs;
-        for _ in 0..is_probed(round, rounds, wanted) {
+        // The number of rounds is another one after the first.
+        for _ in 0..is_probed(round, rounds, wanted).min(wanted - probed) {
             session.progress.say("a run with probes");
             if !session.probed(&[])? {
                 return Ok(false);

@@ -128,10 +128,12 @@ impl<'a> Session<'a> {
             self.progress
                 .say(&format!("warm-up {} of {}", run + 1, self.measuring.warmup));
             for subject in self.order() {
-                let status = self.runner.warm_up(subject)?;
+                let outcome = self.runner.warm_up(subject);
+                // What was interrupted may well have failed for that.
                 if self.runner.interrupted() {
                     return Ok(false);
                 }
+                let status = outcome?;
                 self.check(subject, status)?;
             }
         }
@@ -140,10 +142,11 @@ impl<'a> Session<'a> {
 
     /// A run without probes; its wall time in seconds, `None` if the user has asked to end.
     fn bare(&mut self, subject: usize, labels: &[Label]) -> anyhow::Result<Option<f64>> {
-        let measured = self.runner.bare(subject, labels)?;
+        let outcome = self.runner.bare(subject, labels);
         if self.runner.interrupted() {
             return Ok(None);
         }
+        let measured = outcome?;
         self.check(subject, measured.status)?;
         let time = measured.recording.runs.first().map(wall);
         self.all.append(measured.recording);
@@ -157,7 +160,11 @@ impl<'a> Session<'a> {
             false => self.order(),
         };
         for subject in order {
-            let measured = self.runner.probed(subject, labels).map_err(|error| {
+            let outcome = self.runner.probed(subject, labels);
+            if self.runner.interrupted() {
+                return Ok(false);
+            }
+            let measured = outcome.map_err(|error| {
                 let no_root = matches!(error, MeasureError::Trace(TraceError::Load(_)));
                 let error = anyhow::Error::from(error);
                 match no_root {
@@ -167,9 +174,6 @@ impl<'a> Session<'a> {
                     false => error,
                 }
             })?;
-            if self.runner.interrupted() {
-                return Ok(false);
-            }
             self.check(subject, measured.status)?;
             self.all.append(measured.recording);
         }
@@ -196,6 +200,17 @@ impl<'a> Session<'a> {
             "{} {how}; needed: exit status 0; to measure it all the same, type: --ignore-failure{said}",
             command_line(&words)
         )
+    }
+
+    /// Keeps what was measured before this error, which is said at the end.
+    fn keep_after(&self, error: anyhow::Error) -> anyhow::Error {
+        if self.all.runs.is_empty() {
+            return error;
+        }
+        match self.save() {
+            Ok(()) => error.context("not all was measured; the runs before it are kept"),
+            Err(why) => error.context(format!("the runs before it could not be kept: {why:#}")),
+        }
     }
 
     /// Writes the recording and the exports; tells where the recording is.
