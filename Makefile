@@ -37,8 +37,11 @@ build: setup page ## build the release binaries
 	cargo build --release --workspace
 
 page: ## build the page of the HTML report; without npm everything but HTML works
-	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory $(PAGE); else \
-	  echo "make: npm not found: nodeprof is built without its HTML page; install Node.js with npm and type make build to have it" >&2; fi
+	@if ! command -v npm >/dev/null 2>&1; then \
+	  echo "make: npm not found: nodeprof is built without its HTML page; install Node.js with npm and type make build to have it" >&2; \
+	elif ! node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; then \
+	  echo "make: found: node $$(node --version); needed to build the HTML page: 18 or newer; nodeprof is built without it" >&2; \
+	else $(MAKE) --no-print-directory $(PAGE); fi
 
 $(PAGE): $(PAGE_PACKAGES) flamegraphs/page/build.mjs flamegraphs/page/tsconfig.json $(wildcard flamegraphs/page/src/*)
 	@cd flamegraphs/page && npm run --silent check && npm run --silent build
@@ -87,7 +90,9 @@ fmt: ## format all Rust and C
 install: ## install into PREFIX (/usr/local), the service of nodeprofd too; an existing configuration stays
 	@$(MAKE) --no-print-directory install-files
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemd-sysusers nodeprof.conf && systemctl daemon-reload; fi
-	@echo "to start the service, type: sudo systemctl enable --now nodeprofd"
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && systemctl --quiet is-active nodeprofd.service; then \
+	  echo "to change over to this version, type: sudo systemctl try-restart nodeprof-holder nodeprofd nodeprof-metrics nodeprof-view"; \
+	else echo "to start the service, type: sudo systemctl enable --now nodeprofd"; fi
 
 SYSUSERSDIR ?= /usr/lib/sysusers.d
 DOCDIR = $(PREFIX)/share/doc/nodeprof

@@ -15,7 +15,6 @@ use prometheus_client::{
         family::{Family, MetricConstructor},
         gauge::Gauge,
         histogram::Histogram,
-        info::Info,
     },
     registry::{Registry, Unit},
 };
@@ -201,11 +200,12 @@ impl Metrics {
 /// How the service is now. `losses`: those of starts themselves.
 fn now(status: &Status, losses: u64) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register(
-        "build",
-        "Version of nodeprofd",
-        Info::new([("version", status.version.clone())]),
-    );
+    // No `info`, which the older text format of the textfile collector does not know.
+    let build = Family::<Vec<(&str, String)>, Gauge>::default();
+    build
+        .get_or_create(&vec![("version", status.version.clone())])
+        .set(1);
+    registry.register("build_info", "Version of nodeprofd", build);
     let cpu = Counter::<f64, std::sync::atomic::AtomicU64>::default();
     cpu.inc_by(status.cpu_ns as f64 / 1e9);
     registry.register_with_unit(
