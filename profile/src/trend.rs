@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::diff::Sides;
+use crate::diff::compare::constant_change;
 use crate::diff::figures::{List, Unit, varies_with_machine};
 use crate::diff::sides::{Side, program};
 use crate::groups::Group;
 use crate::random::Random;
-use crate::statistics::RankTest;
 
 /// Chance that a series without any change shows one.
 pub const FALSE_ALARM: f64 = 0.001;
-/// Orders of the points that are tried to know how often chance parts them so: of 1 in 1,000 there are 50.
+/// Orders of the points, or runs, that are tried to know how often chance parts them so: of 1 in 1,000 there are 50.
 const ORDERS: usize = 49_999;
 /// So many runs of a point that are alike show that a count does not vary by itself.
 const REPEATS: usize = 5;
@@ -219,10 +219,11 @@ impl Noise {
 
 /// Where the level of a series changes: index of the first point of the new level, and the change.
 ///
-/// A count of which no point varies, and of which enough runs of at least half of the points show that, changes wherever it differs from
-/// one point to the next, unless both have one run. Anything else is parted as long as chance parts ranks so far less often than
-/// [`FALSE_ALARM`], and places that the rest does not bear out are given up again: ranks of the runs, where those before and after differ
-/// most; or, of what varies with the machine, of one value of each point, its median, where these lie nearest to two levels.
+/// A count of which no point varies, and of which enough runs of at least half of the points show that, changes wherever one level meets
+/// another, if both have so many runs that it is not luck; where none have, it is judged as any other. Anything else is parted as long as
+/// chance parts ranks so far less often than [`FALSE_ALARM`], and places that the rest does not bear out are given up again: ranks of the
+/// runs, where those before and after differ most; or, of what varies with the machine, of one value of each point, its median, where
+/// these lie nearest to two levels.
 pub fn changes(points: &[Vec<f64>], noise: Noise) -> Vec<(usize, Change)> {
     let known: Vec<usize> = (0..points.len())
         .filter(|at| !points[*at].is_empty())
@@ -255,7 +256,9 @@ pub fn changes(points: &[Vec<f64>], noise: Noise) -> Vec<(usize, Change)> {
                 end: of[2],
             })
             .collect();
-        let chances: Vec<f64> = places.iter().map(|place| levels.chance(*place)).collect();
+        let chances: Vec<f64> = { places.iter() }
+            .map(|place| levels.chance(place.first, place.end))
+            .collect();
         let worst = (0..found.len()).max_by(|a, b| chances[*a].total_cmp(&chances[*b]));
         match worst {
             Some(at) if chances[at] >= FALSE_ALARM => {
@@ -282,18 +285,34 @@ fn exact_steps(points: &[Vec<f64>], known: &[usize]) -> Option<Vec<(usize, Chang
     if !is_constant || 2 * shown < known.len() {
         return None;
     }
-    let steps = known.windows(2).filter_map(|pair| {
-        let (before, after) = (points[pair[0]][0], points[pair[1]][0]);
-        let change = Change {
-            before,
-            after,
-            exact: true,
-            p: None,
-        };
-        let is_shown = several(pair[0]) || several(pair[1]);
-        (before != after && is_shown).then_some((pair[1], change))
-    });
-    Some(steps.collect())
+    let value = |at: usize| points[at][0];
+    let of_level: Vec<&[usize]> = known.chunk_by(|a, b| value(*a) == value(*b)).collect();
+    let runs_of = |level: &[usize]| level.iter().map(|at| points[*at].len()).sum::<usize>();
+    let steps: Vec<(usize, Change)> = { of_level.windows(2) }
+        .filter_map(|pair| {
+            let (before, after) = (runs_of(pair[0]), runs_of(pair[1]));
+            let change = Change {
+                before: value(pair[0][0]),
+                after: value(pair[1][0]),
+                exact: true,
+                p: None,
+            };
+            // Two commits that are compared need as many; here several places could show it.
+            let is_shown = constant_change(0, before, after).is_known()
+                && luck(before.min(after), runs, known.len() - 1) < FALSE_ALARM;
+            is_shown.then_some((pair[1][0], change))
+        })
+        .collect();
+    let is_level = of_level.len() < 2;
+    (is_level || !steps.is_empty()).then_some(steps)
+}
+
+/// Chance that a count that now and then has another value by itself has it at one of some places in all of so many runs in a row, and in
+/// no other run: were it as often as explains that best.
+fn luck(other: usize, runs: usize, places: usize) -> f64 {
+    let share = other as f64 / runs as f64;
+    let same = (runs - other) as f64;
+    places as f64 * share.powf(other as f64) * (1.0 - share).powf(same)
 }
 
 /// A place between two points, and those around it that it parts.
@@ -316,28 +335,28 @@ impl Levels {
         self.points[first..end].concat()
     }
 
-    /// How often chance parts ranks so far at any place between these points.
-    fn chance(&self, place: Place) -> f64 {
-        let Place { first, at, end } = place;
-        match self.noise {
-            Noise::Runs => {
-                let test = RankTest::test(&self.values(first, at), &self.values(at, end));
-                let places = (end - first - 1) as f64;
-                test.map_or(1.0, |test| (test.p * places).min(1.0))
-            }
-            // That there is a change between them, wherever it is.
-            Noise::Machine => chance_of_orders(&ranks(&self.values(first, end))),
-        }
+    /// Runs of each of these points that count.
+    fn sizes(&self, first: usize, end: usize) -> Vec<usize> {
+        self.points[first..end].iter().map(Vec::len).collect()
     }
 
-    /// Where these points part most, and how often chance does that at any place between them.
-    fn best(&self, first: usize, end: usize) -> Option<(usize, f64)> {
-        let places = (first + 1..end).map(|at| Place { first, at, end });
+    /// How often chance parts ranks so far at any place between these points: that there is a change between them, wherever it is.
+    fn chance(&self, first: usize, end: usize) -> f64 {
+        chance_of_orders(&ranks(&self.values(first, end)), &self.sizes(first, end))
+    }
+
+    /// Where these points part most.
+    fn best(&self, first: usize, end: usize) -> Option<usize> {
+        // Of those that are alike the first.
         let least = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1);
-        match self.noise {
-            Noise::Runs => places
-                .map(|place| (place.at, self.chance(place)))
-                .min_by(least),
+        let places = first + 1..end;
+        let (at, _) = match self.noise {
+            Noise::Runs => {
+                let ranks = ranks(&self.values(first, end));
+                let sizes = self.sizes(first, end);
+                let near = distances(&ranks, &sizes).map(|distance| -distance);
+                places.zip(near).min_by(least)
+            }
             // Ranks alone would take the last point before a step for one behind it if it is the largest of those before.
             Noise::Machine => {
                 let off = |at: usize| {
@@ -346,12 +365,10 @@ impl Levels {
                         .map(|level| off_median(level))
                         .sum()
                 };
-                let (at, _) = places
-                    .map(|place| (place.at, off(place.at)))
-                    .min_by(least)?;
-                Some((at, self.chance(Place { first, at, end })))
+                places.map(|at| (at, off(at))).min_by(least)
             }
-        }
+        }?;
+        Some(at)
     }
 
     /// All places where the points part more than by chance, in order.
@@ -360,8 +377,8 @@ impl Levels {
         // Spans that may still be parted.
         let mut open = vec![(0, self.points.len())];
         while let Some((first, end)) = open.pop() {
-            if let Some((at, p)) = self.best(first, end)
-                && p < FALSE_ALARM
+            if let Some(at) = self.best(first, end)
+                && self.chance(first, end) < FALSE_ALARM
             {
                 found.push(at);
                 open.extend([(first, at), (at, end)]);
@@ -402,21 +419,24 @@ fn ranks(values: &[f64]) -> Vec<i64> {
     ranks
 }
 
-/// For each place between two of these: how far the ranks before it are from what chance expects, as a square, measured by how far they vary.
-/// Alike sums are alike to the bit: they are quotients of whole numbers.
-fn distances(ranks: &[i64]) -> impl Iterator<Item = f64> + '_ {
+/// For each place between two points, which have so many of these: how far the ranks before it are from what chance expects, as a square,
+/// measured by how far they vary. Alike sums are alike to the bit: they are quotients of whole numbers.
+fn distances<'r>(ranks: &'r [i64], sizes: &'r [usize]) -> impl Iterator<Item = f64> + 'r {
     let count = ranks.len() as i64;
-    let mut off = 0;
-    (1..count).zip(ranks).map(move |(before, rank)| {
-        off += rank - (count + 1);
-        (off * off) as f64 / (before * (count - before)) as f64
+    let (mut before, mut off) = (0, 0);
+    let places = sizes.len().saturating_sub(1);
+    sizes.iter().take(places).map(move |size| {
+        off += { ranks[before..before + size].iter() }.sum::<i64>() - *size as i64 * (count + 1);
+        before += size;
+        // The square of many runs is more than an integer holds.
+        (off as f64 * off as f64) / (before as i64 * (count - before as i64)) as f64
     })
 }
 
-/// How often these ranks in any order are as far from what chance expects, at the place where they are farthest, as in this one: right
-/// whatever the values and however many are alike. Not more is found out than needed: from [`FALSE_ALARM`] on it is about so.
-fn chance_of_orders(ranks: &[i64]) -> f64 {
-    let farthest = distances(ranks).fold(0.0, f64::max);
+/// How often these ranks in any order are as far from what chance expects, at the place between points where they are farthest, as in this
+/// one: right whatever the values and however many are alike. Not more is found out than needed: from [`FALSE_ALARM`] on it is about so.
+fn chance_of_orders(ranks: &[i64], sizes: &[usize]) -> f64 {
+    let farthest = distances(ranks, sizes).fold(0.0, f64::max);
     // The same figures always have the same changes.
     let mut random = Random::new(0x6a09_e667_f3bc_c908);
     let mut ranks = ranks.to_vec();
@@ -425,7 +445,7 @@ fn chance_of_orders(ranks: &[i64]) -> f64 {
     while tried < ORDERS && as_far < enough {
         random.shuffle(&mut ranks);
         tried += 1;
-        as_far += usize::from(distances(&ranks).any(|of| of >= farthest));
+        as_far += usize::from(distances(&ranks, sizes).any(|of| of >= farthest));
     }
     // The order that was seen is one of them.
     (as_far + 1) as f64 / (tried + 1) as f64
@@ -476,14 +496,14 @@ mod tests {
         for index in 0..400 {
             let points = drifting(&mut random, 20, 8);
             alarms += usize::from(!changes(&points, Noise::Machine).is_empty());
-            if index < 20 {
+            if index < 5 {
                 of_runs += usize::from(!changes(&points, Noise::Runs).is_empty());
             }
         }
         // 0.4 expected; more than 3 in 1 of 1,000.
         assert!(alarms <= 3, "{alarms}");
         // Taken each for itself, runs would say that most series change.
-        assert!(of_runs > 10, "{of_runs}");
+        assert!(of_runs > 2, "{of_runs}");
         // Eight starts on Monday, and eight of the same program on Tuesday.
         let days: Vec<Vec<f64>> = [100.0, 103.0]
             .map(|day| (0..8).map(|run| day + f64::from(run) / 10.0).collect())
@@ -503,6 +523,58 @@ mod tests {
             found += usize::from(places.iter().map(|(at, _)| *at).eq([10]));
         }
         assert!(found >= 45, "{found} of 50");
+    }
+
+    /// A count that is 7, and now and then 8: one series for each number of runs a point, of which there are these in turn.
+    fn rarely_varying(
+        random: &mut Random,
+        points: usize,
+        runs: &[usize],
+        rate: f64,
+    ) -> Vec<Vec<f64>> {
+        let mut run = || if random.fraction() < rate { 8.0 } else { 7.0 };
+        (0..points)
+            .map(|at| (0..runs[at % runs.len()]).map(|_| run()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn a_count_that_rarely_varies_has_no_change_more_often_than_stated() {
+        let mut random = Random::new(6);
+        for (points, runs, rate) in [
+            (20, &[1][..], 0.05),
+            (20, &[2], 0.05),
+            (30, &[2], 0.03),
+            (8, &[3], 0.12),
+            (20, &[3], 0.02),
+            (20, &[3, 1], 0.05),
+            (20, &[2, 1, 3], 0.05),
+            (30, &[5], 0.02),
+        ] {
+            let alarms = (0..1000)
+                .filter(|_| {
+                    let points = rarely_varying(&mut random, points, runs, rate);
+                    !changes(&points, Noise::Runs).is_empty()
+                })
+                .count();
+            // 1 expected; more than 5 in 1 of 1,700.
+            assert!(alarms <= 5, "{points} of {runs:?}, {rate}: {alarms}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_count_that_rarely_varies_is_found_all_the_same() {
+        let mut random = Random::new(7);
+        for (points, runs) in [(20, &[1][..]), (20, &[3]), (20, &[2, 1, 3]), (30, &[5])] {
+            let mut found = 0;
+            for _ in 0..20 {
+                let mut series = rarely_varying(&mut random, points, runs, 0.02);
+                { series[10..].iter_mut().flatten() }.for_each(|count| *count += 1.0);
+                let places = changes(&series, Noise::Runs);
+                found += usize::from(places.iter().any(|(at, _)| at.abs_diff(10) < 2));
+            }
+            assert!(found >= 19, "{found} of 20, {points} of {runs:?}");
+        }
     }
 
     /// As the documentation says.
@@ -582,13 +654,13 @@ mod tests {
 
     #[test]
     fn a_count_that_does_not_vary_changes_exactly_where_it_differs() {
-        let points = vec![
+        let mut points = vec![
             vec![7.0; 3],
             vec![],
-            vec![7.0; 2],
-            vec![8.0; 2],
+            vec![7.0; 6],
+            vec![8.0; 5],
             vec![7.0],
-            vec![7.0; 3],
+            vec![7.0; 6],
         ];
         let found = changes(&points, Noise::Runs);
         let steps: Vec<_> = found
@@ -597,6 +669,8 @@ mod tests {
             .collect();
         assert_eq!(steps, [(3, 7.0, 8.0, true), (4, 8.0, 7.0, true)]);
         // Too few runs of each to know that it does not vary; and a time is never exact.
+        points[3] = vec![8.0; 2];
+        assert_eq!(changes(&points, Noise::Runs), []);
         assert_eq!(changes(&[vec![7.0], vec![8.0], vec![8.0]], Noise::Runs), []);
         assert_eq!(changes(&points, Noise::Machine), []);
         assert_eq!(changes(&[], Noise::Machine), []);
@@ -613,18 +687,12 @@ mod tests {
         for at in [0, 2, 6, 8, 9, 10, 11] {
             points[at] = vec![7.0; 3];
         }
+        assert_eq!(changes(&points, Noise::Runs), [], "one run against three");
+        // Six against three are too few yet; against eight they are not.
+        points[3] = vec![8.0; 6];
         let found = changes(&points, Noise::Runs);
         let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
-        assert_eq!(places, [1, 2, 3, 4, 5, 6, 7, 8]);
-        points[1] = vec![8.0];
-        points[2] = vec![9.0];
-        let found = changes(&points, Noise::Runs);
-        let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
-        assert_eq!(
-            places,
-            [1, 4, 5, 6, 7, 8],
-            "from 1 to 2, and to 3, it is not known"
-        );
+        assert_eq!(places, [4]);
         // It varies where that can be seen: then it may anywhere.
         points[9] = vec![7.0, 8.0, 7.0];
         assert!(
@@ -632,6 +700,24 @@ mod tests {
                 .iter()
                 .all(|(_, change)| !change.exact)
         );
+    }
+
+    /// It is looked for at every place: a commit of two runs of a rare value comes up more often than between two commits.
+    #[test]
+    fn an_exact_change_takes_more_runs_than_luck_has_at_any_place() {
+        for (commits, runs, expected) in
+            [(30, 2, false), (30, 3, true), (2, 4, false), (2, 5, true)]
+        {
+            let mut points = vec![vec![7.0; runs]; commits];
+            points[commits - 1] = vec![8.0; runs];
+            let found = changes(&points, Noise::Runs);
+            assert_eq!(found.len(), usize::from(expected), "{commits} of {runs}");
+            assert!(
+                found
+                    .iter()
+                    .all(|(at, change)| change.exact && *at == commits - 1)
+            );
+        }
     }
 
     #[test]
@@ -646,6 +732,10 @@ mod tests {
             ("c", 30),
             ("c", 30),
             ("a", 20),
+            ("c", 30),
+            ("c", 30),
+            ("c", 30),
+            ("c", 30),
         ]
         .into_iter()
         .enumerate()
@@ -680,7 +770,7 @@ mod tests {
             [
                 ("b", 2, 1000, false),
                 ("a", 3, 1001, false),
-                ("c", 3, 1004, true)
+                ("c", 7, 1004, true)
             ]
         );
         assert_eq!(trend.programs.len(), 1);
@@ -699,7 +789,7 @@ mod tests {
             .map(|(name, runs)| (name.as_str(), *runs))
             .collect();
         assert_eq!(programs[1], ("npm ci", 1));
-        assert_eq!(programs[0].1, 7);
+        assert_eq!(programs[0].1, 11);
         assert!(trend_of_mixed.points.iter().all(|p| p.change.is_none()));
         assert_eq!(trend.left_out, 0);
         let of = |figure: &str, by: &str| Trend::new(&side, figure, by).unwrap_err().to_string();
