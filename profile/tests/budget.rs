@@ -228,6 +228,70 @@ fn wildcards_reach_every_row() {
     assert_eq!(over, asked);
 }
 
+/// A bare 50 is not 50 ns for the times among the figures that a pattern names.
+#[test]
+fn a_pattern_that_names_figures_of_several_units_is_refused() {
+    let judged = |figure: &str, max: &str| {
+        let text = format!("[[budget]]\nfigure = \"{figure}\"\nmax = {max}");
+        alone(runs("head", &NOISE[..2], |_| {}), &text)
+    };
+    for (figure, max, offending, narrower) in [
+        (
+            "packages[*].*",
+            "50",
+            "_ns, which is a time",
+            "packages[*].",
+        ),
+        (
+            "packages[*].*",
+            "\"9s\"",
+            "which is a number",
+            "_ns, with a limit in it: \"20ms\"",
+        ),
+        ("time.*", "50", "which is a", "such as time."),
+        (
+            "time.*",
+            "\"400ms\"",
+            "time.max_rss_bytes, which is a size",
+            "_ns, with",
+        ),
+        (
+            "*",
+            "\"400ms\"",
+            "which is a size, and a limit that is a time",
+            "such as milestones.",
+        ),
+    ] {
+        let error = judged(figure, max).unwrap_err();
+        assert!(
+            matches!(error, BudgetError::Unit { .. }),
+            "{figure}: {error}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("budget {figure}: found")),
+            "{text}"
+        );
+        assert!(
+            text.contains(offending) && text.contains(narrower),
+            "{text}"
+        );
+    }
+    // All of them are times; 0 is 0 in any unit; and what the message says to type is taken.
+    for (figure, max) in [
+        ("time.w*", "\"400ms\""),
+        ("time.*_ns", "\"400ms\""),
+        ("packages[*].*", "0"),
+        ("packages[*].self_ns", "\"9s\""),
+    ] {
+        let found = judged(figure, max).unwrap();
+        assert!(!found.rows.is_empty(), "{figure}");
+        for row in &found.rows {
+            assert!(max == "0" || row.unit == nodeprof_profile::diff::figures::Unit::Ns);
+        }
+    }
+}
+
 #[test]
 fn a_budget_that_names_nothing_says_so() {
     for figure in [

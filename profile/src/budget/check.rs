@@ -219,6 +219,20 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
             example: example.0,
         });
     }
+    if let Some(limit) = budget.unit
+        && let Some(other) = found.iter().find(|figure| figure.unit != limit)
+    {
+        let fitting = found.iter().find(|figure| figure.unit == limit);
+        let narrower = fitting.unwrap_or(other);
+        return Err(BudgetError::Unit {
+            pattern: budget.figure.clone(),
+            figure: other.name.clone(),
+            unit: other.unit,
+            limit,
+            narrower: narrowed(&budget.figure, &narrower.name),
+            narrower_unit: narrower.unit,
+        });
+    }
     // A wildcard over lists finds rows that only base has, too: there is nothing to limit.
     let list = |name: &str| {
         List::ALL
@@ -233,6 +247,14 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
         found.retain(|figure| !only_base(figure));
     }
     Ok(found)
+}
+
+/// The pattern with the field of a figure that it names.
+fn narrowed(pattern: &str, figure: &str) -> String {
+    match (pattern.rsplit_once("]."), figure.rsplit_once("].")) {
+        (Some((rows, _)), Some((_, field))) => format!("{rows}].{field}"),
+        _ => figure.to_owned(),
+    }
 }
 
 /// How different two names are: characters that are not in a common beginning or end.

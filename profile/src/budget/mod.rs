@@ -37,6 +37,8 @@ pub struct Budget {
     pub max: Option<f64>,
     /// Most that it may grow by, compared with base.
     pub max_increase: Option<Increase>,
+    /// Unit of these, which figures must have that it names; none if they are 0 or shares, as any figure can be.
+    pub unit: Option<Unit>,
     /// It is no error if there is no such figure.
     pub optional: bool,
 }
@@ -78,6 +80,25 @@ pub enum BudgetError {
         found: String,
         /// What it should say.
         needed: &'static str,
+    },
+    /// A pattern names a figure that its limit says nothing of.
+    #[error(
+        "budget {pattern}: found {figure}, which is {}, and a limit that is {}; needed: a name that figures of one unit have, such as {narrower}, with a limit in it: {}",
+        kind(*unit), kind(*limit), example(*narrower_unit)
+    )]
+    Unit {
+        /// As typed.
+        pattern: String,
+        /// A figure that it names.
+        figure: String,
+        /// The unit of that.
+        unit: Unit,
+        /// The unit of the limit.
+        limit: Unit,
+        /// A name that fits fewer figures.
+        narrower: String,
+        /// Their unit.
+        narrower_unit: Unit,
     },
     /// Names are missing in a run: calls of one may be counted as those of nobody.
     #[error(
@@ -139,7 +160,9 @@ fn budget(entry: Entry) -> Result<Budget, BudgetError> {
     if max.is_none() && max_increase.is_none() {
         return Err(BudgetError::NoLimit { figure });
     }
-    let unit = unit_of(&figure);
+    let named = unit_of(&figure);
+    // Where the name does not tell, the limits do: both the same.
+    let mut unit = None;
     let wrong = |key, value: &toml::Value, needed| BudgetError::Value {
         figure: figure.clone(),
         key,
@@ -148,8 +171,9 @@ fn budget(entry: Entry) -> Result<Budget, BudgetError> {
     };
     let max = match &max {
         Some(value) => {
-            let limit = amount(value, unit);
-            Some(limit.ok_or_else(|| wrong("max", value, NUMBER))?)
+            let (limit, of) = amount(value, named).ok_or_else(|| wrong("max", value, NUMBER))?;
+            unit = of;
+            Some(limit)
         }
         None => None,
     };
@@ -160,7 +184,10 @@ fn budget(entry: Entry) -> Result<Budget, BudgetError> {
                 .and_then(|text| text.trim().strip_suffix('%'));
             let limit = match share {
                 Some(share) => number(share).map(|percent| Increase::Share(percent / 100.0)),
-                None => amount(value, unit).map(Increase::By),
+                None => amount(value, named.or(unit)).map(|(limit, of)| {
+                    unit = unit.or(of);
+                    Increase::By(limit)
+                }),
             };
             Some(limit.ok_or_else(|| wrong("max-increase", value, INCREASE))?)
         }
@@ -169,16 +196,44 @@ fn budget(entry: Entry) -> Result<Budget, BudgetError> {
     Ok(Budget {
         max,
         max_increase,
+        unit,
         optional,
         figure,
     })
 }
 
-/// What a figure counts, by the last part of its name.
-fn unit_of(figure: &str) -> Unit {
-    match figure.rsplit_once("].") {
-        Some((_, field)) => Unit::of(field),
-        None => Unit::of(figure),
+/// What figures count that have this name; `None` if the `*` in it leaves that open.
+fn unit_of(figure: &str) -> Option<Unit> {
+    let field = match figure.rsplit_once("].") {
+        Some((_, field)) => field,
+        // A list of numbers, as losses are.
+        None if figure.ends_with(']') => return Some(Unit::Count),
+        // Its field is in the `*`.
+        None if figure.contains('[') => return None,
+        None => figure,
+    };
+    match Unit::of(field) {
+        Unit::Count if field.contains('*') => None,
+        unit => Some(unit),
+    }
+}
+
+/// A unit in a sentence.
+fn kind(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Ns => "a time",
+        Unit::Bytes => "a size",
+        Unit::Percent => "a percentage",
+        Unit::Count => "a number",
+    }
+}
+
+/// A limit in this unit.
+fn example(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Ns => "\"20ms\"",
+        Unit::Bytes => "\"1.5MB\"",
+        Unit::Percent | Unit::Count => "20",
     }
 }
 
@@ -188,8 +243,9 @@ fn number(text: &str) -> Option<f64> {
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 
-/// A limit in the unit of its figure. A time without a unit would be nanoseconds, which nobody means.
-fn amount(value: &toml::Value, unit: Unit) -> Option<f64> {
+/// A limit in the unit of its figure, or in its own if that is not known; and this unit, unless it is 0, which is the same in all. A time
+/// without a unit would be nanoseconds, which nobody means.
+fn amount(value: &toml::Value, unit: Option<Unit>) -> Option<(f64, Option<Unit>)> {
     let text = match value {
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
@@ -202,19 +258,28 @@ fn amount(value: &toml::Value, unit: Unit) -> Option<f64> {
     } else {
         &text
     };
-    let factor = match (text[digits.len()..].trim(), unit) {
-        ("", Unit::Count | Unit::Percent) => 1.0,
-        ("ns", Unit::Ns) | ("B", Unit::Bytes) => 1.0,
-        ("us" | "µs", Unit::Ns) | ("kB", Unit::Bytes) => 1e3,
-        ("ms", Unit::Ns) | ("MB", Unit::Bytes) => 1e6,
-        ("s", Unit::Ns) | ("GB", Unit::Bytes) => 1e9,
-        ("KiB", Unit::Bytes) => 1024.0,
-        ("MiB", Unit::Bytes) => 1_048_576.0,
-        // 0 needs no unit.
-        ("", _) if number(digits) == Some(0.0) => 1.0,
+    let is_zero = number(digits) == Some(0.0);
+    let (factor, of) = match text[digits.len()..].trim() {
+        "" => (1.0, unit.unwrap_or(Unit::Count)),
+        "ns" => (1.0, Unit::Ns),
+        "us" | "µs" => (1e3, Unit::Ns),
+        "ms" => (1e6, Unit::Ns),
+        "s" => (1e9, Unit::Ns),
+        "B" => (1.0, Unit::Bytes),
+        "kB" => (1e3, Unit::Bytes),
+        "MB" => (1e6, Unit::Bytes),
+        "GB" => (1e9, Unit::Bytes),
+        "KiB" => (1024.0, Unit::Bytes),
+        "MiB" => (1_048_576.0, Unit::Bytes),
         _ => return None,
     };
-    Some(number(digits)? * factor)
+    let is_bare = digits.len() == text.len();
+    let needs_unit = matches!(of, Unit::Ns | Unit::Bytes);
+    // 0 needs no unit.
+    if unit.is_some_and(|unit| unit != of) || is_bare && needs_unit && !is_zero {
+        return None;
+    }
+    Some((number(digits)? * factor, (!is_zero).then_some(of)))
 }
 
 /// Whether a name fits a pattern, in which `*` stands for any text, the empty one too.
@@ -267,6 +332,41 @@ mod tests {
         assert_eq!(budget.max_increase, Some(Increase::Share(0.05)));
         let budget = one("figure = \"crossings.total\"\nmax-increase = 0").unwrap();
         assert_eq!(budget.max_increase, Some(Increase::By(0.0)));
+    }
+
+    #[test]
+    fn a_field_that_is_open_takes_the_unit_of_its_limit() {
+        let of = |figure: &str, limits: &str| {
+            let budget = one(&format!("figure = {figure:?}\n{limits}")).unwrap();
+            (budget.max, budget.unit)
+        };
+        for (figure, limits, max, unit) in [
+            ("time.*", "max = \"400ms\"", 400e6, Some(Unit::Ns)),
+            ("modules[*].*", "max = \"1KiB\"", 1024.0, Some(Unit::Bytes)),
+            ("modules[*].*", "max = 50", 50.0, Some(Unit::Count)),
+            ("modules[./bytes*", "max = 50", 50.0, Some(Unit::Count)),
+            ("modules[*].*", "max = 0", 0.0, None),
+            (
+                "time.*",
+                "max = 0\nmax-increase = \"4ms\"",
+                0.0,
+                Some(Unit::Ns),
+            ),
+            ("*_ns", "max = \"1ms\"", 1e6, Some(Unit::Ns)),
+            ("losses[*]", "max = 1", 1.0, Some(Unit::Count)),
+            ("losses[some_bytes]", "max = 1", 1.0, Some(Unit::Count)),
+        ] {
+            assert_eq!(of(figure, limits), (Some(max), unit), "{figure} {limits}");
+        }
+        for limits in [
+            "max = \"4ms\"\nmax-increase = \"4MB\"",
+            "max = \"4ms\"\nmax-increase = 4",
+            "max = 4\nmax-increase = \"4ms\"",
+            "max = \"4 parsecs\"",
+        ] {
+            let error = one(&format!("figure = \"time.*\"\n{limits}")).unwrap_err();
+            assert!(matches!(error, BudgetError::Value { .. }), "{error}");
+        }
     }
 
     #[test]
