@@ -105,30 +105,45 @@ fn position(text: &[u8]) -> (&[u8], Option<u32>, Option<u32>) {
     }
 }
 
-/// Both can hold spaces: `get v /a b/c.js`. A script begins with `/`, a scheme or `[`; without such a place the name
+/// Both can hold spaces: `get v /a b/c.js`, `GET /users /a.js`. A script begins with `/`, a scheme or `[`; without such a place the name
 /// is the first word.
 fn name_and_script(text: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let begins_script = |rest: &[u8]| {
-        let scheme = rest
-            .iter()
-            .position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)))
-            .filter(|&end| end > 1 && rest[end] == b':');
-        rest.starts_with(b"/")
-            || rest.starts_with(b"[")
-            || rest.starts_with(b"evalmachine.")
-            || scheme.is_some()
+    let behind = |place: usize| &text[place + 1..];
+    let slash = text.iter().rposition(|b| *b == b'/');
+    let is_brackets = |place: usize| {
+        slash < Some(place) && behind(place).starts_with(b"[") && text.ends_with(b"]")
     };
+    let is_path = |rest: &[u8]| rest.starts_with(b"/") || has_scheme(rest);
+    let is_evaluated = |rest: &[u8]| rest.starts_with(b"[") || rest.starts_with(b"evalmachine.");
     let spaces = || (0..text.len()).filter(|&place| text[place] == b' ');
-    let split = spaces()
-        .find(|&place| begins_script(&text[place + 1..]))
+    let is_anonymous = text.first() == Some(&b' ') && {
+        let rest = behind(0);
+        is_path(rest) || is_evaluated(rest)
+    };
+    // A folder's name ends in a blank less often than a function is called `GET /users`: the last place is the script's.
+    let split = { is_anonymous.then_some(0) }
+        // The text of a program can hold anything.
+        .or_else(|| spaces().find(|&place| behind(place).starts_with(b"data:")))
+        // `GET /users [eval]`
+        .or_else(|| spaces().rfind(|&place| is_brackets(place)))
+        .or_else(|| spaces().rfind(|&place| is_path(behind(place))))
+        .or_else(|| spaces().rfind(|&place| is_evaluated(behind(place))))
         .or_else(|| spaces().next());
     match split {
         Some(place) => {
-            let script = text[place + 1..].trim_ascii();
+            let script = behind(place).trim_ascii();
             (&text[..place], Some(script).filter(|s| !s.is_empty()))
         }
         None => (text, None),
     }
+}
+
+/// Whether it begins as a URL; one letter before a colon does not, nor does a colon before a blank.
+fn has_scheme(text: &[u8]) -> bool {
+    let end = { text.iter() }.position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
+    end.is_some_and(|end| {
+        end > 1 && text[end] == b':' && text.get(end + 1).is_some_and(|b| *b != b' ')
+    })
 }
 
 #[cfg(test)]
@@ -183,6 +198,85 @@ mod tests {
                     "node:internal/main/worker_thread",
                     Some(90),
                     Some(20),
+                    Interpreted,
+                    false,
+                ),
+            ),
+            (
+                "JS:~ /a /c [d].js:1:1",
+                ("", "/a /c [d].js", Some(1), Some(1), Interpreted, true),
+            ),
+            // Functions with any text as their key.
+            (
+                "JS:^GET /api/users /app/a.js:2:40",
+                (
+                    "GET /api/users",
+                    "/app/a.js",
+                    Some(2),
+                    Some(40),
+                    Baseline,
+                    false,
+                ),
+            ),
+            (
+                "JS:^get /x /app/a b.js:3:68",
+                ("get /x", "/app/a b.js", Some(3), Some(68), Baseline, false),
+            ),
+            (
+                "JS:~get [a] file:///app/[b] c.mjs:3:68",
+                (
+                    "get [a]",
+                    "file:///app/[b] c.mjs",
+                    Some(3),
+                    Some(68),
+                    Interpreted,
+                    false,
+                ),
+            ),
+            (
+                "JS:~get [Symbol.toStringTag] node:internal/url:9:8",
+                (
+                    "get [Symbol.toStringTag]",
+                    "node:internal/url",
+                    Some(9),
+                    Some(8),
+                    Interpreted,
+                    false,
+                ),
+            ),
+            (
+                "JS:~GET /users [eval]:1:9",
+                ("GET /users", "[eval]", Some(1), Some(9), Interpreted, false),
+            ),
+            (
+                "JS:~get [a] [worker eval]:1:9",
+                (
+                    "get [a]",
+                    "[worker eval]",
+                    Some(1),
+                    Some(9),
+                    Interpreted,
+                    false,
+                ),
+            ),
+            (
+                "JS:~f /srv/b: c/[d] e.js:1:9",
+                (
+                    "f",
+                    "/srv/b: c/[d] e.js",
+                    Some(1),
+                    Some(9),
+                    Interpreted,
+                    false,
+                ),
+            ),
+            (
+                "JS:~f data:text/javascript,f() /* a [b] */ /c:1:9",
+                (
+                    "f",
+                    "data:text/javascript,f() /* a [b] */ /c",
+                    Some(1),
+                    Some(9),
                     Interpreted,
                     false,
                 ),
