@@ -261,6 +261,13 @@ fn a_deep_stack_is_marked_as_cut() {
             .collect();
         // The outermost frame is the first stack.
         assert_eq!((cut[0], cut[1..].contains(&true)), (truncated, false));
+        // Those that were inlined are none that perf walked.
+        let inlined = frames(3).replace("(/x.so)", "(inlined)");
+        let text = format!("a 1/1 1.0: 1 cpu-clock: \n{inlined}{}\n", frames(depth));
+        let recording = import(text.as_bytes()).unwrap();
+        assert!(recording.frames.iter().any(|frame| frame.inlined));
+        assert_eq!(recording.stacks.len(), depth + 3);
+        assert_eq!(recording.stacks[0].truncated, truncated);
     }
 }
 

@@ -251,6 +251,8 @@ impl Builder {
         let Some(Open { mut sample, frames }) = self.open.take() else {
             return Ok(());
         };
+        // Inlined functions perf adds after the walk.
+        let walked = frames.iter().filter(|frame| !frame.inlined).count();
         let mut caller = None;
         let mut object = None;
         for (depth, mut frame) in frames.iter().copied().rev().enumerate() {
@@ -262,7 +264,7 @@ impl Builder {
             let stack = RawStack {
                 caller,
                 frame: self.frames.id(&frame, "frames")?,
-                truncated: depth == 0 && frames.len() >= DEEPEST_STACK,
+                truncated: depth == 0 && walked >= DEEPEST_STACK,
             };
             caller = Some(self.stacks.id(&stack, "stacks")?);
         }
