@@ -598,6 +598,38 @@ fn of_several_imports_of_a_module_the_first_one_is_its_requirer() {
     assert_eq!(found.requirer("/app/y.mjs?2"), Some("/app/second.mjs"));
 }
 
+/// `import("./x.mjs?v=" + i)`, thousands of times: each file event once looked through all of them.
+#[test]
+fn thousands_of_modules_of_one_file_take_no_longer_than_of_many_files() {
+    const COUNT: usize = 15_000;
+    let main = "file:///app/main.mjs";
+    let found = |path: &dyn Fn(usize) -> String| {
+        let mut p = Program::new("/app/main.mjs", true);
+        p.load_esm(main, None, 60_000);
+        for index in 0..COUNT {
+            p.load_esm(&format!("file://{}", path(index)), Some(main), 2_000);
+        }
+        let (recording, _) = p.end();
+        let begun = std::time::Instant::now();
+        let found = Found::new(&recording);
+        let took = begun.elapsed();
+        assert_eq!(found.by_path.len(), COUNT + 1);
+        let loading = |index: usize| found.module(&path(index)).loading;
+        assert!(loading(0).opens > 0);
+        for index in [1, COUNT / 2, COUNT - 1] {
+            assert_eq!(loading(index).opens, loading(0).opens, "{}", path(index));
+        }
+        took
+    };
+    let of_many = found(&|index| format!("/app/x{index}.mjs"));
+    let of_one = found(&|index| format!("/app/x.mjs?v={index}"));
+    println!("{of_many:?}, {of_one:?}");
+    assert!(
+        of_one < 6 * of_many,
+        "{of_one:?}, of many files {of_many:?}"
+    );
+}
+
 #[test]
 fn code_compiled_without_a_loader_is_a_script_of_its_requirers_package() {
     let owner = "/app/node_modules/template/index.js";

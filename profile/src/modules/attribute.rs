@@ -109,6 +109,13 @@ impl Doubts {
     }
 }
 
+/// The modules of one file, in the order of loading.
+struct Instances {
+    all: Vec<ModuleId>,
+    /// The first that was not compiled yet.
+    next: usize,
+}
+
 /// When phases of a thread's environment begin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Phases {
@@ -150,7 +157,7 @@ pub(super) struct Pass<'a> {
     compiled: Map<ModuleId, ()>,
     /// Modules that are there: who asks for them from now on is not who imported them first.
     loaded: Map<ModuleId, ()>,
-    files: Map<NameId, Vec<ModuleId>>,
+    files: Map<NameId, Instances>,
 }
 
 /// The module bodies that ran at the last event.
@@ -532,20 +539,22 @@ impl<'a> Pass<'a> {
     /// The module that a file is read for. Of several (an ES module with different queries), the next one that was not
     /// compiled yet.
     fn module_of_file(&mut self, path: NameId) -> Option<ModuleId> {
-        let all = self.files.entry(path).or_insert_with(|| {
+        let of_file = self.files.entry(path).or_insert_with(|| {
             let scripts = self.scripts.of_file(self.recording.name(path));
             let modules = scripts.iter();
-            let mut modules: Vec<ModuleId> = modules
+            let mut all: Vec<ModuleId> = modules
                 .filter_map(|script| self.found.modules.get(script).copied())
                 .collect();
-            modules.sort();
-            modules
+            all.sort();
+            Instances { all, next: 0 }
         });
-        let next = all
-            .iter()
-            .find(|module| !self.compiled.contains_key(module))
-            .or(all.last());
-        next.copied()
+        // What was compiled stays so: with thousands of queries of one file nobody looks at the first ones again.
+        let left = of_file.all.get(of_file.next..).unwrap_or_default();
+        let compiled = { left.iter() }.take_while(|module| self.compiled.contains_key(module));
+        of_file.next += compiled.count();
+        { of_file.all.get(of_file.next) }
+            .or(of_file.all.last())
+            .copied()
     }
 
     /// The module of a script that was seen running here.

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use crate::breakdown::{Timeline, count};
 use crate::fast::Map;
 use crate::main_script::Asked;
-use crate::recording::{Nanoseconds, ProcessId, Recording, RunId, ThreadId};
+use crate::recording::{NameId, Nanoseconds, ProcessId, Recording, RunId, ThreadId};
 use attribute::{Pass, Phases};
 use context::{Context, Contexts, Inside};
 use continuations::Continuations;
@@ -295,6 +295,8 @@ impl Modules {
         found: &[Discovered],
         told: &dyn Fn(ProcessId) -> bool,
     ) {
+        // By process and file: its modules, and until when others may read it.
+        let mut fetched: Map<(ProcessId, NameId), Vec<(Nanoseconds, ModuleId)>> = Map::default();
         for thread in threads.list.iter().filter(|thread| told(thread.process)) {
             let Some(process) = recording.processes.get(thread.process.0 as usize) else {
                 continue;
@@ -319,18 +321,20 @@ impl Modules {
                     continue;
                 };
                 let read_for = (point.what == What::File)
-                    .then(|| {
-                        self.scripts
-                            .of_file(recording.name(recording.files[index].path))
-                    })
-                    .and_then(|scripts| {
-                        let fetched = of_process.iter().flat_map(|&unit| {
-                            let scripts = scripts.iter();
-                            scripts.filter_map(move |&script| found[unit].fetched(script))
+                    .then(|| recording.files[index].path)
+                    .and_then(|path| {
+                        let fetched = fetched.entry((thread.process, path)).or_insert_with(|| {
+                            let scripts = self.scripts.of_file(recording.name(path));
+                            let mut all: Vec<(Nanoseconds, ModuleId)> = { of_process.iter() }
+                                .flat_map(|&unit| scripts.iter().map(move |script| (unit, *script)))
+                                .filter_map(|(unit, script)| found[unit].fetched(script))
+                                .collect();
+                            all.sort_unstable();
+                            all
                         });
                         // Of several the next one. Once it is compiled, somebody else reads its file.
-                        let waiting = fetched.filter(|(until, _)| point.at < until.0);
-                        waiting.min().map(|(_, module)| module)
+                        let next = fetched.partition_point(|(until, _)| until.0 <= point.at);
+                        fetched.get(next).map(|(_, module)| *module)
                     });
                 let Some(outside) = self.outside.get_mut(run) else {
                     continue;
