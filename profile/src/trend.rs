@@ -567,13 +567,13 @@ mod tests {
         let mut random = Random::new(7);
         for (points, runs) in [(20, &[1][..]), (20, &[3]), (20, &[2, 1, 3]), (30, &[5])] {
             let mut found = 0;
-            for _ in 0..20 {
+            for _ in 0..8 {
                 let mut series = rarely_varying(&mut random, points, runs, 0.02);
                 { series[10..].iter_mut().flatten() }.for_each(|count| *count += 1.0);
                 let places = changes(&series, Noise::Runs);
                 found += usize::from(places.iter().any(|(at, _)| at.abs_diff(10) < 2));
             }
-            assert!(found >= 19, "{found} of 20, {points} of {runs:?}");
+            assert!(found >= 7, "{found} of 8, {points} of {runs:?}");
         }
     }
 
