@@ -334,12 +334,12 @@ fn errors_say_what_was_found_and_what_to_type() {
     assert!(bad.contains("bad.nodeprof"), "{bad}");
 }
 
-/// A store with three commits of three runs each; the last one has more crossings.
+/// A store with three commits of four runs each; the last one has more crossings.
 fn store(folder: &Path) -> String {
     let path = folder.join("starts.db");
     let mut database = Database::open(&path).expect("a database");
     for (index, (commit, crossings)) in [("a1", 40), ("b2", 40), ("c3", 55)].iter().enumerate() {
-        for run in 0..3 {
+        for run in 0..4 {
             let mut recording = Recording::synthetic(*crossings);
             let one = &mut recording.runs[0];
             one.labels.push(("commit".into(), (*commit).into()));
