@@ -17,7 +17,9 @@ mod arguments;
 mod assignments;
 mod names;
 mod options;
+mod strings;
 mod urls;
+mod words;
 
 use arguments::{Line, Role};
 use assignments::Kind;
@@ -56,6 +58,8 @@ enum Action {
     Assignments,
     /// Options whose value is the next word are looked for.
     Options,
+    /// Passwords that only the program tells of are looked for.
+    Logins,
 }
 
 /// A pattern of the user that is no regular expression.
@@ -67,14 +71,14 @@ pub struct BadRule {
     pub why: String,
 }
 
-/// The beginning of an address.
-const SCHEME: &str = r"(?i)[a-z][a-z0-9+.-]*://";
+/// The beginning of an address, also of one that is a parameter of another.
+const SCHEME: &str = r"(?i-u)[a-z][a-z0-9+.-]*(?::|%3A)(?://|%2F%2F)";
 
 /// Before a token of a known form: no letter nor digit, but those of an escape in an address.
 macro_rules! token {
     ($form:literal) => {
         (
-            concat!("(^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})(?:", $form, ")"),
+            concat!("(?-u)(^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})(?:", $form, ")"),
             Action::Replace(REST),
         )
     };
@@ -86,7 +90,7 @@ const REST: &str = "${1}[redacted]";
 /// Pattern and what is done where it fits, in this order: what has a form of its own goes before a name can cut it.
 const BUILT_IN: &[(&str, Action)] = &[
     (
-        r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|$)",
+        r"(?-u)-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|$)",
         Action::Replace(REDACTED),
     ),
     // GitHub, GitLab, npm, PyPI, AWS, Slack, Stripe, Google, OpenAI and its like, SendGrid, JWT.
@@ -115,9 +119,10 @@ const BUILT_IN: &[(&str, Action)] = &[
         r"(discord(?:app)?\.com/api/webhooks/[0-9]+/)[A-Za-z0-9_-]+",
         Action::Replace("${1}[redacted]"),
     ),
-    (r"://[^\s]*@", Action::Credentials),
+    (r"(?i-u)(?://|%2F%2F)[^\s]*(?:@|%40)", Action::Credentials),
     (assignments::ANY_NAME, Action::Assignments),
     (options::OPTION, Action::Options),
+    (arguments::LOGIN, Action::Logins),
     // Authorization: Bearer X
     (
         r"(?i)\b((?:bearer|basic)\s+)[a-z0-9+/_.~=-]{8,}",
@@ -127,7 +132,7 @@ const BUILT_IN: &[(&str, Action)] = &[
 
 /// The name of a user in the path of a home folder, which may follow an option at once (`-I/home/ada`).
 const HOME: (&str, Action) = (
-    r"((?:^|[^A-Za-z0-9_.-]|(?:^|\s)-[A-Za-z]+)(?:/var|/export)?/(?:home|Users)/)[^/\s:]+",
+    r#"(?-u)((?:^|[^A-Za-z0-9_.-]|(?:^|\s)-[A-Za-z]+)(?:/var|/export)?/(?:home|Users)/[\\"'`]*)[^/\s:\\"'`]+"#,
     Action::Replace("${1}[redacted]"),
 );
 
@@ -230,10 +235,10 @@ impl Redaction {
                     .filter_map(of_match)
                     .collect()
             }
-            Action::Credentials => urls::credentials(&self.scheme, text),
+            Action::Credentials => urls::credentials(&self.scheme, text, kind),
             Action::Assignments => assignments::secrets(&self.name, text, kind),
-            Action::Options if kind == Kind::Text => options::secrets(&rule.pattern, text),
-            Action::Options => Vec::new(),
+            Action::Logins => arguments::logins(text, kind),
+            Action::Options => options::secrets(&rule.pattern, text, kind),
         }
     }
 
@@ -256,6 +261,7 @@ impl Redaction {
         let secret = match role {
             Role::Value(meaning) => meaning.hides(argument).then_some(0),
             Role::Login => arguments::password(argument),
+            Role::Password => (!argument.is_empty()).then_some(0),
             Role::Code | Role::Script => None,
             Role::Any | Role::Setting => line.secret(argument),
         };
@@ -447,6 +453,8 @@ mod tests {
             "@",
             "/",
             "https://",
+            "https%3A%2F%2F",
+            "%40",
             "Authorization",
             "Bearer",
             "x",
@@ -460,6 +468,14 @@ mod tests {
             "-p",
             "--token",
             "|",
+            "\",\"",
+            "curl ",
+            "mysql",
+            "-u",
+            "(/",
+            "/*",
+            "*/",
+            "\\",
         ];
         let mut random = crate::random::Random::new(7);
         for _ in 0..20_000 {
@@ -518,6 +534,12 @@ mod tests {
             "key",
             "a://u:x",
             "a://u:x@",
+            "a%3A%2F%2Fu%3Ax",
+            "a:%2F%2Fu%3Ax",
+            "a%3A//u%3Ax",
+            "'a://u:x",
+            "a://u\"x'",
+            "a://\\\"",
             "token=,",
             "token=[\"a\",",
             "=",
@@ -540,6 +562,19 @@ mod tests {
             "[redacted]",
             "token=[redacted]",
             "--token x ",
+            "'--token x ",
+            "\"--token\",\"x\",",
+            "(/'",
+            "(/[",
+            "/*",
+            "/ ",
+            "token=a\"b' ",
+            "curl -u ",
+            "mysql -p\"x ",
+            "login -p'\\",
+            "-u\",",
+            " -u a:x",
+            "token=a\\ b",
             "--token \\",
             "--token \"",
         ] {
@@ -617,6 +652,28 @@ mod tests {
         assert_eq!(of(&["ghp_0123"], &format!("{token} x")), "[redacted] x");
         assert_eq!(of(&["[a-z]{8,}"], "x abcdefgh y"), "x [redacted] y");
         assert_eq!(of(&["[a-z]{8,}"], "token=x"), "token=[redacted]");
+    }
+
+    #[test]
+    fn what_is_no_utf_8_hides_nothing() {
+        let redaction = Redaction::default();
+        for (text, clean) in [
+            (
+                &b"https://ada:p\xe9ss@host/x"[..],
+                &b"https://[redacted]@host/x"[..],
+            ),
+            (b"/home/ad\xe9/x", b"/home/[redacted]/x"),
+            (b"/home/\xe9da/x", b"/home/[redacted]/x"),
+            (b"\xe9ghp_0123456789abcdefghijABCD", b"\xe9[redacted]"),
+            (
+                b"-----BEGIN PRIVATE KEY-----\xe9-----END PRIVATE KEY----- x",
+                b"[redacted] x",
+            ),
+            (b"/srv/ad\xe9/x@\xe9", b"/srv/ad\xe9/x@\xe9"),
+        ] {
+            let found = redaction.text(text);
+            assert_eq!(found.as_ref(), clean, "{}", text.escape_ascii());
+        }
     }
 
     #[test]

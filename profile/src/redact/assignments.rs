@@ -6,6 +6,8 @@ use regex::bytes::{Match, Regex};
 
 use super::REDACTED;
 use super::names::{self, Meaning};
+use super::strings::Strings;
+use super::words::{self, closing, opener};
 
 /// What a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,30 +59,6 @@ pub(super) fn secrets(name: &Regex, text: &[u8], kind: Kind) -> Vec<Range<usize>
     found
 }
 
-/// The strings of a program.
-#[derive(Default)]
-struct Strings {
-    at: usize,
-    quote: Option<u8>,
-}
-
-impl Strings {
-    /// The quote of the string that this place is in. Places are asked for in their order.
-    fn around(&mut self, text: &[u8], place: usize) -> Option<u8> {
-        while self.at < place {
-            match (text[self.at], self.quote) {
-                (b'\\', Some(_)) => self.at += 1,
-                (b'\n', Some(b'"' | b'\'')) => self.quote = None,
-                (byte, Some(quote)) if byte == quote => self.quote = None,
-                (byte @ (b'"' | b'\'' | b'`'), None) => self.quote = Some(byte),
-                _ => {}
-            }
-            self.at += 1;
-        }
-        self.quote
-    }
-}
-
 /// Ends that were looked for: those of names that stand in what is no secret are not looked for again, so that each byte is looked at a few
 /// times only.
 #[derive(Default)]
@@ -130,9 +108,14 @@ impl Place<'_> {
             if self.string.is_some_and(|quote| opener == [quote]) {
                 return none;
             }
-            let start = start + opener.len();
-            let end = closing(text, start, opener);
-            return vec_of(start..end, text, meaning);
+            let value = match self.is_of_shell() && self.sign == b"=" {
+                true => words::value(text, start),
+                false => {
+                    let start = start + opener.len();
+                    start..closing(text, start, opener)
+                }
+            };
+            return vec_of(value, text, meaning);
         }
         let is_list = text.get(start) == Some(&b'[') && opener_in_list(&text[start..]).is_some();
         if is_list {
@@ -186,6 +169,11 @@ impl Place<'_> {
             && (begins.iter().any(|b| before.ends_with(b.as_bytes())) || self.is_encoded())
     }
 
+    /// Perhaps in a line for a shell, where a value may be made of quoted parts and others.
+    fn is_of_shell(&self) -> bool {
+        self.kind == Kind::Text && !self.is_parameter()
+    }
+
     fn is_encoded(&self) -> bool {
         self.sign.starts_with(b"%")
     }
@@ -210,12 +198,7 @@ impl Place<'_> {
     /// A header ends with the string that it is in, or with the line.
     fn end_of_header(&self, start: usize, ends: &mut Ends) -> usize {
         let before = &self.text[..self.name.start()];
-        let escapes = |quote: usize| before[..quote].iter().rev().take_while(|b| **b == b'\\');
-        let quote = before.len().saturating_sub(1);
-        let opener = match (before.last(), self.string) {
-            (Some(b'"' | b'\'' | b'`'), _) => Some(&before[quote - escapes(quote).count()..]),
-            _ => None,
-        };
+        let opener = words::opener_before(before);
         let known = (ends.line.as_ref()).filter(|line| (line.start..=line.end).contains(&start));
         let line = known.map_or_else(
             || {
@@ -249,10 +232,18 @@ impl Place<'_> {
     fn word(&self, start: usize) -> Word {
         let text = self.text;
         let is_parameter = self.is_parameter();
+        let is_of_shell = self.is_of_shell();
         let mut at = start;
         while at < text.len() {
             let rest = &text[at..];
             let is_end = match rest[0] {
+                b'"' | b'\'' | b'`' | b'\\' if is_of_shell => match words::part(text, at) {
+                    Some(next) => {
+                        at = next;
+                        continue;
+                    }
+                    None => true,
+                },
                 b'"' | b'\'' | b'`' | b'<' | b'>' => true,
                 b'&' | b'#' if is_parameter => true,
                 b'%' if self.is_encoded() => [b"%26", b"%23", b"%22"]
@@ -266,6 +257,7 @@ impl Place<'_> {
             }
             at += 1;
         }
+        at = at.min(text.len());
         let closed = at;
         // What closes around it is not its own.
         let before_quote = matches!(text.get(at), Some(b'"' | b'\'' | b'`'));
@@ -326,38 +318,6 @@ fn begins_something_else(rest: &[u8]) -> bool {
     first.is_ascii_whitespace()
         || b"\"'`\\{[&|;,".contains(first)
         || (name > 0 && matches!(rest.get(name), Some(b'=' | b':')))
-}
-
-/// The quote that a value begins with, with the backslashes before it.
-pub(super) fn opener(rest: &[u8]) -> Option<&[u8]> {
-    for quote in [&b"%22"[..], b"%27"] {
-        if rest.starts_with(quote) {
-            return Some(quote);
-        }
-    }
-    let escapes = escapes(rest);
-    matches!(rest.get(escapes), Some(b'"' | b'\'' | b'`')).then(|| &rest[..=escapes])
-}
-
-fn escapes(rest: &[u8]) -> usize {
-    rest.iter().take_while(|b| **b == b'\\').count()
-}
-
-/// Where the text ends that this quote has opened.
-pub(super) fn closing(text: &[u8], start: usize, opener: &[u8]) -> usize {
-    let mut at = start;
-    while at < text.len() {
-        if text[at..].starts_with(opener) {
-            return at;
-        }
-        // An escaped character, of this level or of a deeper one.
-        at += match (text[at], opener.len()) {
-            (b'\\', 1) => 2,
-            (b'\\', _) => escapes(&text[at..]) + 1,
-            _ => 1,
-        };
-    }
-    text.len()
 }
 
 fn opener_in_list(rest: &[u8]) -> Option<&[u8]> {
