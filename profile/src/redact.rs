@@ -130,9 +130,9 @@ const BUILT_IN: &[(&str, Action)] = &[
     ),
 ];
 
-/// The name of a user in the path of a home folder, which may follow an option at once (`-I/home/ada`).
+/// The name of a user in the path of a home folder, which may follow an option at once (`-I/home/ada`) or stand in quotes (`'/home/'+user` has none).
 const HOME: (&str, Action) = (
-    r#"(?-u)((?:^|[^A-Za-z0-9_.-]|(?:^|\s)-[A-Za-z]+)(?:/var|/export)?/(?:home|Users)/[\\"'`]*)[^/\s:\\"'`]+"#,
+    r#"(?-u)((?:^|[^A-Za-z0-9_.-]|(?:^|\s)-[A-Za-z]+)(?:/var|/export)?/(?:home|Users)/[\\"'`]*)[^/\s:\\"'`)\]},;+][^/\s:\\"'`]*"#,
     Action::Replace("${1}[redacted]"),
 );
 

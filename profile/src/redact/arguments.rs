@@ -191,7 +191,13 @@ pub(super) fn logins(text: &[u8], kind: Kind) -> Vec<Range<usize>> {
     let mut line = Line::in_text();
     let mut at = 0;
     loop {
-        let is_value = matches!(line.next, Role::Login | Role::Password);
+        let begins_word = |b: &u8| b.is_ascii_whitespace() || b"\\\"'`".contains(b);
+        let is_value = matches!(line.next, Role::Login | Role::Password)
+            && text.get(at).is_some_and(begins_word);
+        if !is_value {
+            // `-u[` is no option by itself; other values are looked for elsewhere.
+            line.next = Role::Any;
+        }
         let parts = |b: &&u8| match is_value {
             true => b.is_ascii_whitespace() || b"\\\"'`,".contains(b),
             false => is_between(b),

@@ -92,3 +92,38 @@ fn end_of_regex(text: &[u8], start: usize) -> Result<usize, usize> {
     }
     Err(text.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_in_comments_and_regular_expressions_begin_no_string() {
+        for (program, quote) in [
+            ("f('X", Some(b'\'')),
+            ("f('a\\'X", Some(b'\'')),
+            ("f('a',X", None),
+            ("f('//',X", None),
+            ("f(/'/,X", None),
+            ("f(/[/']/,X", None),
+            ("f(/\\/'/,'X", Some(b'\'')),
+            ("return /'/;X", None),
+            ("a=>/'/;X", None),
+            ("a/b+'/X", Some(b'\'')),
+            ("(a)/'X", Some(b'\'')),
+            // None that ends in its line.
+            ("a=(/'X\n", Some(b'\'')),
+            ("// don't\nX", None),
+            ("/* don't */'X", Some(b'\'')),
+            ("/*'*/X", None),
+            ("/*/'*/X", None),
+            ("/* don't X", None),
+            ("// X", None),
+            ("/X", None),
+        ] {
+            let place = program.find('X').unwrap_or_default();
+            let found = Strings::default().around(program.as_bytes(), place);
+            assert_eq!(found, quote, "{program}");
+        }
+    }
+}
