@@ -53,7 +53,9 @@ pub struct Readables {
 /// A file whose symbols may be read.
 struct Readable {
     path: PathBuf,
-    /// What lies there, if it is a copy.
+    /// Its symbols could not be read.
+    is_given_up: bool,
+    /// What lies there, if it is a copy. It stays also of one that is given up: who reads symbols goes by the path, and the next copy would have the same.
     _copy: Option<Rc<Copy>>,
 }
 
@@ -64,12 +66,15 @@ impl Readables {
             let readable = self.look_at(held);
             self.known.insert(held.to_owned(), readable);
         }
-        Some(&self.known.get(held)?.as_ref()?.path)
+        let readable = self.known.get(held)?.as_ref()?;
+        (!readable.is_given_up).then_some(&readable.path)
     }
 
     /// Its symbols cannot be read. Else they would be looked for again at each address.
     pub fn give_up(&mut self, held: &Path) {
-        self.known.insert(held.to_owned(), None);
+        if let Some(Some(readable)) = self.known.get_mut(held) {
+            readable.is_given_up = true;
+        }
     }
 
     fn look_at(&mut self, held: &Path) -> Option<Readable> {
@@ -78,13 +83,18 @@ impl Readables {
         let pieces = Pieces::of(&file, state)?;
         if !pieces.needs_copy {
             let path = held.to_owned();
-            return Some(Readable { path, _copy: None });
+            return Some(Readable {
+                path,
+                is_given_up: false,
+                _copy: None,
+            });
         }
         let left = MOST_COPIED.saturating_sub(self.copied);
         let copy = copy(&file, state, &pieces, left)?;
         self.copied += copy.bytes;
         Some(Readable {
             path: format!("/proc/self/fd/{}", copy.file.as_raw_fd()).into(),
+            is_given_up: false,
             _copy: Some(copy),
         })
     }
@@ -446,6 +456,18 @@ pub mod tests {
         let at = pieces.tables[0].range.start;
         assert_eq!(read(&copy, at, 48).unwrap(), expected[0x2000..0x2030]);
         assert!(copy.metadata().unwrap().len() < 4096, "nothing else");
+    }
+
+    #[test]
+    fn where_a_copy_was_that_is_given_up_no_other_comes() {
+        let files = [library(0x3000, 48), library(0x4000, 48)];
+        files.iter().for_each(open_to_all);
+        let mut readables = Readables::default();
+        let [given_up, other] = files.each_ref().map(|file| file.path());
+        let path = readables.path(given_up).unwrap().to_owned();
+        readables.give_up(given_up);
+        assert_eq!(readables.path(given_up), None);
+        assert_ne!(readables.path(other).unwrap(), path);
     }
 
     #[test]
