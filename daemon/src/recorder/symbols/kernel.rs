@@ -40,6 +40,8 @@ pub struct Kernel {
 pub struct Part {
     /// Where it begins.
     pub start: u64,
+    /// How many bytes it has, of code and data. Behind a module may lie code of nobody: of programs that the kernel compiled, and trampolines.
+    pub size: u64,
     /// Its name; empty for the kernel's own.
     pub name: String,
 }
@@ -86,11 +88,7 @@ impl Kernel {
                 .unwrap_or_default();
         }
         let parts = self.parts.as_ref()?;
-        let part = parts.get(
-            parts
-                .partition_point(|p| p.start <= address)
-                .checked_sub(1)?,
-        )?;
+        let part = part_at(parts, address)?;
         let (name, offset) = (part.name.clone(), address - part.start);
         if !self.index.has(&name) && !self.fresh {
             // The first trace on this kernel, or a module that was not loaded then.
@@ -132,20 +130,30 @@ fn parts() -> Option<Vec<Part>> {
         return None;
     }
     let name = String::new();
-    let mut parts = vec![Part { start, name }];
+    // Where the kernel's own code ends the symbols tell.
+    let size = u64::MAX;
+    let mut parts = vec![Part { start, size, name }];
     let modules = fs::read_to_string(MODULES).unwrap_or_default();
     parts.extend(modules.lines().filter_map(module));
     parts.sort_by_key(|p| p.start);
     Some(parts)
 }
 
+/// The part that an address lies in, of parts by address.
+fn part_at(parts: &[Part], address: u64) -> Option<&Part> {
+    let behind = parts.partition_point(|p| p.start <= address);
+    let part = parts.get(behind.checked_sub(1)?)?;
+    (address - part.start < part.size).then_some(part)
+}
+
 /// A line of /proc/modules.
 fn module(line: &str) -> Option<Part> {
     let mut words = line.split_whitespace();
     let name = words.next()?.to_owned();
-    let start = words.nth(4)?.strip_prefix("0x")?;
+    let size = words.next()?.parse().ok()?;
+    let start = words.nth(3)?.strip_prefix("0x")?;
     let start = u64::from_str_radix(start, 16).ok().filter(|&s| s != 0)?;
-    Some(Part { start, name })
+    Some(Part { start, size, name })
 }
 
 #[cfg(test)]
@@ -197,9 +205,14 @@ mod tests {
         let line = "virtio_net 86016 0 - Live 0xffffffffc0123000";
         let part = module(line).expect("a module");
         assert_eq!(
-            (part.start, part.name.as_str()),
-            (0xffff_ffff_c012_3000, "virtio_net")
+            (part.start, part.size, part.name.as_str()),
+            (0xffff_ffff_c012_3000, 86_016, "virtio_net")
         );
+        let end = part.start + part.size;
+        let parts = [part];
+        assert_eq!(part_at(&parts, end - 1), parts.first());
+        assert_eq!(part_at(&parts, end), None, "behind it");
+        assert_eq!(part_at(&parts, parts[0].start - 1), None);
         assert_eq!(module("virtio_net 86016 0 - Live 0x0000000000000000"), None);
         assert_eq!(module(""), None);
     }

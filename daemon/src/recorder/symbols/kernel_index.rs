@@ -218,6 +218,7 @@ ffffffffc0009000 t bpf_prog_1234_x\t[bpf]
     fn index(module_at: u64) -> Index {
         let part = |start, name: &str| Part {
             start,
+            size: 0x1000,
             name: name.into(),
         };
         let parts = [
