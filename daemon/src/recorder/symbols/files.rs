@@ -46,7 +46,12 @@ struct Entry {
     path: Rc<[u8]>,
     /// `None`: it was gone or another one when it was looked at, or there were too many.
     held: Option<Held>,
+    /// How often it was looked for, and last for which process.
+    looks: (u32, u32),
 }
+
+/// So many times a file is looked for that is not found: for a process that has ended meanwhile, it cannot be.
+const MOST_LOOKS: u32 = 16;
 
 /// So many files are held: a process may have 1,024 open, and each is open twice more while its symbols are known. Of a trace of node and its
 /// add-ons that is all; a tool that runs a thousand programs that it has built would leave nothing for the binaries that come later.
@@ -59,15 +64,33 @@ pub struct Files {
     /// By hashes that a program cannot foresee.
     ids: HashMap<Identity, FileId>,
     held: usize,
+    /// One that is held only now, although it was met before.
+    found_late: Option<FileId>,
 }
 
 impl Files {
-    /// The file of this identity; opened when it is met first. `pid`: a process that has it mapped, whose root
+    /// The file of this identity; opened when it is met first, or later if it was not found then. `pid`: a process that has it mapped, whose root
     /// is tried where the path leads elsewhere in nodeprof's own.
     pub fn meet(&mut self, identity: Identity, pid: u32) -> FileId {
         let id = FileId(self.entries.len() as u32);
         let place = match self.ids.entry(identity) {
-            hash_map::Entry::Occupied(known) => return *known.get(),
+            hash_map::Entry::Occupied(known) => {
+                let id = *known.get();
+                if self.held < MOST_HELD
+                    && let Some(entry) = self.entries.get_mut(id.0 as usize)
+                    && entry.held.is_none()
+                    && entry.looks.0 < MOST_LOOKS
+                    && entry.looks.1 != pid
+                {
+                    entry.looks = (entry.looks.0 + 1, pid);
+                    entry.held = hold(known.key(), pid);
+                    if entry.held.is_some() {
+                        self.held += 1;
+                        self.found_late = Some(id);
+                    }
+                }
+                return id;
+            }
             hash_map::Entry::Vacant(place) => place,
         };
         // Those beyond are known by path only.
@@ -78,8 +101,14 @@ impl Files {
         self.held += usize::from(held.is_some());
         let path = place.key().path.clone();
         place.insert(id);
-        self.entries.push(Entry { path, held });
+        let looks = (1, pid);
+        self.entries.push(Entry { path, held, looks });
         id
+    }
+
+    /// A file that was found only when it was met last: what was told of it before is void. Told once.
+    pub fn take_found_late(&mut self) -> Option<FileId> {
+        self.found_late.take()
     }
 
     /// Its path.
@@ -250,6 +279,26 @@ mod tests {
         fs::write(&path, "another one").expect("a file");
         let read = files.readable(id).and_then(|p| fs::read(p).ok());
         assert_eq!(read.as_deref(), Some(&b"the old one"[..]));
+    }
+
+    #[test]
+    fn a_file_that_was_not_found_is_looked_for_again_for_another_process() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, elsewhere) = (folder.path().join("a.node"), folder.path().join("b"));
+        fs::write(&path, "a test").expect("a file");
+        let met = identity(&path);
+        fs::rename(&path, &elsewhere).expect("renamed");
+        let mut files = Files::default();
+        let id = files.meet(met.clone(), 1);
+        assert_eq!(files.readable(id), None);
+        fs::rename(&elsewhere, &path).expect("renamed");
+        assert_eq!(files.meet(met.clone(), 1), id);
+        assert_eq!(files.readable(id), None, "the same process");
+        assert_eq!(files.take_found_late(), None);
+        assert_eq!(files.meet(met, 2), id);
+        assert!(files.readable(id).is_some());
+        assert_eq!(files.take_found_late(), Some(id));
+        assert_eq!(files.take_found_late(), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! be after the process has ended. Files are held open meanwhile, and one that is not the mapped one gives no names.
 
 mod files;
+mod history;
 mod kernel;
 mod kernel_index;
 mod names;
@@ -22,6 +23,7 @@ use nodeprof_bpf::{Code, MappingKind, MappingRecord, Record};
 use nodeprof_profile::recording::FrameKind;
 
 use files::{FileId, Files, Identity};
+pub use history::History;
 use kernel::Kernel;
 use readable::Readables;
 use spaces::{Mapping, Spaces};
@@ -132,7 +134,7 @@ impl Symbols {
             path,
             inode_and_size: Some((record.inode, record.file_size)),
         };
-        let file = self.files.meet(identity, pid);
+        let file = self.file(identity, pid);
         match record.kind {
             MappingKind::Mmap { offset } => {
                 let mapping = Mapping {
@@ -154,6 +156,17 @@ impl Symbols {
                 self.map_vdso(pid, vdso, at);
             }
         }
+    }
+
+    /// The file of this identity, which the process has mapped.
+    fn file(&mut self, identity: Identity, pid: u32) -> FileId {
+        let file = self.files.meet(identity, pid);
+        if let Some(late) = self.files.take_found_late() {
+            self.kinds.remove(&late);
+            self.known.retain(|(file, _), _| *file != late);
+            self.calls.retain(|(file, _), _| *file != late);
+        }
+        file
     }
 
     fn meet(&mut self, file: FileId, offset: u64) {
@@ -182,7 +195,7 @@ impl Symbols {
             path: path.into(),
             inode_and_size: None,
         };
-        let file = self.files.meet(identity, pid);
+        let file = self.file(identity, pid);
         if let Some(layout) = self.files.layout(file) {
             self.map_segments(pid, file, &layout, base, at);
         }
@@ -213,7 +226,7 @@ impl Symbols {
             start: base,
             end: base.saturating_add(size),
             offset: 0,
-            file: self.files.meet(identity, pid),
+            file: self.file(identity, pid),
         };
         self.spaces.map(pid, mapping, at);
     }

@@ -1,8 +1,11 @@
 //! Address spaces: which file was mapped where, at any instant of the trace.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
 
-use super::files::FileId;
+use super::{files::FileId, history::History};
 
 /// A range of addresses and what lies there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,31 +20,43 @@ pub struct Mapping {
     pub file: FileId,
 }
 
-/// A change of an address space.
-#[derive(Clone, Copy, Debug)]
-struct Change {
-    at: u64,
-    start: u64,
-    end: u64,
-    /// `None`: nothing that is known lies there any more.
-    to: Option<Mapping>,
-}
-
 /// From an exec or fork on.
 #[derive(Clone, Debug, Default)]
 struct Space {
     since: u64,
-    /// In the order of time.
-    changes: Vec<Change>,
+    /// `None`: nothing that is known lies there any more.
+    history: History<Option<Mapping>>,
+    /// Where something lies after the last change, from and up to which address.
+    mapped: Rc<BTreeMap<u64, u64>>,
 }
 
 impl Space {
-    fn find(&self, address: u64, at: u64) -> Option<Mapping> {
-        self.changes
-            .iter()
-            .rev()
-            .find(|c| c.at <= at && (c.start..c.end).contains(&address))?
-            .to
+    fn change(&mut self, at: u64, (start, end): (u64, u64), to: Option<Mapping>) {
+        if start >= end {
+            return;
+        }
+        self.history.change(at, (start, end), to);
+        let mapped = Rc::make_mut(&mut self.mapped);
+        // None of them lies in another, so the one with the last address has the last end, too.
+        while let Some((&from, &up_to)) = mapped.range(..end).next_back()
+            && up_to > start
+        {
+            mapped.remove(&from);
+            if up_to > end {
+                mapped.insert(end, up_to);
+            }
+            if from < start {
+                mapped.insert(from, start);
+            }
+        }
+        if to.is_some() {
+            mapped.insert(start, end);
+        }
+    }
+
+    fn is_mapped(&self, (start, end): (u64, u64)) -> bool {
+        let last = self.mapped.range(..end).next_back();
+        last.is_some_and(|(_, &up_to)| up_to > start)
     }
 }
 
@@ -55,63 +70,63 @@ pub struct Spaces {
 impl Spaces {
     /// A process executed something: nothing of before is mapped any more.
     pub fn exec(&mut self, pid: u32, at: u64) {
-        self.spaces.entry(pid).or_default().push(Space {
-            since: at,
-            changes: Vec::new(),
-        });
+        self.begin(pid, at, Space::default());
     }
 
     /// A process was forked: it has what its parent has.
     pub fn fork(&mut self, parent: u32, child: u32, at: u64) {
-        let mut space = self.space_at(parent, at).cloned().unwrap_or_default();
-        space.since = at;
-        self.spaces.entry(child).or_default().push(space);
+        let space = self.space_at(parent, at).cloned().unwrap_or_default();
+        self.begin(child, at, space);
+    }
+
+    fn begin(&mut self, pid: u32, at: u64, space: Space) {
+        let spaces = self.spaces.entry(pid).or_default();
+        let since = spaces.last().map_or(at, |last| at.max(last.since));
+        spaces.push(Space { since, ..space });
     }
 
     /// A file was mapped.
     pub fn map(&mut self, pid: u32, mapping: Mapping, at: u64) {
-        self.change(pid, mapping.start, mapping.end, Some(mapping), at);
-    }
-
-    /// What lay in a range lies there no more, but in another (from and up to which address; empty: nowhere).
-    pub fn unmap(&mut self, pid: u32, range: (u64, u64), to: (u64, u64), at: u64) {
-        let Some(space) = self.spaces.get(&pid).and_then(|s| s.last()) else {
-            return;
-        };
-        let touches = |c: &Change| c.to.is_some() && c.start < range.1 && range.0 < c.end;
-        if !space.changes.iter().any(touches) {
-            return;
-        }
-        let moved = space.find(range.0, at).filter(|_| to.0 < to.1);
-        self.change(pid, range.0, range.1, None, at);
-        if let Some(old) = moved {
-            let mapping = Mapping {
-                start: to.0,
-                end: to.1,
-                offset: range.0 - old.start + old.offset,
-                file: old.file,
-            };
-            self.map(pid, mapping, at);
-        }
-    }
-
-    fn change(&mut self, pid: u32, start: u64, end: u64, to: Option<Mapping>, at: u64) {
         let spaces = self.spaces.entry(pid).or_default();
         if spaces.is_empty() {
             spaces.push(Space::default());
         }
         if let Some(space) = spaces.last_mut() {
-            space.changes.push(Change { at, start, end, to });
+            space.change(at, (mapping.start, mapping.end), Some(mapping));
+        }
+    }
+
+    /// What lay in a range lies there no more, but in another (from and up to which address; empty: nowhere).
+    pub fn unmap(&mut self, pid: u32, range: (u64, u64), to: (u64, u64), at: u64) {
+        let Some(space) = self.spaces.get_mut(&pid).and_then(|s| s.last_mut()) else {
+            return;
+        };
+        if !space.is_mapped(range) {
+            return;
+        }
+        let moved = space.history.find(range.0, at).flatten();
+        space.change(at, range, None);
+        if let Some(old) = moved.filter(|_| to.0 < to.1) {
+            let mapping = Mapping {
+                start: to.0,
+                end: to.1,
+                offset: (range.0 - old.start).saturating_add(old.offset),
+                file: old.file,
+            };
+            space.change(at, to, Some(mapping));
         }
     }
 
     fn space_at(&self, pid: u32, at: u64) -> Option<&Space> {
-        self.spaces.get(&pid)?.iter().rev().find(|s| s.since <= at)
+        let spaces = self.spaces.get(&pid)?;
+        let behind = spaces.partition_point(|space| space.since <= at);
+        spaces.get(behind.checked_sub(1)?)
     }
 
     /// The file that lay at an address, and the offset in it.
     pub fn find(&self, pid: u32, address: u64, at: u64) -> Option<(FileId, u64)> {
-        let mapping = self.space_at(pid, at)?.find(address, at)?;
+        let space = self.space_at(pid, at)?;
+        let mapping = space.history.find(address, at)??;
         let offset = (address - mapping.start).checked_add(mapping.offset)?;
         Some((mapping.file, offset))
     }
@@ -146,6 +161,44 @@ mod tests {
         assert_eq!(find(7, 0x1010, 350), Some((node, 0x510)));
         assert_eq!(find(7, 0x4000, 250), None);
         assert_eq!(find(8, 0x1010, 350), None);
+    }
+
+    #[test]
+    fn what_is_unmapped_again_and_again_changes_nothing() {
+        let mut spaces = Spaces::default();
+        let addon = FileId(1);
+        spaces.map(1, mapping(0x1000, 0x4000, 0, addon), 10);
+        for time in 20..1_000_000 {
+            spaces.unmap(1, (0x2000, 0x3000), (0, 0), time);
+        }
+        let space = spaces.spaces[&1].last().expect("one");
+        assert_eq!(space.mapped.len(), 2);
+        let find = |address, at| spaces.find(1, address, at);
+        assert_eq!(find(0x2010, 15), Some((addon, 0x1010)));
+        assert_eq!(find(0x2010, 999_999), None);
+        for address in 0..1_000_000 {
+            assert_eq!(
+                find(0x3000 + address % 0x1000, 2_000_000).map(|f| f.0),
+                Some(addon)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_mapped_and_unmapped_in_turn_is_found_fast() {
+        let mut spaces = Spaces::default();
+        for time in 0..100_000 {
+            let at = time * 0x1000 % 0x100_0000;
+            spaces.map(1, mapping(at, at + 0x1000, 0, FileId(time as u32)), time);
+            spaces.unmap(1, (at, at + 0x1000), (0, 0), time + 1);
+            spaces.fork(1, 2, time);
+        }
+        for time in 0..100_000 {
+            let at = time * 0x1000 % 0x100_0000;
+            let file = FileId(time as u32);
+            assert_eq!(spaces.find(1, at, time), Some((file, 0)));
+            assert_eq!(spaces.find(1, at, time + 1), None);
+        }
     }
 
     #[test]
