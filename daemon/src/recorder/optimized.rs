@@ -7,6 +7,7 @@ use nodeprof_bpf::{CodeRecord, InlinedRecord, Piece, TranslationsPart};
 
 use super::{
     positions::{SourcePosition, Table},
+    symbols::History,
     translations::Translations,
 };
 
@@ -53,6 +54,7 @@ struct Placed {
     number: u32,
     /// Number of baseline code that was seen on a stack; 0: it is none, or was not seen.
     baseline: u32,
+    start: u64,
     size: u32,
     /// When it was made, or moved there.
     since: u64,
@@ -60,15 +62,66 @@ struct Placed {
     until: u64,
 }
 
+impl Placed {
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.size.into())
+    }
+
+    fn lies(&self, at: u64) -> bool {
+        self.since <= at && at < self.until
+    }
+}
+
+/// What came to lie where in a process. Where code was collected, other code comes to lie, which need not begin at the same address.
+#[derive(Default)]
+struct Places {
+    /// In the order in which it came.
+    all: Vec<Placed>,
+    /// By index in `all`: what came to lie at an address last.
+    history: History<usize>,
+    /// What lies there now, by where it begins. None of it lies in another.
+    now: BTreeMap<u64, usize>,
+}
+
+impl Places {
+    /// Code lies there from now on, and nothing else.
+    fn place(&mut self, placed: Placed) {
+        let range = placed.start..placed.end();
+        self.clear(placed.since, range.clone());
+        let index = self.all.len();
+        self.history
+            .change(placed.since, (range.start, range.end), index);
+        self.now.insert(placed.start, index);
+        self.all.push(placed);
+    }
+
+    /// What lay there has gone.
+    fn clear(&mut self, at: u64, range: Range<u64>) {
+        while let Some((&start, &index)) = self.now.range(..range.end).next_back() {
+            let Some(placed) = self.all.get_mut(index) else {
+                return;
+            };
+            if placed.end() <= range.start {
+                return;
+            }
+            placed.until = placed.until.min(at);
+            self.now.remove(&start);
+        }
+    }
+
+    /// What lies at an address, by its index.
+    fn lying(&self, address: u64, at: u64) -> Option<usize> {
+        let index = self.history.find(address, at)?;
+        self.all.get(index)?.lies(at).then_some(index)
+    }
+}
+
 /// All optimised code that was made, and where any code lies.
 #[derive(Default)]
 pub struct OptimizedCode {
     codes: HashMap<u32, Code>,
-    /// By process and address: what came to lie there. Where code was collected, other code comes to lie, which need not
-    /// begin at the same address.
-    places: HashMap<u32, BTreeMap<u64, Vec<Placed>>>,
-    /// Size of the largest.
-    largest: u32,
+    /// By process.
+    places: HashMap<u32, Places>,
 }
 
 impl OptimizedCode {
@@ -77,11 +130,12 @@ impl OptimizedCode {
         let placed = Placed {
             number: record.number,
             baseline: 0,
+            start: record.start,
             size: record.size,
             since: made,
             until: u64::MAX,
         };
-        self.place(pid, record.start, placed);
+        self.places.entry(pid).or_default().place(placed);
         if record.number == 0 {
             return;
         }
@@ -94,51 +148,37 @@ impl OptimizedCode {
         self.codes.insert(record.number, code);
     }
 
-    /// Code lies there from now on, and nothing else.
-    fn place(&mut self, pid: u32, start: u64, placed: Placed) {
-        let range = start..start.saturating_add(placed.size.into());
-        self.clear(pid, placed.since, range);
-        self.largest = self.largest.max(placed.size);
-        let at = self.places.entry(pid).or_default();
-        at.entry(start).or_default().push(placed);
-    }
-
-    /// What lay there has gone.
-    fn clear(&mut self, pid: u32, at: u64, range: Range<u64>) {
-        let lowest = range.start.saturating_sub(self.largest.into());
+    /// Code that the garbage collector has moved.
+    pub fn move_to(&mut self, pid: u32, at: u64, (from, to): (u64, u64)) {
         let Some(places) = self.places.get_mut(&pid) else {
             return;
         };
-        for (start, all) in places.range_mut(lowest..range.end) {
-            for placed in all.iter_mut().filter(|placed| placed.until > at) {
-                if start.saturating_add(placed.size.into()) > range.start {
-                    placed.until = at;
-                }
-            }
-        }
-    }
-
-    /// Code that the garbage collector has moved.
-    pub fn move_to(&mut self, pid: u32, at: u64, (from, to): (u64, u64)) {
-        let places = self.places.get_mut(&pid);
-        let there = places.and_then(|places| places.get_mut(&from));
-        let mut placed = there.into_iter().flatten();
-        let Some(last) = placed.find(|placed| placed.since < at && at < placed.until) else {
+        let there = places.now.get(&from).copied();
+        let there = there.and_then(|index| places.all.get_mut(index));
+        let Some(last) = there.filter(|placed| placed.since < at) else {
             // Made before the process was looked at: how much there is of it nobody knows.
-            self.clear(pid, at, to..to.saturating_add(1));
+            places.clear(at, to..to.saturating_add(1));
             return;
         };
-        let moved = Placed { since: at, ..*last };
         last.until = at;
-        self.place(pid, to, moved);
+        let moved = Placed {
+            start: to,
+            since: at,
+            until: u64::MAX,
+            ..*last
+        };
+        places.now.remove(&from);
+        places.place(moved);
     }
 
     /// What lies there is baseline code that was seen on a stack.
     pub fn name_baseline(&mut self, pid: u32, at: u64, start: u64, number: u32) {
-        let places = self.places.get_mut(&pid);
-        let there = places.and_then(|places| places.get_mut(&start));
-        let lies = |placed: &&mut Placed| placed.since <= at && at < placed.until;
-        if let Some(placed) = there.into_iter().flatten().find(lies) {
+        let Some(places) = self.places.get_mut(&pid) else {
+            return;
+        };
+        let there = places.lying(start, at);
+        let there = there.and_then(|index| places.all.get_mut(index));
+        if let Some(placed) = there.filter(|placed| placed.start == start) {
             placed.baseline = number;
         }
     }
@@ -146,18 +186,13 @@ impl OptimizedCode {
     /// The baseline code at this address and how far behind its first instruction that is; `None`: what lies there is not known. A number of 0: it was
     /// not seen on a stack since it was made.
     pub fn baseline(&self, pid: u32, address: u64, at: u64) -> Option<(u32, u64)> {
-        let (start, placed) = self.lying(pid, address, at)?;
-        Some((placed.baseline, address - start))
+        let placed = self.lying(pid, address, at)?;
+        Some((placed.baseline, address - placed.start))
     }
 
-    /// What lies at an address, and where it begins.
-    fn lying(&self, pid: u32, address: u64, at: u64) -> Option<(u64, &Placed)> {
-        let lowest = address.saturating_sub(self.largest.into());
-        (self.places.get(&pid)?.range(lowest..=address))
-            .flat_map(|(start, placed)| placed.iter().map(|placed| (*start, placed)))
-            .filter(|(_, placed)| placed.since <= at && at < placed.until)
-            .filter(|(start, placed)| address - start < placed.size.into())
-            .max_by_key(|(_, placed)| (placed.since, placed.number))
+    fn lying(&self, pid: u32, address: u64, at: u64) -> Option<&Placed> {
+        let places = self.places.get(&pid)?;
+        places.all.get(places.lying(address, at)?)
     }
 
     /// A function that is inlined in it.
@@ -190,9 +225,9 @@ impl OptimizedCode {
         flags: bool,
         is_same: impl Fn(u32) -> bool,
     ) -> Option<Vec<Call>> {
-        let (start, placed) = self.lying(pid, address, at)?;
+        let placed = self.lying(pid, address, at)?;
         let code = self.codes.get(&placed.number)?;
-        let offset = address - start;
+        let offset = address - placed.start;
         // While functions that it called run, V8 has found that the code must not go on: they return to such an exit. Where what V8 keeps to
         // leave the code is known, the exit tells the call.
         let is_exit = offset + 1 >= code.record.exits.into();
@@ -429,6 +464,24 @@ mod tests {
         all.move_to(1, 80, (0x2000, 0x9080));
         assert_eq!(at(&all, 0x9110, 90), Some(102));
         assert_eq!(at(&all, 0x2010, 75), None);
+    }
+
+    #[test]
+    fn code_that_is_made_and_moved_without_end_is_found_fast() {
+        let mut all = OptimizedCode::default();
+        // As large as none, elsewhere.
+        all.add(1, 1, code(1, 1 << 40, u32::MAX));
+        let place = |time: u64| time * 64 % 0x100_0000;
+        for time in 10..300_000 {
+            all.add(1, time, code(0, place(time), 64));
+            all.move_to(1, time + 1, (place(time), (1 << 33) + place(time)));
+        }
+        for time in 10..300_000 {
+            let (made, moved) = (place(time), (1 << 33) + place(time));
+            assert_eq!(all.baseline(1, made + 9, time), Some((0, 9)));
+            assert_eq!(all.baseline(1, made + 9, time + 1), None);
+            assert_eq!(all.baseline(1, moved + 9, time + 1), Some((0, 9)));
+        }
     }
 
     #[test]
