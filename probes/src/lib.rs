@@ -46,6 +46,7 @@ use std::path::Path;
 
 pub use cache::{CacheOutcome, default_cache_folder};
 pub use error::PlanError;
+pub use names::demangle_with;
 pub use plan::*;
 pub use v8::{CodeLayout, HAS_STACK_SLOTS, OwnNames, TRANSLATIONS, V8Layout};
 
@@ -110,6 +111,12 @@ impl BinaryFile {
             data,
             path: path.to_owned(),
         })
+    }
+
+    /// As [`build_id`], of what was mapped.
+    pub fn build_id(&self) -> Option<BuildId> {
+        let outline = elf::Outline::parse(&self.path, &self.data).ok()?;
+        outline.build_id()
     }
 
     /// `length` bytes from `address` on; `None` if the file does not hold all of them.

@@ -26,19 +26,154 @@ const LONGEST_DEMANGLED: usize = 64 << 10;
 /// Two forms differ, in names that the catalogue does not have: an empty parameter pack leaves `, &&` behind, and a function
 /// as a template argument is written with its own arguments.
 pub(crate) fn demangle(mangled: &[u8]) -> Option<String> {
+    let name = demangle_with(mangled, cpp_demangle::DemangleOptions::new())?;
+    (!name.contains(char::is_control)).then_some(name)
+}
+
+/// The C++ name that a mangled one means, written with these options, but for the depth; `None` if it is none, or one that was made to take long.
+pub fn demangle_with(mangled: &[u8], options: cpp_demangle::DemangleOptions) -> Option<String> {
     if mangled.len() > LONGEST_MANGLED {
         return None;
     }
-    let options = cpp_demangle::ParseOptions::default().recursion_limit(RECURSION);
-    let symbol = cpp_demangle::Symbol::new_with_options(mangled, &options).ok()?;
-    let options = cpp_demangle::DemangleOptions::new().recursion_limit(RECURSION);
-    let mut out = Bounded(String::new());
-    symbol.structured_demangle(&mut out, &options).ok()?;
-    (!out.0.contains(char::is_control)).then_some(out.0)
+    let depth = deepest(mangled)?;
+    // What is written has an end of its own.
+    let options = options.recursion_limit(RECURSION);
+    let (veiled, veils) = veiled(mangled);
+    if veils > 0
+        && let Some(name) = veiled.and_then(|veiled| parse(&veiled, depth, options))
+    {
+        return Some(unveiled(&name));
+    }
+    // Those functions themselves: `operator new`.
+    (veils <= MOST_VEILS)
+        .then(|| parse(mangled, depth, options))
+        .flatten()
 }
 
-/// How deep templates nest at most; real names stay below 40.
+fn parse(name: &[u8], depth: u32, options: cpp_demangle::DemangleOptions) -> Option<String> {
+    let parsing = cpp_demangle::ParseOptions::default().recursion_limit(depth);
+    let symbol = cpp_demangle::Symbol::new_with_options(name, &parsing).ok()?;
+    let mut out = Bounded(String::new());
+    symbol.structured_demangle(&mut out, &options).ok()?;
+    Some(out.0)
+}
+
+/// How deep templates nest at most, in calls of the parser. The reducers of V8's turboshaft nest 163 deep.
 const RECURSION: u32 = 192;
+/// As deep as this it is parsed with any number of ambiguous pieces: most names nest some 20 deep.
+const SHALLOW: u32 = 64;
+/// Ambiguous pieces (see [`ambiguous`]) of a deep name. Those of node have 8.
+const MOST_AMBIGUOUS: usize = 10;
+/// The same of one that is not deep. One of node has 42, others have 21.
+const MOST_AMBIGUOUS_IF_SHALLOW: usize = 48;
+
+/// How deep to parse a name; `None`: not at all.
+///
+/// The parser goes back: where it has found no way to read a piece of a name it tries another way, from the same place on. If there are several ways that
+/// each read the rest again, a name of some hundred bytes takes longer than anybody lives. It cannot be told to give up, so the pieces where there are
+/// several ways are counted beforehand: wherever they stand, even within the names of functions, for only the parser knows which bytes these are.
+fn deepest(mangled: &[u8]) -> Option<u32> {
+    let pieces: usize = (0..mangled.len())
+        .filter_map(|at| mangled.get(at..))
+        .map(ambiguous)
+        .sum();
+    let converts = memchr::memmem::find(mangled, b"cv").is_some();
+    let has_parameter = converts && has_arguments_of_a_parameter(mangled);
+    match pieces {
+        0..=MOST_AMBIGUOUS => Some(RECURSION),
+        // Arguments of a template that is converted to are read twice at each level, which costs the least levels of all.
+        ..=MOST_AMBIGUOUS_IF_SHALLOW if !has_parameter => Some(SHALLOW),
+        _ => None,
+    }
+}
+
+/// Whether a parameter of a template may have arguments itself: `T_I`, `T12_I`, `TL0__I`.
+fn has_arguments_of_a_parameter(mangled: &[u8]) -> bool {
+    memchr::memmem::find_iter(mangled, b"_I").any(|at| {
+        let before = mangled.get(..at).unwrap_or_default();
+        let mut before = before.iter().rev().skip_while(|byte| **byte == b'_');
+        before.find(|byte| matches!(byte, b'T') || !matches!(byte, b'0'..=b'9' | b'A'..=b'Z'))
+            == Some(&b'T')
+    })
+}
+
+/// How many times a name that begins so may have to be read twice (in powers of two). Found by reading the parser, and by searching for rows of two and
+/// three of all pieces of the language that take it long.
+fn ambiguous(name: &[u8]) -> usize {
+    match *name {
+        // Conversions, members of dependent types, closures, elaborated types.
+        [b'c', b'v', ..]
+        | [b's', b'r', ..]
+        | [b'U', b'l' | b't', ..]
+        | [b'T', b's' | b'u' | b'e', ..] => 1,
+        // Constructors that are inherited.
+        [b'C' | b'D', b'I', ..] => 2,
+        // `decltype` and other types of expressions, parameters in expressions, folds.
+        [
+            b'D',
+            b't' | b'T' | b'O' | b'B' | b'U' | b'v' | b'w' | b'o',
+            ..,
+        ]
+        | [b'f', b'l' | b'r' | b'L' | b'R' | b'p', ..] => 1,
+        // Literals of a type that is no simple one: else a name may follow.
+        [b'L', _, _, b'I', ..] => 1,
+        [b'L', next, ..] => usize::from(!(next.is_ascii_lowercase() || next == b'_')),
+        // What lies in `std`, where that is not the beginning of a word. Without its name it is a type, too.
+        [b'S', b't', b'c', ..] | [b'S', b't', b'o', b'n', ..] | [b'S', b't', _, _, b'I', ..] => 1,
+        [b'S', b't', next, ..] => usize::from(!next.is_ascii_lowercase()),
+        // Arguments of a template that is named by a substitution or a parameter, or seems to be.
+        [b'C' | b'D', b'0'..=b'9', b'I' | b'B', ..]
+        | [b'S', b'a' | b'b' | b's' | b'i' | b'o' | b'd', b'I', ..]
+        | [b'_', b'I', ..] => 1,
+        _ => 0,
+    }
+}
+
+/// `new` and `delete` in an expression, each for one and for many: the parser reads what follows each of them twice. No signature has any, but many
+/// identifiers have these letters. In their place: letters that identifiers may have, and hardly do.
+const VEILS: [([u8; 2], [u8; 2]); 4] = [
+    (*b"nw", *b"n."),
+    (*b"na", *b"n$"),
+    (*b"dl", *b"d."),
+    (*b"da", *b"d$"),
+];
+
+/// So many of them a name has at most that is parsed with them: what follows may be read three times for each.
+const MOST_VEILS: usize = 4;
+
+/// The name with all of [`VEILS`], and how many these are; `None` if it has what stands for one.
+fn veiled(mangled: &[u8]) -> (Option<Vec<u8>>, usize) {
+    let mut veiled = mangled.to_vec();
+    let mut count = 0;
+    let mut is_ambiguous = false;
+    for (pair, byte) in mangled.windows(2).zip(veiled.iter_mut().skip(1)) {
+        is_ambiguous |= VEILS.iter().any(|(_, veil)| veil == pair);
+        if let Some((_, veil)) = VEILS.iter().find(|(letters, _)| letters == pair) {
+            *byte = veil[1];
+            count += 1;
+        }
+    }
+    ((!is_ambiguous).then_some(veiled), count)
+}
+
+/// Takes the veils off what a name was demangled to.
+fn unveiled(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut previous = '\0';
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let shown = match (previous, letter) {
+            // An ellipsis is none.
+            ('n', '.') if letters.peek() != Some(&'.') => 'w',
+            ('d', '.') if letters.peek() != Some(&'.') => 'l',
+            ('n' | 'd', '$') => 'a',
+            _ => letter,
+        };
+        out.push(shown);
+        previous = letter;
+    }
+    out
+}
 
 /// A string that refuses to grow without end.
 struct Bounded(String);
@@ -332,6 +467,62 @@ mod tests {
             "stream_base",
             "JSMethod<ReadStartJS>",
         );
+    }
+
+    /// A name that takes no time, and its like that took longer than anybody waits.
+    #[test]
+    fn names_that_were_made_to_take_long_take_no_time() {
+        let row = |head: &str, piece: &str, count| format!("{head}{}", piece.repeat(count));
+        let conversion = format!("_Zcv{}iE{}iE", "T_I".repeat(55), "IEE".repeat(54));
+        let mut all = vec![conversion, row("_ZcvT_I", "T_I", 30)];
+        for (head, piece) in [
+            ("_Z", "cvTs"),
+            ("_Z", "Ul"),
+            ("_Z", "UlZ"),
+            ("_Z", "CI1"),
+            ("_Z1AIX", "dl"),
+            ("_Z1AIX", "nw"),
+            ("_Z1AIX", "tedl"),
+            ("_Z1AI1BE", "S0_I"),
+            ("_Z1AI", "IS_"),
+            ("_Z1AI", "fLplI"),
+            ("_Z1A", "StI"),
+            ("_Z1AI1BEv", "St1AI"),
+            ("_Z", "StcvF"),
+            ("_Z", "L1AI"),
+            ("_Z1A", "ILpt"),
+            ("_Z1A", "IC1B1A"),
+            ("_Z1A", "AL"),
+            ("_Z1A", "DtL"),
+        ] {
+            all.extend([8, 12, 24, 31, 60].map(|count| row(head, piece, count)));
+        }
+        let begin = std::time::Instant::now();
+        for name in all {
+            let _ = demangle(name.as_bytes());
+        }
+        assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn letters_that_mean_expressions_are_kept_within_identifiers() {
+        for (mangled, name) in [
+            ("_Z6HandleIiEvz", Some("void Handle<int>(...)")),
+            ("_ZN4data7unwrapsEi", Some("data::unwraps(int)")),
+            ("_ZN4data8dladanwnEz", Some("data::dladanwn(...)")),
+            (
+                "_Z5finalIJidEEvDpT_",
+                Some("void final<int, double>(int, double)"),
+            ),
+            // Beside what stands for them.
+            ("_ZN4data3n$xEv", Some("data::n$x()")),
+            ("_Znwm", Some("operator new(unsigned long)")),
+            ("_ZN6HandledaEPv", Some("Handle::operator delete[](void*)")),
+            ("_Z3n$xv", Some("n$x()")),
+        ] {
+            let found = demangle(mangled.as_bytes());
+            assert_eq!(found.as_deref(), name, "{mangled}");
+        }
     }
 
     #[test]

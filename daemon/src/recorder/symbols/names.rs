@@ -11,9 +11,6 @@ const LONGEST_MANGLED: usize = 8 << 10;
 /// Few bytes of a lying name can demangle to gigabytes.
 const LONGEST_DEMANGLED: usize = 64 << 10;
 
-/// Real names nest some 40 deep.
-const RECURSION: u32 = 192;
-
 /// The name of a function without its parameters: `node::fs::InternalModuleStat`.
 ///
 /// The compiler's copies of a function (`.cold`, `.part.0`) have its name. What is no mangled name stays as it is.
@@ -30,15 +27,10 @@ pub fn readable(symbol: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(base) {
         return bounded(|out| write!(out, "{name:#}")).map_or_else(|| symbol.to_owned(), shorten);
     }
-    let options = cpp_demangle::ParseOptions::default().recursion_limit(RECURSION);
-    let Ok(parsed) = cpp_demangle::Symbol::new_with_options(base.as_bytes(), &options) else {
-        return symbol.to_owned();
-    };
     let options = cpp_demangle::DemangleOptions::new()
         .no_params()
-        .no_return_type()
-        .recursion_limit(RECURSION);
-    bounded(|out| parsed.structured_demangle(out, &options))
+        .no_return_type();
+    nodeprof_probes::demangle_with(base.as_bytes(), options)
         .map_or_else(|| symbol.to_owned(), shorten)
 }
 
@@ -165,6 +157,12 @@ mod tests {
         ] {
             assert_eq!(shorten(name.clone()), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_that_was_made_to_take_long_stays_as_it_is() {
+        let name = format!("_Zcv{}iE{}iE", "T_I".repeat(55), "IEE".repeat(54));
+        assert_eq!(readable(&name), name);
     }
 
     #[test]
