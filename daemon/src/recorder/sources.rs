@@ -10,7 +10,7 @@ use std::{
 };
 
 use nodeprof_bpf::ScriptRecord;
-use nodeprof_probes::{AttachPlan, BinaryFile};
+use nodeprof_probes::{AttachPlan, BinaryFile, BuildId};
 
 use super::{
     room::Room,
@@ -155,6 +155,7 @@ impl V8Version {
 /// What a process runs.
 struct Binary {
     path: PathBuf,
+    build_id: Option<BuildId>,
     v8: Option<V8Version>,
     /// Of V8's bytecodes, as a plan has them.
     bytecode_sizes: Rc<[u8]>,
@@ -197,6 +198,7 @@ impl Sources {
     pub fn runs(&mut self, pid: u32, plan: &AttachPlan) {
         let binary = Binary {
             path: plan.binary.path.clone(),
+            build_id: plan.binary.build_id.clone(),
             v8: (plan.binary.v8_version.as_deref()).and_then(V8Version::parse),
             bytecode_sizes: match self.binaries.get(&pid) {
                 Some(known) if *known.bytecode_sizes == *plan.bytecode_sizes => {
@@ -292,12 +294,16 @@ impl Sources {
     }
 
     fn bytes_in_binary(&mut self, script: &ScriptRecord, pid: u32) -> Option<&[u8]> {
-        let path = self.binaries.get(&pid)?.path.clone();
+        let binary = self.binaries.get(&pid)?;
         let file = self
             .open
-            .entry(path)
+            .entry(binary.path.clone())
             .or_insert_with_key(|path| BinaryFile::open(path).ok())
             .as_ref()?;
+        // In another mount namespace, a container's say, another node lies at that path.
+        if file.build_id() != binary.build_id {
+            return None;
+        }
         let width = if script.two_byte { 2 } else { 1 };
         let length = script.length.checked_mul(width)?;
         let in_snapshot = || {
@@ -444,6 +450,25 @@ mod tests {
         let mut sources = Sources::default();
         assert_eq!(has_lines(&mut sources), [true; 3]);
         assert!(sources.beyond().is_empty());
+    }
+
+    #[test]
+    fn a_binary_that_is_not_the_one_that_runs_has_no_sources() {
+        let path = std::env::current_exe().expect("a path");
+        let own = BinaryFile::open(&path).expect("an ELF file").build_id();
+        let other = Some(BuildId("00".to_owned()));
+        for (build_id, is_read) in [(own, true), (other, false)] {
+            let binary = Binary {
+                path: path.clone(),
+                build_id,
+                v8: None,
+                bytecode_sizes: Rc::default(),
+            };
+            let mut sources = Sources::default();
+            sources.binaries.insert(1, binary);
+            let script = script(1, Path::new("node:fs"), 4);
+            assert_eq!(sources.bytes_in_binary(&script, 1).is_some(), is_read);
+        }
     }
 
     #[test]
