@@ -579,7 +579,12 @@ impl Builder<'_> {
         };
         let Some((script, pid)) = self.stacks.scripts.get(&function.script) else {
             let name = self.name(recording, &function.name);
-            return Frame::new(FrameKind::Builtin, name, None);
+            let kind = match function.script {
+                0 => FrameKind::Builtin,
+                // The record of its script was lost.
+                _ => FrameKind::JavaScript,
+            };
+            return Frame::new(kind, name, None);
         };
         let name = match initializer(function, self.sources.v8(*pid)) {
             Some(name) => name,
@@ -640,6 +645,39 @@ impl Builder<'_> {
 mod tests {
     use super::*;
     use nodeprof_bpf::Header;
+
+    #[test]
+    fn a_function_whose_script_was_lost_is_no_builtin() {
+        let mut stacks = Stacks::default();
+        for (number, script) in [(1, 0), (2, 9)] {
+            let function = FunctionRecord {
+                number,
+                script,
+                literal: 3,
+                flags: NATIVE,
+                name: b"f".to_vec(),
+                position: None,
+            };
+            stacks.functions.insert(number, function);
+        }
+        let mut builder = Builder {
+            stacks: &stacks,
+            machine: &mut Symbols::default(),
+            sources: &mut Sources::default(),
+            names: HashMap::default(),
+            frames: HashMap::default(),
+            known: HashMap::default(),
+            same: HashMap::default(),
+            lines: HashMap::default(),
+        };
+        let mut recording = Recording::default();
+        let mut kind = |number| {
+            let frame = builder.function(&mut recording, number);
+            (frame.kind, frame.file)
+        };
+        assert_eq!(kind(1), (FrameKind::Builtin, None));
+        assert_eq!(kind(2), (FrameKind::JavaScript, None));
+    }
 
     #[test]
     fn what_cannot_be_a_name_is_none() {
