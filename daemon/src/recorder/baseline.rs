@@ -1,6 +1,8 @@
 //! Where in its bytecode baseline code calls: by V8's table of how many bytes each instruction of the bytecode became, and by how long
 //! these instructions are.
 
+use std::cell::OnceCell;
+
 use rustc_hash::FxHashMap as HashMap;
 
 use nodeprof_bpf::{BaselinePart, BaselineRecord, Piece};
@@ -13,6 +15,26 @@ struct Code {
     seen: u64,
     offsets: Bytes,
     bytecode: Bytes,
+    /// Where to begin to read. The code of a generated function is asked for as many places as it has calls: to read from the start each time would take
+    /// minutes.
+    marks: OnceCell<Box<[Mark]>>,
+}
+
+impl Code {
+    /// The offset into the bytecode of what became the byte at this offset of the code. `sizes` are the same each time, those of the code's process.
+    fn bytecode_at(&self, offset: u64, sizes: &[u8]) -> Option<i64> {
+        let (offsets, bytecode) = (self.offsets.whole()?, self.bytecode.whole()?);
+        let marks = (self.marks).get_or_init(|| marks(offsets, bytecode, sizes).collect());
+        let behind = marks.partition_point(|mark| mark.end <= offset);
+        let mark = behind.checked_sub(1).and_then(|last| marks.get(last));
+        bytecode_at(
+            offset,
+            mark.copied().unwrap_or_default(),
+            offsets,
+            bytecode,
+            sizes,
+        )
+    }
 }
 
 /// All baseline code that was on a stack.
@@ -31,6 +53,7 @@ impl BaselineCode {
             seen,
             offsets: Bytes::default(),
             bytecode: Bytes::default(),
+            marks: OnceCell::new(),
         };
         self.codes.insert(record.number, code);
         (self.of_functions.entry(record.function).or_default()).push(record.number);
@@ -39,6 +62,7 @@ impl BaselineCode {
     /// A piece of what belongs to it.
     pub fn extend(&mut self, code: u32, part: BaselinePart, piece: &Piece) {
         if let Some(code) = self.codes.get_mut(&code) {
+            code.marks = OnceCell::new();
             match part {
                 BaselinePart::Offsets => code.offsets.extend(piece),
                 BaselinePart::Bytecode => code.bytecode.extend(piece),
@@ -49,8 +73,7 @@ impl BaselineCode {
     /// Where in its bytecode this code is at this distance from its first instruction; -1: before the first instruction. `sizes`: of V8's bytecodes, as a
     /// plan has them.
     pub fn offset(&self, code: u32, offset: u64, sizes: &[u8]) -> Option<i64> {
-        let code = self.codes.get(&code)?;
-        bytecode_at(offset, code.offsets.whole()?, code.bytecode.whole()?, sizes)
+        self.codes.get(&code)?.bytecode_at(offset, sizes)
     }
 
     /// The same by the function's code that was last seen to lie at this address, where it is not known what lies there.
@@ -63,22 +86,64 @@ impl BaselineCode {
                     .checked_sub(code.record.start)
                     .is_some_and(|offset| offset < code.record.size.into())
         })?;
-        let offset = address - code.record.start;
-        bytecode_at(offset, code.offsets.whole()?, code.bytecode.whole()?, sizes)
+        code.bytecode_at(address - code.record.start, sizes)
     }
 }
 
-/// The offset into the bytecode of what became the byte at `offset` of the code.
-fn bytecode_at(offset: u64, offsets: &[u8], bytecode: &[u8], sizes: &[u8]) -> Option<i64> {
-    let mut offsets = offsets.iter().copied();
-    // What enters the function comes first.
-    let (mut end, mut found, mut next) = (number(&mut offsets)?, -1, 0);
-    while end <= offset {
-        end = end.checked_add(number(&mut offsets)?)?;
-        found = i64::try_from(next).ok()?;
-        next += instruction_bytes(bytecode.get(next..)?, sizes)?;
+/// Instructions from one mark to the next.
+const STRIDE: usize = 64;
+
+/// A place between two instructions; that before the first one is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    /// Where in the code that ends which is read.
+    end: u64,
+    /// Bytes of the table that are read.
+    read: usize,
+    /// The instruction that stands there, in the bytecode; `None`: what enters the function comes first.
+    next: Option<usize>,
+}
+
+impl Mark {
+    /// The place behind the instruction that stands here.
+    fn step(self, offsets: &[u8], bytecode: &[u8], sizes: &[u8]) -> Option<Mark> {
+        let mut left = offsets.get(self.read..)?.iter().copied();
+        let end = self.end.checked_add(number(&mut left)?)?;
+        let next = match self.next {
+            None => 0,
+            Some(next) => next + instruction_bytes(bytecode.get(next..)?, sizes)?,
+        };
+        Some(Mark {
+            end,
+            read: offsets.len() - left.len(),
+            next: Some(next),
+        })
     }
-    Some(found)
+}
+
+fn marks(offsets: &[u8], bytecode: &[u8], sizes: &[u8]) -> impl Iterator<Item = Mark> {
+    let step = |mark: &Mark| mark.step(offsets, bytecode, sizes);
+    std::iter::successors(Some(Mark::default()), step).step_by(STRIDE)
+}
+
+/// The offset into the bytecode of what became the byte at `offset` of the code; -1: what enters the function. Begins to read at `mark`.
+fn bytecode_at(
+    offset: u64,
+    mut mark: Mark,
+    offsets: &[u8],
+    bytecode: &[u8],
+    sizes: &[u8],
+) -> Option<i64> {
+    loop {
+        let behind = mark.step(offsets, bytecode, sizes)?;
+        if behind.end > offset {
+            return match mark.next {
+                None => Some(-1),
+                Some(next) => i64::try_from(next).ok(),
+            };
+        }
+        mark = behind;
+    }
 }
 
 /// The length of the instruction that stands first.
@@ -126,7 +191,7 @@ mod tests {
         let bytecode = [4, 5, 9, 0, 5, 9, 9, 1, 5, 9, 9, 9, 9, 4];
         // The entry is 16 bytes, then 8, 200 (two bytes of seven bits), none, 4, 2.
         let offsets = [16, 8, 200 & 0x7f | 0x80, 200 >> 7, 0, 4, 2];
-        let at = |offset| bytecode_at(offset, &offsets, &bytecode, &SIZES);
+        let at = |offset| bytecode_at(offset, Mark::default(), &offsets, &bytecode, &SIZES);
         for (offset, found) in [
             (0, Some(-1)),
             (15, Some(-1)),
@@ -147,6 +212,25 @@ mod tests {
     }
 
     #[test]
+    fn all_places_of_long_code_are_told_without_reading_it_all_for_each() {
+        const COUNT: usize = 200_000;
+        let mut all = BaselineCode::default();
+        all.add(10, code(1, 0));
+        let pieces = [
+            (BaselinePart::Offsets, vec![4; COUNT + 1]),
+            (BaselinePart::Bytecode, vec![4; COUNT]),
+        ];
+        for (part, bytes) in pieces {
+            all.extend(1, part, &piece(&bytes));
+        }
+        for offset in 0..4 * (COUNT as u64 + 1) {
+            let found = all.offset(1, offset, &SIZES);
+            assert_eq!(found, Some(offset as i64 / 4 - 1));
+        }
+        assert_eq!(all.offset(1, 4 * (COUNT as u64 + 1), &SIZES), None);
+    }
+
+    #[test]
     fn what_is_damaged_tells_nothing() {
         for (bytecode, sizes) in [
             (&[4][..], &[][..]),
@@ -156,13 +240,16 @@ mod tests {
             (&[4], &[0; 18]),
         ] {
             assert_eq!(
-                bytecode_at(5, &[4, 4], bytecode, sizes),
+                bytecode_at(5, Mark::default(), &[4, 4], bytecode, sizes),
                 None,
                 "{bytecode:?}"
             );
         }
-        assert_eq!(bytecode_at(5, &[4, 0x80], &[4, 4], &SIZES), None);
-        assert_eq!(bytecode_at(5, &[], &[4, 4], &SIZES), None);
+        assert_eq!(
+            bytecode_at(5, Mark::default(), &[4, 0x80], &[4, 4], &SIZES),
+            None
+        );
+        assert_eq!(bytecode_at(5, Mark::default(), &[], &[4, 4], &SIZES), None);
     }
 
     #[test]
