@@ -1,11 +1,18 @@
 //! A source map, plain or indexed, as a table to look positions up in.
 
-use oxc_sourcemap::SourceMap;
-use serde::Deserialize;
+use std::borrow::Cow;
+
+use oxc_sourcemap::{JSONSourceMap, SourceMap};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 /// Mappings with more bytes than this, of all sections together, are not decoded: each position takes two bytes or more there, and 20 here.
 const LARGEST_MAPPINGS: usize = 8 << 20;
+/// Nor are more sources and names, of a map or a section: each takes three bytes or more there, and 24 here.
+const MOST_NAMES: usize = 1 << 20;
 
 /// A position from 1, in one of a map's sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,46 +70,125 @@ struct Offset {
     column: u32,
 }
 
-/// A map as the decoder wants it: the standard allows `null` among the sources, for code that has none to name, and node takes a version in
-/// quotes, and `null` for the names. `unnamed`: which are `null`.
-fn with_names(json: &str, unnamed: &mut Vec<u32>) -> Option<String> {
-    let mut map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
-    for (source, index) in map.get_mut("sources")?.as_array_mut()?.iter_mut().zip(0..) {
-        if source.is_null() {
-            *source = "".into();
-            unnamed.push(index);
+/// How much there is of a plain map.
+#[derive(Deserialize)]
+struct Size<'j> {
+    #[serde(borrow)]
+    mappings: Cow<'j, str>,
+    #[serde(default)]
+    sources: Count,
+    #[serde(default)]
+    names: Option<Count>,
+    #[serde(default, rename = "sourcesContent")]
+    contents: Option<Count>,
+}
+
+impl Size<'_> {
+    fn names(&self) -> usize {
+        let others = [&self.names, &self.contents];
+        let others = others.into_iter().flatten().map(|count| count.0);
+        others.fold(self.sources.0, usize::saturating_add)
+    }
+}
+
+/// How many elements an array has.
+#[derive(Default)]
+struct Count(usize);
+
+impl<'j> Deserialize<'j> for Count {
+    fn deserialize<D: Deserializer<'j>>(from: D) -> Result<Count, D::Error> {
+        struct Counter;
+        impl<'j> Visitor<'j> for Counter {
+            type Value = Count;
+
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'j>>(self, mut all: A) -> Result<Count, A::Error> {
+                let mut count = 0;
+                while all.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Count(count))
+            }
         }
+        from.deserialize_seq(Counter)
     }
-    if map.get("names").is_some_and(serde_json::Value::is_null) {
-        map.remove("names");
+}
+
+/// A map as the decoder does not want it: the standard allows `null` among the sources, for code that has none to name, and node takes a version in
+/// quotes, and `null` for the names.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Lenient<'j> {
+    #[serde(borrow)]
+    version: &'j RawValue,
+    mappings: String,
+    source_root: Option<String>,
+    sources: Vec<Option<String>>,
+    names: Option<Vec<String>>,
+}
+
+/// Reads such a map. `unnamed`: which of its sources are `null`, ascending.
+fn lenient(json: &str, unnamed: &mut Vec<u32>) -> Option<SourceMap<'static>> {
+    let map: Lenient<'_> = serde_json::from_str(json).ok()?;
+    let version = map.version.get();
+    let version = version.strip_prefix('"').unwrap_or(version);
+    let version = version.strip_suffix('"').unwrap_or(version);
+    if version.parse() != Ok(3) {
+        return None;
     }
-    let version = map.get("version").and_then(|version| version.as_str());
-    if let Some(version) = version.and_then(|version| version.parse::<u32>().ok()) {
-        map.insert("version".into(), version.into());
-    }
-    serde_json::to_string(&map).ok()
+    let nulls = (0..).zip(&map.sources).filter(|(_, name)| name.is_none());
+    unnamed.extend(nulls.map(|(index, _)| index));
+    let sources = map.sources.into_iter().map(Option::unwrap_or_default);
+    let map = JSONSourceMap {
+        version: 3,
+        file: None,
+        mappings: map.mappings,
+        source_root: map.source_root,
+        sources: sources.collect(),
+        sources_content: None,
+        names: map.names.unwrap_or_default(),
+        debug_id: None,
+        x_google_ignore_list: None,
+    };
+    SourceMap::from_json(map).ok()
+}
+
+/// The bytes of the mappings of a plain map; `None` if it is none, or has too many names.
+fn mappings_bytes(json: &str) -> Option<usize> {
+    let size: Size<'_> = serde_json::from_str(json).ok()?;
+    (size.names() <= MOST_NAMES).then_some(size.mappings.len())
 }
 
 impl Map {
     /// Reads the JSON of a map; `None` if it is none, or too large.
     pub fn parse(json: &[u8]) -> Option<Map> {
         let text = std::str::from_utf8(without_guard(json)).ok()?;
-        if mappings_bytes(text) > LARGEST_MAPPINGS {
-            return None;
-        }
         let mut map = Map::default();
         let outline: Outline = serde_json::from_str(text).ok()?;
         match outline.sections {
-            None => map.add(text, Offset { line: 0, column: 0 })?,
+            None => {
+                if mappings_bytes(text)? > LARGEST_MAPPINGS {
+                    return None;
+                }
+                map.add(text, Offset { line: 0, column: 0 })?;
+            }
             Some(sections) => {
                 // One that cannot be read says nothing of the others.
+                let mut left = LARGEST_MAPPINGS;
                 for section in sections {
-                    if let Some(json) = section.map {
-                        let (points, sources) = (map.points.len(), map.sources.len());
-                        if map.add(json.get(), section.offset).is_none() {
-                            map.points.truncate(points);
-                            map.sources.truncate(sources);
-                        }
+                    let json = section.map.map(RawValue::get);
+                    let Some((json, bytes)) = json.and_then(|j| Some((j, mappings_bytes(j)?)))
+                    else {
+                        continue;
+                    };
+                    left = left.checked_sub(bytes)?;
+                    let (points, sources) = (map.points.len(), map.sources.len());
+                    if map.add(json, section.offset).is_none() {
+                        map.points.truncate(points);
+                        map.sources.truncate(sources);
                     }
                 }
                 if map.points.is_empty() {
@@ -120,13 +206,9 @@ impl Map {
     /// A plain map whose generated text begins at `offset`.
     fn add(&mut self, json: &str, offset: Offset) -> Option<()> {
         let mut unnamed = Vec::new();
-        let mended;
         let map = match SourceMap::from_json_string(json) {
             Ok(map) => map,
-            Err(_) => {
-                mended = with_names(json, &mut unnamed)?;
-                SourceMap::from_json_string(&mended).ok()?
-            }
+            Err(_) => lenient(json, &mut unnamed)?,
         };
         let root = map.get_source_root().unwrap_or_default();
         let first = u32::try_from(self.sources.len()).ok()?;
@@ -138,7 +220,7 @@ impl Map {
             let line = token.get_dst_line();
             let column = token.get_dst_col();
             let original = token.get_source_id().and_then(|source| {
-                if unnamed.contains(&source) {
+                if unnamed.binary_search(&source).is_ok() {
                     return None;
                 }
                 let source = first.checked_add(source)?;
@@ -186,18 +268,4 @@ fn without_guard(json: &[u8]) -> &[u8] {
     }
     let end = memchr::memchr(b'\n', json).unwrap_or(json.len());
     json.get(end..).unwrap_or_default()
-}
-
-/// How long all mappings are together, told without parsing: they are texts without quotes or escapes. (A map within the
-/// text of a source has its quotes escaped.)
-fn mappings_bytes(json: &str) -> usize {
-    let bytes = json.as_bytes();
-    let key = b"\"mappings\"";
-    memchr::memmem::find_iter(bytes, key)
-        .filter_map(|at| {
-            let rest = bytes.get(at + key.len()..)?;
-            let open = rest.iter().position(|b| *b == b'"')?;
-            memchr::memchr(b'"', rest.get(open + 1..)?)
-        })
-        .fold(0, usize::saturating_add)
 }

@@ -288,6 +288,11 @@ fn wrong_maps_change_nothing_and_are_counted() {
         r#"{{"version":3,"sources":["a"],"names":[],"mappings":"{}"}}"#,
         "A;".repeat(5 << 20)
     );
+    let escaped = huge.replace("mappings", r"m\u0061ppings");
+    let many_names = format!(
+        r#"{{"version":3,"sources":["a",null],"names":[{}""],"mappings":"AAAA"}}"#,
+        r#""","#.repeat(2 << 20)
+    );
     let nested = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let section_of_sections =
         r#"{"sections":[{"offset":{"line":0,"column":0},"map":{"sections":[]}}]}"#;
@@ -309,6 +314,8 @@ fn wrong_maps_change_nothing_and_are_counted() {
         r#"{"version":3,"sections":[{"offset":{"line":0,"column":0},"url":"b.map"}]}"#,
         section_of_sections,
         &huge,
+        &escaped,
+        &many_names,
         &nested,
         &far,
     ] {
