@@ -343,10 +343,21 @@ fn what_was_measured_before_a_failure_is_kept() {
     let output = nodeprof(folder.path(), &[&bench[..], &rest].concat());
     assert_eq!(output.status.code(), Some(125));
     let error = text(&output.stderr);
-    assert!(error.contains("the runs before it are kept"), "{error}");
+    let part = "the runs before it are in f.partial.nodeprof";
+    assert!(error.contains(part), "{error}");
     assert!(error.contains("exit status 1"), "{error}");
-    let recording = Recording::load(folder.path().join("f.nodeprof")).unwrap();
-    assert_eq!(recording.runs.len(), 2);
+    let load = |name| Recording::load(folder.path().join(name)).unwrap();
+    assert_eq!(load("f.partial.nodeprof").runs.len(), 2);
+    // Its name is free still; and a good recording is not replaced by a part of another one.
+    assert!(!folder.path().join("f.nodeprof").exists());
+    ok(
+        folder.path(),
+        &[&bench[..], &["-o", "f.nodeprof", "--", "true"]].concat(),
+    );
+    fs::remove_file(folder.path().join("log")).unwrap();
+    let output = nodeprof(folder.path(), &[&bench[..], &["--force"], &rest].concat());
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(load("f.nodeprof").runs.len(), 5);
 }
 
 #[test]

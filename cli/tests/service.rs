@@ -1553,6 +1553,33 @@ fn a_rule_on_the_command_is_kept() {
     });
 }
 
+/// Of starts that nobody holds the kernel tells no exec.
+#[test]
+#[ignore = "needs root"]
+fn a_rule_on_the_command_is_kept_where_starts_are_not_held() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let rule = "hold = false\n[[rule]]\nmode = 'off'\ncommand = '*quiet*'\n";
+        let service = Service::knowing(&node, rule);
+        let script = write(
+            service.folder.path(),
+            "work/a.js",
+            "setTimeout(() => 0, 500)",
+        );
+        for word in ["quiet", "loud", "quiet", "loud"] {
+            service.succeeds(&node, &[script.as_str(), word]);
+        }
+        for _ in 0..2 {
+            service.says("recorded pid=");
+        }
+        let recordings = service.recordings();
+        let words = recordings.iter().map(|r| r.runs[0].command[2].clone());
+        assert_eq!(words.collect::<Vec<_>>(), [b"loud"; 2]);
+    });
+}
+
 #[test]
 fn a_configuration_is_checked_without_root() {
     let folder = folder();

@@ -23,7 +23,7 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// In this folder, the files of so many days.
+    /// In this folder, the files of today and of so many days before.
     ///
     /// # Errors
     /// The folder cannot be written to.
@@ -32,7 +32,8 @@ impl LogFiles {
             .rotation(Rotation::DAILY)
             .filename_prefix(PREFIX)
             .filename_suffix(SUFFIX)
-            .max_log_files(days);
+            // It takes away all but one less before it begins a file, today's own too where there is one already.
+            .max_log_files(days.saturating_add(1));
         Ok(LogFiles {
             folder: folder.to_owned(),
             files: files.build(folder)?,

@@ -350,7 +350,7 @@ pub(crate) fn about(
     }
 }
 
-fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
+pub(crate) fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
     let recording = drawn.recording;
     let Request { run, metric, .. } = *request;
     let family = metric.family();

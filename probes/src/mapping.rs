@@ -53,7 +53,8 @@ impl Mapping {
             return Err(io::Error::from_raw_os_error(*number));
         }
         let about = file.metadata()?;
-        // SAFETY: the mapping is private and only read; what a file loses meanwhile becomes zeros (`on_bus_error`).
+        // A shared mapping: into private ones the kernel writes the breakpoints of others.
+        // SAFETY: it is only read; what a file loses meanwhile becomes zeros (`on_bus_error`).
         let data = unsafe { Mmap::map(file) }?;
         let free = PLACES
             .iter()

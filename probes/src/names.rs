@@ -41,6 +41,8 @@ pub fn demangle_with(mangled: &[u8], options: cpp_demangle::DemangleOptions) -> 
     let (veiled, veils) = veiled(mangled);
     if veils > 0
         && let Some(name) = veiled.and_then(|veiled| parse(&veiled, depth, options))
+        // Behind a `.` that stands for a parameter the parser may see what the compiler calls a copy of a function.
+        && (!name.contains("[clone ") || mangled.contains(&b'.'))
     {
         return Some(unveiled(&name));
     }
@@ -517,6 +519,8 @@ mod tests {
             // Beside what stands for them.
             ("_ZN4data3n$xEv", Some("data::n$x()")),
             ("_Znwm", Some("operator new(unsigned long)")),
+            // A double, a long.
+            ("_ZN4node3fooEdli", Some("node::foo(double, long, int)")),
             ("_ZN6HandledaEPv", Some("Handle::operator delete[](void*)")),
             ("_Z3n$xv", Some("n$x()")),
         ] {

@@ -69,7 +69,7 @@ pub mod trend;
 pub mod v8;
 pub mod wording;
 
-pub use main_script::absolute;
+pub use main_script::{absolute, script};
 pub use recording::Recording;
 pub use report::{Profile, RunProfile};
 pub use store::{Malformed, SaveOptions, StoreError};

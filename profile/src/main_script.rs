@@ -286,10 +286,14 @@ pub fn absolute(path: &str, directory: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
+/// The script that a node command line names, as it names it; `None` without one (`-e`, `-p`, nothing).
+pub fn script(arguments: &[Vec<u8>]) -> Option<String> {
+    Asked::of(arguments).script
+}
+
 /// The script that a node command line names, absolute.
 pub(crate) fn main_script(arguments: &[Vec<u8>], directory: &str) -> Option<String> {
-    let script = Asked::of(arguments).script?;
-    Some(absolute(&script, directory))
+    Some(absolute(&script(arguments)?, directory))
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ impl Noise {
 /// Where the level of a series changes: index of the first point of the new level, and the change.
 ///
 /// A count of which no point varies, and of which enough runs of at least half of the points show that, changes wherever one level meets
-/// another, if both have so many runs that it is not luck; where none have, it is judged as any other. Anything else is parted as long as
+/// another, if both have so many runs that it is not luck; between such places, and where there are none, it is judged as any other. Anything else is parted as long as
 /// chance parts ranks so far less often than [`FALSE_ALARM`], and places that the rest does not bear out are given up again: ranks of the
 /// runs, where those before and after differ most; or, of what varies with the machine, of one value of each point, its median, where
 /// these lie nearest to two levels.
@@ -228,11 +228,26 @@ pub fn changes(points: &[Vec<f64>], noise: Noise) -> Vec<(usize, Change)> {
     let known: Vec<usize> = (0..points.len())
         .filter(|at| !points[*at].is_empty())
         .collect();
-    if noise == Noise::Runs
-        && let Some(steps) = exact_steps(points, &known)
-    {
-        return steps;
-    }
+    let steps = match noise {
+        Noise::Runs => exact_steps(points, &known),
+        Noise::Machine => None,
+    };
+    let Some(mut all) = steps else {
+        return parted(points, &known, noise);
+    };
+    // Levels of few runs may hide a change between those around them.
+    let starts: Vec<usize> = all.iter().map(|(at, _)| *at).collect();
+    let between = known.chunk_by(|_, at| !starts.contains(at));
+    let further: Vec<_> = between
+        .flat_map(|known| parted(points, known, noise))
+        .collect();
+    all.extend(further);
+    all.sort_by_key(|(at, _)| *at);
+    all
+}
+
+/// The changes between these points, as ranks tell them.
+fn parted(points: &[Vec<f64>], known: &[usize], noise: Noise) -> Vec<(usize, Change)> {
     let levels = Levels {
         points: match noise {
             Noise::Runs => known.iter().map(|at| points[*at].clone()).collect(),
@@ -668,6 +683,25 @@ mod tests {
             .map(|(at, c)| (*at, c.before, c.after, c.exact))
             .collect();
         assert_eq!(steps, [(3, 7.0, 8.0, true), (4, 8.0, 7.0, true)]);
+        // What may be luck of two runs hides no change around it.
+        let mut around = vec![vec![5.0; 5]; 6];
+        around.extend(vec![vec![7.0; 5]; 6]);
+        around.push(vec![8.0; 2]);
+        around.extend(vec![vec![9.0; 5]; 6]);
+        let found = changes(&around, Noise::Runs);
+        let steps: Vec<_> = { found.iter() }
+            .map(|(at, c)| (*at, c.before, c.after, c.exact))
+            .collect();
+        assert_eq!(steps.first(), Some(&(6, 5.0, 7.0, true)));
+        let [_, (place, 7.0, 9.0, false)] = steps[..] else {
+            panic!("{steps:?}");
+        };
+        assert!((12..14).contains(&place), "{place}");
+        // Nor does it part what is alike.
+        let mut between = vec![vec![5.0; 5]; 6];
+        between.push(vec![8.0; 2]);
+        between.extend(vec![vec![5.0; 5]; 6]);
+        assert_eq!(changes(&between, Noise::Runs), []);
         // Too few runs of each to know that it does not vary; and a time is never exact.
         points[3] = vec![8.0; 2];
         assert_eq!(changes(&points, Noise::Runs), []);

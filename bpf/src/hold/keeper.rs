@@ -617,7 +617,7 @@ impl Keeper {
     /// A job is done: says so, then lets go who waited for it.
     fn finish(&mut self, mut done: Done, programs: &Programs) {
         let number = done.number;
-        let has_gone_on = self.gone_on.remove(&number).is_some();
+        self.gone_on.remove(&number);
         if self.given_up.remove(&number) {
             // Told already, as one that was not recorded.
             return detach_needless(&mut done);
@@ -701,7 +701,7 @@ impl Keeper {
             self.forget(done.pid, programs);
         }
         let Some(waiting) = waiting else {
-            if self.host.is_some() || has_gone_on {
+            if self.host.is_some() {
                 // It was held as long as it may be, and has begun without its probes.
                 done.after_exec = true;
                 self.report(&done);
@@ -905,9 +905,9 @@ impl Keeper {
         let late: Vec<u64> = late.map(|w| *w.0).collect();
         let limit = LONGEST_STOP.as_secs();
         let why = format!("reading its binary takes more than {limit} s");
-        // When the job is done, it has probes after all, and the tracer is told.
         for number in late {
             match self.waiting.remove(&number) {
+                // When the job is done, it has probes after all, and the tracer is told.
                 Some(Waiting::Process(mut stop)) => {
                     if let StopState::Stopped(_, signal) = stop.state {
                         let _ = tracee::release(stop.pid, signal);
@@ -916,10 +916,10 @@ impl Keeper {
                     stop.state = StopState::Refused;
                     self.waiting.insert(number, Waiting::Process(stop));
                 }
-                // Dropping it lets it go.
-                Some(Waiting::Exec(held, since)) => {
-                    self.gone_on.insert(number, (held.pid, since));
-                    self.tell(b'l', held.pid, why.as_bytes());
+                // Dropping it lets it go; then it is stopped as any other that nobody held, and has probes of that job.
+                Some(Waiting::Exec(..)) if !self.workers.take_back(number) => {
+                    self.given_up.insert(number);
+                    self.workers.do_without_one();
                 }
                 _ => {}
             }

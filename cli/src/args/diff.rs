@@ -74,7 +74,8 @@ init writes one.
 Exit status: 0 all limits are kept, 1 one at least is not, 125 it could not be told.
 
 Examples:
-  nodeprof check head.nodeprof
+  nodeprof budget init base.nodeprof
+  nodeprof check head.nodeprof --against base.nodeprof
   nodeprof check both.nodeprof@head --against both.nodeprof@base --format github
   nodeprof check --store commit=9b40de --against commit=3f1c2a")]
 pub struct Check {

@@ -1,20 +1,17 @@
 //! `nodeprof check` and `nodeprof budget`.
 
-use std::{collections::BTreeSet, fs, io, path::Path, process::ExitCode};
+use std::{fs, io, path::Path, process::ExitCode};
 
 use anyhow::{Context as _, bail};
-use nodeprof_flamegraphs::{
-    printable,
-    text::{self, Style},
-};
+use nodeprof_flamegraphs::text::{self, Style};
 use nodeprof_profile::{
     Profile,
     budget::{self, Budgets, Drift, Outcome},
     diff::{Side, Sides},
-    groups::{Group, NAME, Selector},
+    groups::{Group, Selector},
 };
 
-use super::diff::{Loaded, quoted};
+use super::diff::{Loaded, have_one_name, quoted};
 use crate::{
     args::{
         Color,
@@ -124,18 +121,7 @@ fn with_one<T>(
     then: impl FnOnce(&Sides<'_>) -> T,
 ) -> anyhow::Result<T> {
     let (recording, group) = super::source::load_selected(selector, store)?;
-    let runs = group
-        .runs
-        .iter()
-        .filter_map(|run| recording.runs.get(run.0 as usize));
-    let names: BTreeSet<&str> = runs.filter_map(|run| run.label(NAME)).collect();
-    if let (Some(first), true) = (names.last(), names.len() > 1) {
-        let all: Vec<&str> = names.iter().copied().collect();
-        bail!(
-            "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {selector}@{first}",
-            printable(&all.join(", "))
-        );
-    }
+    have_one_name(&recording, &group, selector)?;
     let profile = Profile::from_recording(&recording);
     let side = |group| Side {
         recording: &recording,

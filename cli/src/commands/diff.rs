@@ -1,9 +1,9 @@
 //! `nodeprof diff`.
 
-use std::{io, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, io, path::Path, process::ExitCode};
 
 use nodeprof_flamegraphs::{
-    differential,
+    differential, printable,
     text::{self, Style},
     web,
 };
@@ -179,6 +179,13 @@ impl<T> Loaded<T> {
                     .collect(),
                 name: group.name,
             };
+            let (base_group, head_group) = (within(base_group), within(head_group));
+            if base_group.runs.is_empty() || head_group.runs.is_empty() {
+                anyhow::bail!(
+                    "{base} selects no run of one side; needed: runs of both; type for example: nodeprof diff {}",
+                    quoted(&base.file.display().to_string())
+                );
+            }
             let text = |name: &str| {
                 let mut selector = base.clone();
                 selector.labels.push((NAME.into(), name.into()));
@@ -187,8 +194,8 @@ impl<T> Loaded<T> {
             return Ok(Loaded {
                 base_text: text(&base_group.name),
                 head_text: text(&head_group.name),
-                base_group: within(base_group),
-                head_group: within(head_group),
+                base_group,
+                head_group,
                 base: first,
                 head: None,
             });
@@ -199,6 +206,12 @@ impl<T> Loaded<T> {
         };
         let mut base_group = base.group(recording(&first))?;
         let mut head_group = head.group(recording(second.as_ref().unwrap_or(&first)))?;
+        have_one_name(recording(&first), &base_group, base)?;
+        have_one_name(
+            recording(second.as_ref().unwrap_or(&first)),
+            &head_group,
+            head,
+        )?;
         if base_group.name == head_group.name {
             base_group.name = base.to_string();
             head_group.name = head.to_string();
@@ -214,6 +227,26 @@ impl<T> Loaded<T> {
             base: first,
             head: second,
         })
+    }
+}
+
+/// Refuses runs of several names as one side: a figure of all of them is of none.
+pub fn have_one_name(
+    recording: &Recording,
+    group: &Group,
+    selector: &Selector,
+) -> anyhow::Result<()> {
+    let runs = { group.runs.iter() }.filter_map(|run| recording.runs.get(run.0 as usize));
+    let names: BTreeSet<&str> = runs.filter_map(|run| run.label(NAME)).collect();
+    match names.last() {
+        Some(last) if names.len() > 1 => {
+            let all: Vec<&str> = names.iter().copied().collect();
+            anyhow::bail!(
+                "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {selector}@{last}",
+                printable(&all.join(", "))
+            )
+        }
+        _ => Ok(()),
     }
 }
 

@@ -105,7 +105,13 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
             None => run.mode != BARE || there == 1,
         })
         .collect();
-    if runs.iter().all(|(_, run)| run.mode == BARE) {
+    let is_bare = |(_, run): &(usize, RunProfile)| run.mode == BARE;
+    if let (Some(number), true) = (source.run, runs.iter().any(is_bare)) {
+        bail!(
+            "{shown}: found: run {number}, which had no probes, so that no module was seen; needed: another run, or one with probes; type: nodeprof report {shown}, which lists the runs"
+        );
+    }
+    if !runs.is_empty() && runs.iter().all(is_bare) || runs.is_empty() && there > 0 {
         bail!(
             "{shown}: found: only runs without probes, in which no module is seen; needed: a run with probes; type: nodeprof bench --probed-runs 1 -- COMMAND, or nodeprof trace -- COMMAND"
         );

@@ -119,13 +119,25 @@ pub fn of(
     Ok((groups, recording))
 }
 
+fn numbers(runs: &[RunNumber]) -> String {
+    let numbers: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    numbers.join(",")
+}
+
 /// Refuses numbers of which one is of no run: a run less would change what is found, without a word.
 fn all_there(reader: &Runs, chosen: &[RunNumber]) -> anyhow::Result<()> {
     let filter = Filter {
         runs: Some(chosen.to_vec()),
         ..Filter::default()
     };
-    let there: Vec<RunNumber> = reader.find(&filter)?.iter().map(|run| run.id).collect();
+    let found = reader.look_for(&filter)?;
+    if found.unreadable > 0 {
+        bail!(
+            "found: a run among {} that cannot be read from the store; needed: others; type: nodeprof service runs",
+            numbers(chosen)
+        );
+    }
+    let there: Vec<RunNumber> = found.runs.iter().map(|run| run.id).collect();
     match chosen.iter().find(|run| !there.contains(run)) {
         // Longer lists than there are runs at a time are cut, which is told.
         Some(missing) if chosen.len() <= MOST_RUNS => {
@@ -172,9 +184,14 @@ impl Runs {
 
     /// Runs, the newest first.
     pub fn find(&self, filter: &Filter) -> anyhow::Result<Vec<Summary>> {
+        Ok(tell_missing(self.look_for(filter)?, filter.most))
+    }
+
+    /// The same with what is not there of it, which is not told.
+    fn look_for(&self, filter: &Filter) -> anyhow::Result<Found> {
         Ok(match self {
-            Runs::File(reader) => tell_missing(reader.find_within(filter, None)?, filter.most),
-            Runs::Service(client) => tell_missing(client.find(Find::from(filter))?, filter.most),
+            Runs::File(reader) => reader.find_within(filter, None)?,
+            Runs::Service(client) => client.find(Find::from(filter))?,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -51,6 +52,16 @@ impl Target {
         &self.path
     }
 
+    /// Writes what there is of a recording that was not finished, beside the one that it would have been: a file that is there stays, and the name free.
+    pub fn save_part(&self, recording: &Recording) -> Option<PathBuf> {
+        let beside = Target {
+            path: self.path.with_extension("partial.nodeprof"),
+            given: false,
+            force: false,
+        };
+        beside.save(recording).ok().flatten()
+    }
+
     /// Writes the recording. A default name gives way to a file that is there; a failure is an error only
     /// where the user asked for the file.
     pub fn save(&self, recording: &Recording) -> anyhow::Result<Option<PathBuf>> {
@@ -97,8 +108,14 @@ fn default_name(program: &[OsString]) -> PathBuf {
         .unwrap_or_default()
         .iter()
         .find(|w| !w.as_encoded_bytes().starts_with(b"-"));
-    let name = match script {
-        Some(script) if first == "node" => stem(script),
+    // Behind all options that take the next argument.
+    let words: Vec<Vec<u8>> = { program.iter() }
+        .map(|word| word.as_bytes().to_vec())
+        .collect();
+    let known = nodeprof_profile::script(&words).filter(|_| first == "node");
+    let name = match (known, script) {
+        (Some(script), _) => stem(script.as_ref()),
+        (None, Some(script)) if first == "node" => stem(script),
         _ => first,
     };
     let safe: String = name
@@ -154,6 +171,9 @@ mod tests {
                 .to_string()
         };
         assert!(name(&["node", "--no-warnings", "/a/b/app.js"]).starts_with("app-2"));
+        assert!(
+            name(&["node", "--env-file", ".env", "-r", "./x.js", "app.js"]).starts_with("app-2")
+        );
         assert!(name(&["npm", "--version"]).starts_with("npm-2"));
         assert!(name(&["node", "a b\n/c*d.js"]).starts_with("c-d-2"));
         assert!(name(&["node"]).starts_with("node-2"));

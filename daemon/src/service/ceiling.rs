@@ -140,6 +140,9 @@ impl Ceiling {
 
     /// Other limits from now on; without any all is recorded again.
     pub(super) fn limits(&mut self, limits: CeilingLimits) {
+        if limits.cpu_percent.is_none() && limits.events.is_none() {
+            self.shared.table().step.store(0, Ordering::Relaxed);
+        }
         self.limits = limits;
         self.low_since = None;
     }

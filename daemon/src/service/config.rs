@@ -587,7 +587,11 @@ impl Rule {
     fn check(rule: RuleFile) -> Result<Rule, String> {
         let glob = |name: &str, text: Option<String>, whole: bool| {
             text.map(|text| {
-                let built = GlobBuilder::new(&text).literal_separator(whole).build();
+                // systemd writes `\\x2d` for a dash in the name of a group.
+                let mut builder = GlobBuilder::new(&text);
+                builder.literal_separator(whole);
+                builder.backslash_escape(name != "cgroup");
+                let built = builder.build();
                 let built = built
                     .map_err(|e| format!("{name}: {e}; needed: a pattern such as \"/srv/**\""));
                 built.map(|g| g.compile_matcher())
@@ -598,8 +602,11 @@ impl Rule {
             ("executable", &rule.executable),
             ("directory", &rule.directory),
         ] {
+            // Neither * nor ? is a slash.
+            let may_begin = ["/", "**/", "*/", "{", "["];
             if let Some(text) = text
-                && !text.starts_with(['/', '*', '{', '[', '?'])
+                && text != "**"
+                && !may_begin.iter().any(|begin| text.starts_with(begin))
             {
                 return Err(format!(
                     "{name}: found {text:?}, which fits no path, for all begin with a slash; needed: a pattern such as \"/srv/**\" or \"**/{text}\""
@@ -674,8 +681,19 @@ impl Rule {
         text(&self.executable, Some(&start.executable))
             && self.user.is_none_or(|user| start.user == Some(user))
             && text(&self.cgroup, start.cgroup.as_deref().map(Path::new))
-            && text(&self.directory, start.directory.as_deref())
+            && (text(&self.directory, start.directory.as_deref())
+                || self.is_below(start.directory.as_deref()))
             && text(&self.command, start.command.as_deref().map(Path::new))
+    }
+}
+
+impl Rule {
+    /// Whether the folder is the one that a pattern ends with `/**` behind: any number of folders are none, too.
+    fn is_below(&self, directory: Option<&Path>) -> bool {
+        let (Some(glob), Some(directory)) = (&self.directory, directory) else {
+            return false;
+        };
+        glob.glob().glob().ends_with("/**") && glob.is_match(directory.join("_"))
     }
 }
 
@@ -826,15 +844,21 @@ const SYSTEMS: &[System] = &[
     ),
     (
         // One that was not told its root URL does not set that.
-        &[&["JENKINS_URL"], &["JENKINS_HOME", "BUILD_NUMBER"]],
+        &[
+            &["JENKINS_URL", "BUILD_NUMBER"],
+            &["JENKINS_HOME", "BUILD_NUMBER"],
+        ],
         "jenkins",
         &[
             ("commit", "GIT_COMMIT"),
             // Of a pull request; its BRANCH_NAME is `PR-24`.
             ("branch", "CHANGE_BRANCH"),
             ("branch", "BRANCH_NAME"),
+            ("branch", "GIT_LOCAL_BRANCH"),
             ("branch", "GIT_BRANCH"),
             ("job", "JOB_NAME"),
+            // Its number is that of other jobs' builds, too.
+            ("pipeline", "BUILD_TAG"),
             ("pipeline", "BUILD_NUMBER"),
         ],
     ),
@@ -846,6 +870,7 @@ const SYSTEMS: &[System] = &[
             ("branch", "BUILDKITE_BRANCH"),
             ("job", "BUILDKITE_LABEL"),
             ("job", "BUILDKITE_STEP_KEY"),
+            ("pipeline", "BUILDKITE_BUILD_ID"),
             ("pipeline", "BUILDKITE_BUILD_NUMBER"),
         ],
     ),
@@ -862,6 +887,7 @@ const TAKEN: &[&str] = &[
     "container",
     "kernel",
     "machine",
+    "one-in",
 ];
 
 /// Longer values are cut.
@@ -910,7 +936,12 @@ impl Labels {
         };
         // Buildkite has that word in place of a commit that it was not told: it would be the same one in all builds.
         let of_label = |label: &str, variable: &str| {
-            value(variable).filter(|value| label != "commit" || value != "HEAD")
+            let value = value(variable).filter(|value| label != "commit" || value != "HEAD")?;
+            // Jenkins has it as seen from the repository that it was fetched into.
+            Some(match (variable, value.strip_prefix("origin/")) {
+                ("GIT_BRANCH", Some(branch)) => branch.to_owned(),
+                _ => value,
+            })
         };
         let mut labels: Vec<(String, String)> = Vec::new();
         for (marks, system, variables) in SYSTEMS {
@@ -972,6 +1003,41 @@ mod tests {
         assert!(config.rules.ask_mode(Mode::Full));
         assert!(!parse("").unwrap().rules.ask_mode(Mode::Full));
         assert!(!parse("mode = 'full'").unwrap().rules.ask_mode(Mode::Count));
+    }
+
+    #[test]
+    fn patterns_fit_what_they_seem_to() {
+        let fits = |pattern: &str, start: &Start| {
+            let text = format!("mode = 'off'\n[[rule]]\nmode = 'count'\n{pattern}");
+            parse(&text).unwrap().rules.one_in(start, Mode::Count) == 1
+        };
+        let of = |directory: &str| Start {
+            directory: Some(directory.into()),
+            cgroup: Some("/system-actions\\x2drunner.slice/a.service".into()),
+            ..Start::default()
+        };
+        for (pattern, directory, expected) in [
+            ("directory = '/srv/app/**'", "/srv/app", true),
+            ("directory = '/srv/app/**'", "/srv/app/a/b", true),
+            ("directory = '/srv/app/**'", "/srv/apple", false),
+            ("directory = '/srv/app/**'", "/srv", false),
+            ("directory = '/srv/app/*'", "/srv/app", false),
+            ("directory = '/*/app/**'", "/srv/app", true),
+            ("directory = '**'", "/", true),
+            ("cgroup = '*actions\\x2drunner.slice*'", "/", true),
+            ("cgroup = '*other*'", "/", false),
+        ] {
+            assert_eq!(
+                fits(pattern, &of(directory)),
+                expected,
+                "{pattern} {directory}"
+            );
+        }
+        for pattern in ["*node", "?/node", "**node", "node"] {
+            let text = format!("[[rule]]\nmode = 'off'\nexecutable = '{pattern}'");
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains("fits no path"), "{pattern}: {error}");
+        }
     }
 
     #[test]
@@ -1253,6 +1319,18 @@ mod tests {
             }
         }
         assert!(of(&["HOME=/root", "AWS_SECRET_ACCESS_KEY=x"]).is_empty());
+        // Who only talks with a Jenkins is not run by it; and its branch has a remote's name before it.
+        let [step, job] = [
+            &["BUILDKITE=true", "JENKINS_URL=x", "BUILDKITE_BRANCH=a"][..],
+            &["JENKINS_URL=x", "BUILD_NUMBER=7", "GIT_BRANCH=origin/a"],
+        ]
+        .map(of);
+        let branch = ("branch".to_owned(), "a".to_owned());
+        assert!(
+            step[0].1 == "buildkite" && step.contains(&branch),
+            "{step:?}"
+        );
+        assert!(job[0].1 == "jenkins" && job.contains(&branch), "{job:?}");
         // A secret that is cut is none any more: it is taken out before.
         let long = format!("TEAM={}https://ada:hunter2@host/", "x ".repeat(118));
         let (_, team) = of(&[&long]).remove(0);

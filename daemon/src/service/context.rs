@@ -194,9 +194,14 @@ pub(super) fn user(pid: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
 }
 
-/// Control group of a process: that of version 2, else the one that systemd keeps.
+/// Control group of a process.
 pub(super) fn cgroup(pid: u32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    cgroup_of(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// Where there are groups of both versions: the one that systemd keeps. That of version 2 may be of the program that made the containers, whose own are then
+/// of version 1.
+fn cgroup_of(text: &str) -> Option<String> {
     let of = |controllers: &str| {
         text.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
@@ -204,8 +209,8 @@ pub(super) fn cgroup(pid: u32) -> Option<String> {
         })
     };
     let real = |group: &String| group != "/";
-    of("")
-        .filter(real)
+    { of("name=systemd").filter(real) }
+        .or_else(|| of("").filter(real))
         .or_else(|| of("name=systemd"))
         .or_else(|| of(""))
 }
@@ -222,12 +227,12 @@ fn unit(cgroup: &str) -> Option<&str> {
         .find(|part| part.ends_with(".service") || part.ends_with(".scope"))
 }
 
-/// The id of a container: 64 hexadecimal digits somewhere in the path of a control group, as docker, podman, containerd and
+/// The id of the innermost container: 64 hexadecimal digits somewhere in the path of a control group, as docker, podman, containerd and
 /// Kubernetes name them.
 fn container(cgroup: &str) -> Option<&str> {
     const DIGITS: usize = 64;
     cgroup
-        .split(|c: char| !c.is_ascii_hexdigit())
+        .rsplit(|c: char| !c.is_ascii_hexdigit())
         .find(|part| part.len() == DIGITS)
 }
 
@@ -235,6 +240,28 @@ fn container(cgroup: &str) -> Option<&str> {
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_group_and_container_of_a_process_are_the_innermost() {
+        let (one, two) = ("1f".repeat(32), "2e".repeat(32));
+        let hybrid = format!(
+            "12:pids:/docker/{one}\n1:name=systemd:/docker/{one}\n0::/system.slice/containerd.service\n"
+        );
+        assert_eq!(cgroup_of(&hybrid), Some(format!("/docker/{one}")));
+        let of_user = "1:name=systemd:/user.slice/a.scope\n0::/user.slice/a.scope\n";
+        assert_eq!(cgroup_of(of_user).as_deref(), Some("/user.slice/a.scope"));
+        assert_eq!(
+            cgroup_of("0::/a.slice/b.service\n").as_deref(),
+            Some("/a.slice/b.service")
+        );
+        assert_eq!(
+            cgroup_of("1:name=systemd:/\n0::/a\n").as_deref(),
+            Some("/a")
+        );
+        assert_eq!(cgroup_of("0::/\n").as_deref(), Some("/"));
+        let nested = format!("/docker/{one}/kubelet.slice/cri-containerd-{two}.scope");
+        assert_eq!(container(&nested), Some(two.as_str()));
+    }
 
     #[test]
     fn of_a_long_command_the_process_is_asked_if_it_is_still_that() {

@@ -834,7 +834,9 @@ impl Service<'_> {
                     run.hole(reason);
                 }
             }
-            Event::Stopped { .. } | Event::Holding(_) | Event::Gone => {}
+            // Of a holder that was slow to begin.
+            Event::Holding(outcome) => self.holding = outcome,
+            Event::Stopped { .. } | Event::Gone => {}
         }
     }
 
@@ -999,6 +1001,7 @@ impl Service<'_> {
         run.assembler.attached(pid, binary);
         if late.is_some() {
             run.read_program(pid, &self.config.labels);
+            run.ask_rules(&self.config);
             // Nobody stopped it: it may have ended before its probes came, and one that was never hit is not whole for that.
             let why = "probes came after its main had begun";
             match self.mode {

@@ -454,6 +454,8 @@ function InOrder({ order, places, events, metric, colour, found, directory, valu
     const middle = range[0] + (range[1] - range[0]) * share;
     const from = Math.max(0, Math.min(order.sum - size, middle - size * share));
     if (size >= order.sum) set({ range: null }, false);
+    // Outwards by a whole one at least: of counts a rounded range would stay what it is.
+    else if (factor > 1) set({ range: `${Math.floor(from)}..${Math.ceil(from + size)}` }, false);
     else set({ range: `${Math.round(from)}..${Math.round(from + size)}` }, false);
   };
   const move = (share: number) => {

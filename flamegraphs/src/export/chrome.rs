@@ -67,6 +67,9 @@ pub fn write(
         }
     }
     file.calls(if all { None } else { Some(request.metric) });
+    if file.tracks.is_empty() {
+        return Err(fold::nothing(&drawn, request).into());
+    }
     file.write(to)?;
     Ok(file.notes)
 }

@@ -140,7 +140,7 @@ impl View<'_> {
             Answer::Alike | Answer::NoDifference => {
                 "what came or went or is done more or less often, then parts whose time changed"
             }
-            _ => "largest part first; times of runs with probes",
+            _ => "largest part first, then what only counts tell; times of runs with probes",
         };
         self.page.section("Why", &[faint(order)]);
         for (index, cause) in causes.iter().enumerate() {
@@ -310,11 +310,14 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
         let metric = match diff.causes.first().map(|cause| cause.kind) {
             Some(nodeprof_profile::diff::causes::CauseKind::Compilation) => "compile",
             Some(_) => "wall",
-            None if diff.durations.is_empty() && !diff.counts.is_empty() => {
-                // Of perf's recordings nothing else is known.
-                match diff.counts.iter().all(|c| c.figure.starts_with("samples")) {
-                    true => "cpu",
-                    false => "crossings",
+            None if diff.durations.is_empty() => {
+                let mut counts = { diff.counts.iter() }.filter(|c| is_telling(c, diff));
+                let is_of_samples = |c: &Change| c.figure.starts_with("samples");
+                match counts.next() {
+                    // Of perf's recordings nothing else is known.
+                    Some(first) if is_of_samples(first) && counts.all(is_of_samples) => "cpu",
+                    Some(_) => "crossings",
+                    None => "wall",
                 }
             }
             None => "wall",
@@ -396,7 +399,11 @@ fn time_row(time: &TimeChange) -> Vec<Cell> {
     };
     let change = time
         .percent
-        .map_or(String::new(), |percent| format!("{percent:+.1} %"));
+        // No sign of what is rounded to nothing.
+        .map_or(String::new(), |percent| match percent.abs() < 0.05 {
+            true => "0.0 %".to_owned(),
+            false => format!("{percent:+.1} %"),
+        });
     let paint = match (time.stars, time.percent) {
         ("", _) | (_, None) => Paint::Plain,
         (_, Some(percent)) if percent > 0.0 => Paint::Error,

@@ -109,9 +109,14 @@ impl<'a> Report<'a> {
             return self.empty("CPU samples", "cpu");
         }
         let of_modules = self.run.modules.iter().map(|module| &module.caused);
-        // Threads of the pool and of V8 wait for each other most of their time.
+        // Threads of the pool and of V8 wait for each other most of their time, a shell for what it has started.
         let outside = self.run.outside.iter();
-        let outside = outside.filter(|outside| outside.bucket != Bucket::HelperThreads);
+        let outside = outside.filter(|outside| {
+            !matches!(
+                outside.bucket,
+                Bucket::HelperThreads | Bucket::OtherPrograms
+            )
+        });
         let waits = of_modules.chain(outside.map(|outside| &outside.costs));
         let blocked = waits
             .map(|costs| costs.blocked_ns)

@@ -575,16 +575,21 @@ impl Search<'_> {
     fn of_counts(&self, changes: &[Change], keys: &[Key], before: &[Cause]) -> Vec<Cause> {
         let exact: Vec<(&Change, &Key)> = (changes.iter().zip(keys))
             .filter(|(change, _)| {
-                matches!(change.certainty, Certainty::Exact | Certainty::TooFewRuns)
+                matches!(
+                    change.certainty,
+                    Certainty::Exact | Certainty::Significant | Certainty::TooFewRuns
+                )
             })
             .collect();
-        let certainty = match exact
-            .iter()
-            .any(|(change, _)| change.certainty == Certainty::Exact)
-        {
-            true => Certainty::Exact,
-            false => Certainty::TooFewRuns,
+        let is_any = |certainty| {
+            exact
+                .iter()
+                .any(|(change, _)| change.certainty == certainty)
         };
+        let certainty = [Certainty::Exact, Certainty::Significant].into_iter();
+        let certainty = { certainty }
+            .find(|certainty| is_any(*certainty))
+            .unwrap_or(Certainty::TooFewRuns);
         let told = |kind: CauseKind, name: &str| {
             (before.iter())
                 .any(|cause| cause.kind == kind && (name.is_empty() || cause.name == name))
@@ -769,12 +774,14 @@ impl Search<'_> {
                 let longer = if longer { "longer" } else { "less" };
                 let whole = cause.head_ns - cause.base_ns;
                 // Where causes before it hold most of its change, or the other way round, its whole times would confuse.
-                match (0.5..=2.0).contains(&(cause.change_ns / whole)) {
-                    true => format!(
-                        "{what} takes {amount} {longer} ({} → {})",
-                        words::time(cause.base_ns),
-                        words::time(cause.head_ns)
-                    ),
+                let ratio = cause.change_ns / whole;
+                let (base, head) = (words::time(cause.base_ns), words::time(cause.head_ns));
+                // Nor is a sum of medians quite the median of a sum.
+                match (0.5..=2.0).contains(&ratio) {
+                    true if (ratio - 1.0).abs() < 0.03 => {
+                        format!("{what} takes {amount} {longer} ({base} → {head})")
+                    }
+                    true => format!("{what} takes {amount} {longer} ({base} → {head} in all)"),
                     false => format!("{what} takes {amount} {longer} besides that"),
                 }
             }

@@ -76,11 +76,16 @@ impl Statements {
                     statements.say(
                         "failed",
                         format!(
-                            "{} runs of {name} {}.",
+                            "{} runs of {name} {}{}.",
                             if sides.head.failed.is_empty() {
                                 "All"
                             } else {
                                 "Most"
+                            },
+                            if signal.is_some() || run.ended_by == "interrupt" {
+                                "were "
+                            } else {
+                                ""
                             },
                             ending_words(run)
                         ),

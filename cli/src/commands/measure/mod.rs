@@ -207,9 +207,12 @@ impl<'a> Session<'a> {
         if self.all.runs.is_empty() {
             return error;
         }
-        match self.save() {
-            Ok(()) => error.context("not all was measured; the runs before it are kept"),
-            Err(why) => error.context(format!("the runs before it could not be kept: {why:#}")),
+        match self.target.save_part(&self.all) {
+            Some(path) => error.context(format!(
+                "not all was measured; the runs before it are in {}",
+                path.display()
+            )),
+            None => error,
         }
     }
 

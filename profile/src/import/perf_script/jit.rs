@@ -138,11 +138,15 @@ fn name_and_script(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Whether it begins as a URL; one letter before a colon does not, nor does a colon before a blank.
+/// Schemes that need no `//`; any other word before a colon may be of a path.
+const SCHEMES: [&[u8]; 5] = [b"node", b"file", b"data", b"blob", b"webpack-internal"];
+
+/// Whether it begins as a URL.
 fn has_scheme(text: &[u8]) -> bool {
     let end = { text.iter() }.position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
     end.is_some_and(|end| {
-        end > 1 && text[end] == b':' && text.get(end + 1).is_some_and(|b| *b != b' ')
+        let (scheme, rest) = text.split_at(end);
+        rest.starts_with(b"://") || rest.starts_with(b":") && SCHEMES.contains(&scheme)
     })
 }
 
@@ -266,6 +270,17 @@ mod tests {
                     "/srv/b: c/[d] e.js",
                     Some(1),
                     Some(9),
+                    Interpreted,
+                    false,
+                ),
+            ),
+            (
+                "JS:~f /srv/my proj:v2/a.js:1:1",
+                (
+                    "f",
+                    "/srv/my proj:v2/a.js",
+                    Some(1),
+                    Some(1),
                     Interpreted,
                     false,
                 ),
