@@ -123,7 +123,11 @@ impl Service {
         });
         self.child = child;
         self.lines = lines;
-        self.says("every start of node is held");
+        let config = fs::read_to_string(self.folder.path().join("c.toml")).unwrap();
+        self.says(match config.contains("hold = false") {
+            true => "starts cannot be held",
+            false => "every start of node is held",
+        });
     }
 
     /// Waits for a line of its log.
