@@ -397,13 +397,7 @@ fn time_row(time: &TimeChange) -> Vec<Cell> {
         time.plus_minus_percent
             .map_or(String::new(), |of| format!("{:.1} %", of[index]))
     };
-    let change = time
-        .percent
-        // No sign of what is rounded to nothing.
-        .map_or(String::new(), |percent| match percent.abs() < 0.05 {
-            true => "0.0 %".to_owned(),
-            false => format!("{percent:+.1} %"),
-        });
+    let change = time.percent.map_or(String::new(), percent_of);
     let paint = match (time.stars, time.percent) {
         ("", _) | (_, None) => Paint::Plain,
         (_, Some(percent)) if percent > 0.0 => Paint::Error,
@@ -427,6 +421,14 @@ fn time_row(time: &TimeChange) -> Vec<Cell> {
 }
 
 /// Three digits after the point, and never 0.
+/// No sign of what is rounded to nothing.
+pub(super) fn percent_of(percent: f64) -> String {
+    match percent.abs() < 0.05 {
+        true => "0.0 %".to_owned(),
+        false => format!("{percent:+.1} %"),
+    }
+}
+
 pub(super) fn probability(p: f64) -> String {
     match p {
         p if p < 0.001 => "<0.001".to_owned(),

@@ -2,7 +2,9 @@
 
 use nodeprof_profile::diff::{Answer, Certainty, Change, Diff, words};
 
-use super::diff::{doubt, false_positives, is_telling, next_commands, probability, time_name};
+use super::diff::{
+    doubt, false_positives, is_telling, next_commands, percent_of, probability, time_name,
+};
 use super::words::capitalised;
 
 /// Rows of a table of counts.
@@ -47,7 +49,7 @@ pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
                 time_name(&time.figure),
                 value(time.base),
                 value(time.head),
-                time.percent.map_or(String::new(), |p| format!("{p:+.1} %")),
+                time.percent.map_or(String::new(), percent_of),
                 time.stars.replace('*', "\\*"),
                 time.plus_minus_percent
                     .map_or(String::new(), |of| format!("{:.1} %", of[0])),

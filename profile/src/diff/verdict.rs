@@ -242,8 +242,9 @@ impl Verdict {
             let change = words::signed(percent, Unit::Percent);
             verdict.sentence = match welch.p < AGREES || rank < AGREES {
                 true => format!(
-                    "No difference found for sure: {change} ± {plus_minus:.1}; the mean's test says p = {:.3}, the ranks' p = {rank:.3}. More runs would tell.",
-                    welch.p
+                    "No difference found for sure: {change} ± {plus_minus:.1}; the mean's test says p {}, the ranks' p {}. More runs would tell.",
+                    probability(welch.p),
+                    probability(rank)
                 ),
                 false => format!(
                     "No difference found: {change} ± {plus_minus:.1}, which chance explains."
@@ -338,5 +339,12 @@ fn word(answer: Answer) -> &'static str {
         Answer::Faster => "faster",
         Answer::Slower => "slower",
         Answer::Alike | Answer::NoDifference | Answer::CannotTell => "not different",
+    }
+}
+/// Behind `p`: none is 0.
+fn probability(p: f64) -> String {
+    match p < 0.001 {
+        true => "< 0.001".to_owned(),
+        false => format!("= {p:.3}"),
     }
 }

@@ -287,10 +287,11 @@ fn ends_command(gap: &[u8]) -> bool {
 pub(super) fn password(login: &[u8]) -> Option<usize> {
     let colon = login.iter().position(|b| *b == b':')?;
     let (user, password) = (&login[..colon], &login[colon + 1..]);
+    let are_variables = user.starts_with(b"$") && password.starts_with(b"$");
     let is_user = !user.is_empty()
         && !user.iter().all(u8::is_ascii_digit)
         && !user.starts_with(b"+")
-        && !(user.starts_with(b"$") && password.starts_with(b"$"))
+        && !are_variables
         && !user.iter().any(|b| *b == b'/' || b.is_ascii_whitespace());
     (is_user && !password.is_empty() && !password.starts_with(b"//")).then_some(colon + 1)
 }
