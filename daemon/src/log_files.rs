@@ -23,7 +23,7 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// In this folder, the files of today and of so many days before.
+    /// In this folder, the files of today and of up to so many days before.
     ///
     /// # Errors
     /// The folder cannot be written to.

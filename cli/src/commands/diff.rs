@@ -241,8 +241,10 @@ pub fn have_one_name(
     match names.last() {
         Some(last) if names.len() > 1 => {
             let all: Vec<&str> = names.iter().copied().collect();
+            let mut one = selector.clone();
+            one.labels.push((NAME.into(), (*last).into()));
             anyhow::bail!(
-                "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {selector}@{last}",
+                "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {one}",
                 printable(&all.join(", "))
             )
         }

@@ -155,7 +155,9 @@ impl Context {
             user: self.user,
             cgroup: self.cgroup.clone(),
             directory: Some(self.directory.clone()),
-            command: Some(String::from_utf8_lossy(&self.command.join(&b' ')).into_owned()),
+            // None of a process that had ended before anybody asked it: then it may be any.
+            command: (!self.command.is_empty())
+                .then(|| String::from_utf8_lossy(&self.command.join(&b' ')).into_owned()),
         }
     }
 

@@ -91,6 +91,8 @@ const LEAST_SHARE: f64 = 0.05;
 const MOST: usize = 12;
 /// One module that holds this much of its package's change, or of a step's, is to blame, not the whole.
 const ONE_OF_MANY: f64 = 0.75;
+/// Of the change of a count that scatters, what the medians of its parts may leave over.
+const SCATTER: f64 = 0.1;
 /// The same for package.json files within the search for files,
 const READER_SHARE: f64 = 0.5;
 /// or a file that grew by so many bytes: most of their cost can be in JavaScript, which parses them.
@@ -581,15 +583,6 @@ impl Search<'_> {
                 )
             })
             .collect();
-        let is_any = |certainty| {
-            exact
-                .iter()
-                .any(|(change, _)| change.certainty == certainty)
-        };
-        let certainty = [Certainty::Exact, Certainty::Significant].into_iter();
-        let certainty = { certainty }
-            .find(|certainty| is_any(*certainty))
-            .unwrap_or(Certainty::TooFewRuns);
         let told = |kind: CauseKind, name: &str| {
             (before.iter())
                 .any(|cause| cause.kind == kind && (name.is_empty() || cause.name == name))
@@ -612,8 +605,8 @@ impl Search<'_> {
                 || list == List::Modules
                     && package.is_some_and(|package| told(CauseKind::Package, package))
         };
-        // Change of a figure of the whole run, without what explained modules have of it.
-        let unexplained = |figure: &str, field: &str| -> f64 {
+        // Whether explained modules have all of the change of a figure of the whole run; of one that scatters, nearly all.
+        let is_explained = |figure: &str, field: &str, certainty: Certainty| -> bool {
             let table = self.sides.figures.table(List::Modules);
             let change = |list, row, field| {
                 let medians = self.medians(list, row, field);
@@ -625,11 +618,23 @@ impl Search<'_> {
                 .filter(|row| explained(List::Modules, *row))
                 .map(|row| change(List::Modules, row, field))
                 .sum();
-            whole - explained
+            match certainty {
+                Certainty::Significant => (whole - explained).abs() < SCATTER * whole.abs(),
+                _ => whole == explained,
+            }
         };
-        let exact_of = |figures: &[&str]| {
-            (exact.iter()).any(|(change, key)| {
+        let surest_of = |figures: &[&str]| {
+            let of_run = { exact.iter() }.filter(|(change, key)| {
                 key.list == List::Run && figures.contains(&change.name.as_str())
+            });
+            of_run.map(|(change, _)| *change).min_by(|a, b| {
+                let order = |change: &Change| match change.certainty {
+                    Certainty::Exact => (0, 0.0),
+                    Certainty::Significant => (1, change.adjusted_p.unwrap_or(1.0)),
+                    _ => (2, 0.0),
+                };
+                let (a, b) = (order(a), order(b));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
             })
         };
         let mut steps: Vec<(f64, Cause)> = Vec::new();
@@ -650,10 +655,10 @@ impl Search<'_> {
                 "loading.package_json_lookups",
             ),
         ] {
-            if told(kind, "")
-                || !exact_of(figures)
-                || !field.is_empty() && unexplained(figures[0], field) == 0.0
-            {
+            let Some(surest) = surest_of(figures).filter(|_| !told(kind, "")) else {
+                continue;
+            };
+            if !field.is_empty() && is_explained(figures[0], field, surest.certainty) {
                 continue;
             }
             let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
@@ -672,7 +677,7 @@ impl Search<'_> {
                 continue;
             }
             let mut cause = self.of_count(kind, "", series, left, &evidence);
-            cause.certainty = certainty;
+            (cause.certainty, cause.adjusted_p) = (surest.certainty, surest.adjusted_p);
             let events = |figure: &&str| -> f64 {
                 let row = self.sides.figures.table(List::Run).find(figure);
                 let medians = row.and_then(|row| self.medians(List::Run, row, ""));
@@ -688,7 +693,7 @@ impl Search<'_> {
         };
         let lookups = steps.iter().any(|(_, cause)| cause.kind == PACKAGE_JSON);
         let mut causes: Vec<Cause> = steps.into_iter().map(|(_, cause)| cause).collect();
-        let mut modules: Vec<(f64, usize)> = (exact.iter())
+        let mut modules: Vec<(f64, usize, &Change)> = (exact.iter())
             .filter(|(_, key)| {
                 key.list == List::Modules
                     && key.list.fields()[key.field] == "crossings"
@@ -696,10 +701,10 @@ impl Search<'_> {
                     // A lookup is a crossing: that was said of all modules.
                     && !(lookups && searched(key.row))
             })
-            .map(|(change, key)| (change.difference.abs(), key.row))
+            .map(|(change, key)| (change.difference.abs(), key.row, *change))
             .collect();
         modules.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (_, row) in modules {
+        for (_, row, change) in modules {
             let candidate =
                 (self.candidates.iter()).find(|c| c.kind == CauseKind::Module && c.row == row);
             if let Some(candidate) = candidate {
@@ -711,7 +716,7 @@ impl Search<'_> {
                 let (name, series) = (&candidate.name, &candidate.series);
                 let kind = CauseKind::Module;
                 let mut cause = self.of_count(kind, name, series, left, &evidence);
-                cause.certainty = certainty;
+                (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
                 causes.push(cause);
             }
         }

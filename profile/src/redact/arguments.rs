@@ -29,25 +29,12 @@ pub(super) enum Role {
 
 /// Programs that take a password behind `-p` as if it were part of it.
 const PASSWORD_IN_OPTION: &[&str] = &["mysql", "mariadb", "7z", "sshpass"];
-/// Programs of which `-u` has no password behind a colon: a group, a path, a line of a test.
-const WITHOUT_LOGIN: &[&str] = &[
-    "date",
-    "docker",
-    "jest",
-    "playwright",
-    "podman",
-    "rsync",
-    "vitest",
-];
-/// Programs that another one may start, whose options tell of a password; some that `sshpass` starts, of which `-p` is a port; and those above.
+/// Programs that another one may start, whose options tell of a password; and some that `sshpass` starts, of which `-p` is a port.
 const STARTED: &[&str] = &[
     "7z",
     "7za",
     "7zz",
     "curl",
-    "date",
-    "docker",
-    "jest",
     "mariadb",
     "mariadb-admin",
     "mariadb-dump",
@@ -56,15 +43,12 @@ const STARTED: &[&str] = &[
     "mysqldump",
     "mysqlimport",
     "mysqlsh",
-    "playwright",
-    "podman",
     "redis-cli",
     "rsync",
     "scp",
     "sftp",
     "ssh",
     "sshpass",
-    "vitest",
 ];
 /// A word that may tell of a login, in a text.
 pub(super) const LOGIN: &str = r#"(?-u)(?:^|[\s"'`])(?:-[uUpa]|--user|--proxy-user)"#;
@@ -147,12 +131,7 @@ impl Line {
             option if is_node && takes_code.contains(&option) => Role::Code,
             b"-p" if self.signs_in || self.program == "sshpass" => Role::Password,
             b"-a" if self.program == "redis-cli" => Role::Password,
-            b"-u" | b"-U" | b"--user" | b"--proxy-user" => {
-                match WITHOUT_LOGIN.contains(&self.program.as_str()) {
-                    true => Role::Any,
-                    false => Role::Login,
-                }
-            }
+            b"-u" | b"-U" | b"--user" | b"--proxy-user" => Role::Login,
             b"set" => Role::Setting,
             option if is_shell && option.starts_with(b"-") && option.ends_with(b"c") => {
                 Role::Script
@@ -287,11 +266,8 @@ fn ends_command(gap: &[u8]) -> bool {
 pub(super) fn password(login: &[u8]) -> Option<usize> {
     let colon = login.iter().position(|b| *b == b':')?;
     let (user, password) = (&login[..colon], &login[colon + 1..]);
-    let are_variables = user.starts_with(b"$") && password.starts_with(b"$");
     let is_user = !user.is_empty()
         && !user.iter().all(u8::is_ascii_digit)
-        && !user.starts_with(b"+")
-        && !are_variables
         && !user.iter().any(|b| *b == b'/' || b.is_ascii_whitespace());
     (is_user && !password.is_empty() && !password.starts_with(b"//")).then_some(colon + 1)
 }
