@@ -201,10 +201,8 @@ impl HeldExecs {
 
     /// Whether any exec is held.
     pub(super) fn is_holding(&self) -> bool {
-        let files = self.table.files.iter();
-        files
-            .into_iter()
-            .any(|file| file.load(Ordering::Acquire) != NONE)
+        let mut files = self.table.files.iter();
+        files.any(|file| file.load(Ordering::Acquire) != NONE)
     }
 
     /// All execs that wait and were not read yet, each with its place; with none if too many wait: then it was let go.
@@ -310,6 +308,17 @@ mod tests {
         )
     }
 
+    /// A permission to open in place of one to execute.
+    fn hold_opens(group: &OwnedFd, path: &std::path::Path) {
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
+        // SAFETY: on a path that lives through the call.
+        let marked = unsafe {
+            libc::fanotify_mark(group.as_raw_fd(), add, open, libc::AT_FDCWD, name.as_ptr())
+        };
+        assert_eq!(marked, 0, "{}", io::Error::last_os_error());
+    }
+
     #[test]
     fn an_exec_is_answered_once_whoever_comes_first() {
         let (table, mut answers) = table();
@@ -330,7 +339,7 @@ mod tests {
         assert_eq!(answered, [71i32.to_ne_bytes(), 70i32.to_ne_bytes()]);
     }
 
-    /// More than one read of the group returns; a permission to open in place of one to execute.
+    /// More than one read of the group returns.
     #[test]
     #[ignore = "needs root"]
     fn all_go_that_nobody_has_read_however_many() {
@@ -338,19 +347,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "").unwrap();
-        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-        let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
-        // SAFETY: plain system calls, on a path that lives through them.
-        let group = unsafe {
-            let group = libc::fanotify_init(flags, libc::O_RDONLY as u32);
-            assert!(group >= 0, "{}", io::Error::last_os_error());
-            let group = OwnedFd::from_raw_fd(group);
-            let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
-            let marked =
-                libc::fanotify_mark(group.as_raw_fd(), add, open, libc::AT_FDCWD, name.as_ptr());
-            assert_eq!(marked, 0, "{}", io::Error::last_os_error());
-            group
-        };
+        let group = crate::hold::fanotify::new_group().unwrap();
+        hold_opens(&group, &path);
         let memory = HeldExecs::memory().unwrap();
         let held = HeldExecs::of(group, memory.as_fd()).unwrap();
         let opened = AtomicU64::new(0);
@@ -390,23 +388,13 @@ mod tests {
         std::fs::write(&other, "").unwrap();
         let group = crate::hold::fanotify::new_group().unwrap();
         let lessee = File::open(&leased).unwrap();
-        // SAFETY: plain system calls, on descriptors that are open, and paths that live through them.
+        // SAFETY: plain system calls, on descriptors that are open.
         unsafe {
             libc::fcntl(lessee.as_raw_fd(), SET_SIGNAL, libc::SIGURG); // else SIGIO ends us
             assert_eq!(libc::fcntl(lessee.as_raw_fd(), SET_LEASE, libc::F_WRLCK), 0);
-            for path in [&leased, &other] {
-                let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-                let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
-                let marked = libc::fanotify_mark(
-                    group.as_raw_fd(),
-                    add,
-                    open,
-                    libc::AT_FDCWD,
-                    name.as_ptr(),
-                );
-                assert_eq!(marked, 0, "{}", io::Error::last_os_error());
-            }
         }
+        hold_opens(&group, &leased);
+        hold_opens(&group, &other);
         let memory = HeldExecs::memory().unwrap();
         let held = HeldExecs::of(group, memory.as_fd()).unwrap();
         std::thread::scope(|scope| {
@@ -433,13 +421,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, "").unwrap();
         let group = crate::hold::fanotify::new_group().unwrap();
-        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-        let (add, open) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
-        // SAFETY: on a path that lives through the call.
-        let marked = unsafe {
-            libc::fanotify_mark(group.as_raw_fd(), add, open, libc::AT_FDCWD, name.as_ptr())
-        };
-        assert_eq!(marked, 0, "{}", io::Error::last_os_error());
+        hold_opens(&group, &path);
         let memory = HeldExecs::memory().unwrap();
         let held = HeldExecs::of(group, memory.as_fd()).unwrap();
         std::thread::scope(|scope| {

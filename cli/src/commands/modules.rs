@@ -111,7 +111,8 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
             "{shown}: found: run {number}, which had no probes, so that no module was seen; needed: another run, or one with probes; type: nodeprof report {shown}, which lists the runs"
         );
     }
-    if !runs.is_empty() && runs.iter().all(is_bare) || runs.is_empty() && there > 0 {
+    // Those without probes are left out of several.
+    if there > 0 && runs.iter().all(is_bare) {
         bail!(
             "{shown}: found: only runs without probes, in which no module is seen; needed: a run with probes; type: nodeprof bench --probed-runs 1 -- COMMAND, or nodeprof trace -- COMMAND"
         );

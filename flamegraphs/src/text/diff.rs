@@ -420,7 +420,6 @@ fn time_row(time: &TimeChange) -> Vec<Cell> {
     ]
 }
 
-/// Three digits after the point, and never 0.
 /// No sign of what is rounded to nothing.
 pub(super) fn percent_of(percent: f64) -> String {
     match percent.abs() < 0.05 {
@@ -429,6 +428,7 @@ pub(super) fn percent_of(percent: f64) -> String {
     }
 }
 
+/// Three digits after the point, and never 0.
 pub(super) fn probability(p: f64) -> String {
     match p {
         p if p < 0.001 => "<0.001".to_owned(),
