@@ -8,11 +8,11 @@ use crate::breakdown::{
     count,
 };
 use crate::fast::Map;
-use crate::modules::{Bucket, Costs, Module, Modules};
+use crate::modules::{Bucket, Costs, Module, Modules, script};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
-    Binary, CallbackId, CrossingKind, FileOperation, NameId, Nanoseconds, Process, ProcessId,
-    Recording, RunId, StackId, UNREADABLE,
+    Binary, CallbackId, CrossingKind, FileOperation, FrameKind, NameId, Nanoseconds, Process,
+    ProcessId, Recording, RunId, StackId, UNREADABLE,
 };
 use crate::report::{
     Attribution, CallbackProfile, CallsByKind, Compile, Crossings, Family, FileOperationProfile,
@@ -22,6 +22,7 @@ use crate::report::{
     TOP_PATHS, Time,
 };
 use crate::thin;
+use crate::v8::Work;
 
 impl Profile {
     /// Derives the figures of every run. Events that refer to nothing in the recording are left out.
@@ -755,7 +756,7 @@ impl RunContext<'_> {
             ..SamplesProfile::default()
         };
         // Many samples have the same stack.
-        let mut known: Map<StackId, (bool, bool)> = Map::default();
+        let mut known: Map<StackId, (bool, bool, Work)> = Map::default();
         let (mut complete, mut inlining) = (0u64, 0u64);
         for sample in &self.recording.samples {
             if self
@@ -766,12 +767,12 @@ impl RunContext<'_> {
             }
             samples.count += 1;
             samples.cpu_ns = samples.cpu_ns.saturating_add(sample.weight.0);
-            let Some(stack) = sample.stack else { continue };
-            let (whole, inlined) = *known.entry(stack).or_insert_with(|| {
-                let frames = self.recording.frames_of(stack);
-                let inlined = { frames }.any(|frame| frame.inlining_possible);
-                (self.recording.is_whole(stack), inlined)
-            });
+            let (whole, inlined, work) = match sample.stack {
+                Some(stack) => *known.entry(stack).or_insert_with(|| self.known_of(stack)),
+                None => (false, false, Work::Unknown),
+            };
+            let spent = samples.by_kind.of(work);
+            *spent = spent.saturating_add(sample.weight.0);
             complete += u64::from(whole);
             inlining += u64::from(inlined);
         }
@@ -780,6 +781,20 @@ impl RunContext<'_> {
         samples.complete_stacks_percent = percent(complete);
         samples.inlining_possible_percent = percent(inlining);
         samples
+    }
+
+    /// Whether a stack is whole, whether functions may be missing in it, and what it was at.
+    fn known_of(&self, stack: StackId) -> (bool, bool, Work) {
+        let frames = || self.recording.frames_of(stack);
+        let name = |id| str::from_utf8(self.recording.name(id)).unwrap_or_default();
+        let described = frames().map(|frame| {
+            let script = frame.file.filter(|_| frame.kind == FrameKind::JavaScript);
+            let script = script.map(|script| script::Script::of(self.recording.name(script)));
+            let built_in = script.is_some_and(|script| script.is_builtin());
+            (frame.kind, name(frame.function), built_in)
+        });
+        let inlined = frames().any(|frame| frame.inlining_possible);
+        (self.recording.is_whole(stack), inlined, Work::of(described))
     }
 
     fn processes(&self, cells: &RunCells) -> Vec<ProcessProfile> {

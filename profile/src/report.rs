@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::recording::{CompilationUnit, CrossingKind, FileOperation};
 
 pub use document::Document;
-pub use modules::{Attribution, ModuleProfile, OutsideProfile, PackageProfile, SamplesProfile};
+pub use modules::{
+    Attribution, CpuByKind, ModuleProfile, OutsideProfile, PackageProfile, SamplesProfile,
+};
 
 /// Version of the JSON.
 pub const SCHEMA: u32 = 2;

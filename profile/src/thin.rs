@@ -36,7 +36,9 @@ impl Recording {
                 continue;
             }
             scalars(run, &mut |name, value| {
-                if value.is_finite() {
+                // Of what the CPU did most is nothing.
+                let is_nothing = value == 0.0 && name.starts_with("samples.by_kind.");
+                if value.is_finite() && !is_nothing {
                     self.figures.push(KeptFigure {
                         run: id,
                         name: name.to_owned(),
@@ -168,6 +170,9 @@ pub(crate) fn restore<'a>(run: &mut RunProfile, figures: impl Iterator<Item = &'
     put!(run.serialization, "serialization": calls bytes total_ns);
     put!(run.compile, "compile": compilations cached total_ns);
     put!(run.samples, "samples": count cpu_ns);
+    put!(run.samples.by_kind, "samples.by_kind": javascript_ns node_javascript_ns builtins_ns inline_cache_misses_ns
+        eager_compilation_ns lazy_compilation_ns baseline_compilation_ns optimizing_compilation_ns deserialization_ns
+        garbage_collection_ns native_ns kernel_ns tracing_ns unknown_ns);
     let operation = |name: &str, of: &mut FileOperationProfile| {
         put(&format!("files.{name}.calls"), &mut of.calls);
         put(&format!("files.{name}.failed"), &mut of.failed);
@@ -206,12 +211,14 @@ mod tests {
                 &Profile::from_recording(recording).runs[0],
                 &mut |name, value| {
                     // Modules are told from stacks, the cost of tracing from its events: neither is there any more.
+                    // Nor are the stacks of samples.
                     let derived = [
                         "modules.",
                         "packages.",
                         "attribution.",
                         "overhead.",
-                        "samples.",
+                        "samples.complete_stacks_percent",
+                        "samples.inlining_possible_percent",
                     ];
                     if value.is_finite() && !derived.iter().any(|of| name.starts_with(of)) {
                         all.insert(name.to_owned(), value);

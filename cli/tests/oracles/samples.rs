@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, process::Command};
 
 use nodeprof_profile::{
-    Recording,
+    Profile, Recording,
     recording::{Crossing, CrossingKind, Frame, FrameKind, Process, Sample, StackId},
 };
 use serde_json::Value;
@@ -23,6 +23,7 @@ on_each_node!(undisturbed:
     times_of_functions_are_those_of_the_cpu_profiler_and_of_their_own_clock,
 );
 on_each_node!(
+    kinds_of_work_are_told_apart,
     without_a_frequency_nothing_is_sampled,
     what_samples_in_a_collection_meet_has_its_name,
     samples_in_libc_lead_no_later_stack_astray,
@@ -192,6 +193,106 @@ while (process.cpuUsage().system < 300_000) fs.readSync(file, buffer, 0, buffer.
         reading > 0.7 * system && reading < 1.2 * system,
         "{reading:.1} ms of {system:.1} ms"
     );
+}
+
+/// Programs that do one thing for some 300 ms of CPU time, each with its field of `samples.by_kind` and how much of that time is it.
+/// `over(f)` calls `f` so long; what it counts up makes each source another one, which no cache of V8's knows.
+const WORKS: [(&str, &str, f64); 9] = [
+    (
+        "javascript_ns",
+        "over(() => { let sum = 0; for (let i = 0; i < 1e6; i++) sum = (sum * 31 + i) | 0; return sum; });",
+        0.9,
+    ),
+    (
+        "builtins_ns",
+        "const list = Array.from({ length: 1e5 }, (_, i) => String(i)); over(() => list.lastIndexOf({}));",
+        0.8,
+    ),
+    (
+        "eager_compilation_ns",
+        "const vm = require('vm'); const text = 'if (a) { b(1 + c.d); } else { c = [a, { b, c }]; }\\n'.repeat(5e3);
+         over((n) => new vm.Script(text + n));",
+        0.8,
+    ),
+    (
+        "lazy_compilation_ns",
+        "const vm = require('vm'); const body = 'if (a) { b(1 + c.d); } else { c = [a, { b, c }]; }\\n'.repeat(2e3);
+         over((n) => vm.runInThisContext(`function f${n}(a) { if (a) return; ${body} } f${n}(1);`));",
+        0.45,
+    ),
+    (
+        "optimizing_compilation_ns",
+        "require('v8').setFlagsFromString('--allow-natives-syntax');
+         const body = 'if (a > b) { b = (a * 3 + b) | 0; } else { a = (b * 7 - a) | 0; }\\n'.repeat(150);
+         over((0, eval)(`(function () {
+           function f(a, b) { ${body} return a + b; }
+           return () => {
+             %PrepareFunctionForOptimization(f); f(1, 2); f(2, 1);
+             %OptimizeFunctionOnNextCall(f); f(1, 2); %DeoptimizeFunction(f);
+           };
+         })()`));",
+        0.6,
+    ),
+    (
+        "deserialization_ns",
+        "const vm = require('vm'); require('v8').setFlagsFromString('--no-compilation-cache');
+         const text = 'f.push(function (a) { return [a, { a }]; });\\n'.repeat(3e3);
+         const first = new vm.Script('var f = [];' + text); first.runInThisContext(); for (const g of f) g(1);
+         const cachedData = first.createCachedData();
+         over(() => { if (new vm.Script('var f = [];' + text, { cachedData }).cachedDataRejected) throw 1; });",
+        0.5,
+    ),
+    (
+        "garbage_collection_ns",
+        "require('v8').setFlagsFromString('--expose-gc'); const gc = require('vm').runInNewContext('gc');
+         const kept = Array.from({ length: 1e5 }, (_, i) => ({ i })); over(() => gc()); kept.pop();",
+        0.8,
+    ),
+    (
+        "native_ns",
+        "const { pbkdf2Sync } = require('crypto'); over(() => pbkdf2Sync('a', 'b', 5000, 64, 'sha512'));",
+        0.9,
+    ),
+    (
+        "kernel_ns",
+        "const { openSync, readSync } = require('fs'); const zero = openSync('/dev/zero'); const into = Buffer.alloc(1 << 22);
+         over(() => readSync(zero, into));",
+        0.8,
+    ),
+];
+
+/// Each of these is most of what its program does, and the kinds are all of the CPU time.
+fn kinds_of_work_are_told_apart(node: &Node) {
+    let folder = folder();
+    for (field, program, least) in WORKS {
+        let over = "
+const over = (f) => {
+  const used = () => { const { user, system } = process.cpuUsage(); return user + system; };
+  const begin = used();
+  for (let n = 0; used() < begin + 3e5; n++) f(n);
+  console.log(used() - begin);
+};
+";
+        let script = write(
+            folder.path(),
+            &format!("{field}.js"),
+            &(over.to_owned() + program),
+        );
+        let traced = trace(&[], node.command([&script]));
+        let spent: f64 = traced.stdout().trim().parse().expect("microseconds");
+        let profile = Profile::from_recording(&recording(&traced));
+        let samples = &profile.runs[0].samples;
+        let kinds = serde_json::to_value(samples.by_kind).expect("JSON");
+        let kinds: BTreeMap<String, u64> = serde_json::from_value(kinds).expect("numbers");
+        assert_eq!(kinds.values().sum::<u64>(), samples.cpu_ns, "{kinds:?}");
+        let share = kinds[field] as f64 / 1e3 / spent;
+        assert!(
+            share >= least,
+            "{field} is {share:.2} of {spent} us: {kinds:?}"
+        );
+        let most = kinds.iter().max_by_key(|(_, ns)| **ns).expect("kinds");
+        assert_eq!(most.0, field, "{kinds:?}");
+    }
 }
 
 fn without_a_frequency_nothing_is_sampled(node: &Node) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::recording::{self, FrameKind as Recorded, NameId};
-use nodeprof_profile::v8::is_garbage_collection;
+use nodeprof_profile::v8::{is_compilation, is_garbage_collection, is_tracing};
 
 use super::modules::{is_built_in, short};
 use super::native;
@@ -274,34 +274,4 @@ fn kind(kind: Recorded, function: &str, file: Option<&str>) -> FrameKind {
         Recorded::Kernel => FrameKind::Kernel,
         Recorded::Unknown => FrameKind::Unknown,
     }
-}
-
-/// Functions through which the kernel comes to run probes. A breakpoint is one of ours: no debugger is attached.
-fn is_tracing(function: &str) -> bool {
-    const ENTRIES: [&str; 8] = [
-        "asm_exc_int3",
-        "exc_int3",
-        "uprobe_",
-        "__x64_sys_uretprobe",
-        "__ia32_sys_uretprobe",
-        "__bpf_trace",
-        "bpf_trace_run",
-        "bpf_prog_",
-    ];
-    ENTRIES.iter().any(|entry| function.starts_with(entry))
-}
-
-/// Functions through which V8 comes to parse and compile. The same from 9.4 to 14.6.
-fn is_compilation(function: &str) -> bool {
-    const ENTRIES: [&str; 8] = [
-        "v8::internal::Compiler::",
-        "v8::internal::parsing::",
-        "v8::internal::OptimizedCompilationJob::",
-        "v8::internal::OptimizingCompileDispatcher",
-        "v8::internal::LazyCompileDispatcher",
-        "v8::internal::maglev::MaglevConcurrentDispatcher",
-        "v8::internal::baseline::",
-        "v8::ScriptCompiler::",
-    ];
-    ENTRIES.iter().any(|entry| function.starts_with(entry))
 }

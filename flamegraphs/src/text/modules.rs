@@ -7,7 +7,8 @@ use super::blame::{BlameOptions, Blamed, By, Figure, Role};
 use super::names::kinds;
 use super::page::{faint, plain, warning};
 use super::{Report, TOP_SHORT};
-use crate::units::{counted, number, time};
+use crate::table::{Cell, Column, Table};
+use crate::units::{counted, number, percent, time};
 
 impl<'a> Report<'a> {
     /// Says why there is nothing to blame, and what to type.
@@ -138,6 +139,43 @@ impl<'a> Report<'a> {
         let see = format!("to see where: nodeprof flame FILE --of {metric}");
         phrases.push(faint(see));
         self.page.section("CPU samples", &phrases);
+        let kinds = samples.by_kind;
+        let mut kinds = [
+            ("JavaScript of the program", kinds.javascript_ns),
+            ("JavaScript of Node", kinds.node_javascript_ns),
+            ("V8's builtins", kinds.builtins_ns),
+            ("misses of inline caches", kinds.inline_cache_misses_ns),
+            ("compiling scripts", kinds.eager_compilation_ns),
+            (
+                "compiling functions at their first call",
+                kinds.lazy_compilation_ns,
+            ),
+            ("compiling to baseline code", kinds.baseline_compilation_ns),
+            ("optimizing", kinds.optimizing_compilation_ns),
+            (
+                "deserializing snapshots and code caches",
+                kinds.deserialization_ns,
+            ),
+            ("collecting garbage", kinds.garbage_collection_ns),
+            ("other C++", kinds.native_ns),
+            ("kernel", kinds.kernel_ns),
+            ("kernel, for the probes of this trace", kinds.tracing_ns),
+            ("not known", kinds.unknown_ns),
+        ];
+        kinds.sort_by_key(|&(_, spent)| std::cmp::Reverse(spent));
+        let mut table = Table::new([
+            Column::right("time"),
+            Column::right("share"),
+            Column::left("on the CPU with"),
+        ]);
+        for (kind, spent) in kinds.into_iter().filter(|&(_, spent)| spent > 0) {
+            table.row([
+                Cell::text(time(spent)),
+                Cell::text(percent(spent, samples.cpu_ns)),
+                Cell::text(kind),
+            ]);
+        }
+        self.page.table(&table);
     }
 
     /// Modules other than Node's own.

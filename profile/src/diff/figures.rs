@@ -768,6 +768,7 @@ pub(crate) fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
     operation("access", &run.files.access);
     operation("close", &run.files.close);
     let (s, o) = (&run.serialization, &run.overhead);
+    let cpu = &run.samples.by_kind;
     each! {
         "files.bytes_read": run.files.bytes_read as f64,
         "files.paths": run.files.paths as f64,
@@ -786,6 +787,20 @@ pub(crate) fn scalars(run: &RunProfile, add: &mut impl FnMut(&str, f64)) {
         "samples.cpu_ns": run.samples.cpu_ns as f64,
         "samples.complete_stacks_percent": run.samples.complete_stacks_percent.unwrap_or(f64::NAN),
         "samples.inlining_possible_percent": run.samples.inlining_possible_percent.unwrap_or(f64::NAN),
+        "samples.by_kind.javascript_ns": cpu.javascript_ns as f64,
+        "samples.by_kind.node_javascript_ns": cpu.node_javascript_ns as f64,
+        "samples.by_kind.builtins_ns": cpu.builtins_ns as f64,
+        "samples.by_kind.inline_cache_misses_ns": cpu.inline_cache_misses_ns as f64,
+        "samples.by_kind.eager_compilation_ns": cpu.eager_compilation_ns as f64,
+        "samples.by_kind.lazy_compilation_ns": cpu.lazy_compilation_ns as f64,
+        "samples.by_kind.baseline_compilation_ns": cpu.baseline_compilation_ns as f64,
+        "samples.by_kind.optimizing_compilation_ns": cpu.optimizing_compilation_ns as f64,
+        "samples.by_kind.deserialization_ns": cpu.deserialization_ns as f64,
+        "samples.by_kind.garbage_collection_ns": cpu.garbage_collection_ns as f64,
+        "samples.by_kind.native_ns": cpu.native_ns as f64,
+        "samples.by_kind.kernel_ns": cpu.kernel_ns as f64,
+        "samples.by_kind.tracing_ns": cpu.tracing_ns as f64,
+        "samples.by_kind.unknown_ns": cpu.unknown_ns as f64,
         "overhead.probe_hits": o.probe_hits as f64,
         "overhead.estimated_ns": o.estimated_ns as f64,
         "overhead.setup_ns": o.setup_ns as f64,

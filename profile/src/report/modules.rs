@@ -8,6 +8,7 @@ use super::RunProfile;
 use crate::breakdown::count;
 use crate::modules::package::PackageKind;
 use crate::modules::{Bucket, Costs, ModuleKind};
+use crate::v8::Work;
 
 /// A module that one thread of one process loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,6 +138,64 @@ pub struct SamplesProfile {
     /// Of them, those with optimised code on the stack that may have inlined functions which are not shown, 0 to 100.
     /// `None` without samples.
     pub inlining_possible_percent: Option<f64>,
+    /// What the threads did. Sums to `cpu_ns`.
+    #[serde(default)]
+    pub by_kind: CpuByKind,
+}
+
+/// CPU time of samples by what the threads did ([`Work`]). Each sample is of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuByKind {
+    /// [`Work::JavaScript`].
+    pub javascript_ns: u64,
+    /// [`Work::NodeJavaScript`].
+    pub node_javascript_ns: u64,
+    /// [`Work::Builtins`].
+    pub builtins_ns: u64,
+    /// [`Work::InlineCacheMisses`].
+    pub inline_cache_misses_ns: u64,
+    /// [`Work::EagerCompilation`].
+    pub eager_compilation_ns: u64,
+    /// [`Work::LazyCompilation`].
+    pub lazy_compilation_ns: u64,
+    /// [`Work::BaselineCompilation`].
+    pub baseline_compilation_ns: u64,
+    /// [`Work::OptimizingCompilation`].
+    pub optimizing_compilation_ns: u64,
+    /// [`Work::Deserialization`].
+    pub deserialization_ns: u64,
+    /// [`Work::GarbageCollection`].
+    pub garbage_collection_ns: u64,
+    /// [`Work::Native`].
+    pub native_ns: u64,
+    /// [`Work::Kernel`].
+    pub kernel_ns: u64,
+    /// [`Work::Tracing`].
+    pub tracing_ns: u64,
+    /// [`Work::Unknown`].
+    pub unknown_ns: u64,
+}
+
+impl CpuByKind {
+    /// Of one kind.
+    pub fn of(&mut self, work: Work) -> &mut u64 {
+        match work {
+            Work::JavaScript => &mut self.javascript_ns,
+            Work::NodeJavaScript => &mut self.node_javascript_ns,
+            Work::Builtins => &mut self.builtins_ns,
+            Work::InlineCacheMisses => &mut self.inline_cache_misses_ns,
+            Work::EagerCompilation => &mut self.eager_compilation_ns,
+            Work::LazyCompilation => &mut self.lazy_compilation_ns,
+            Work::BaselineCompilation => &mut self.baseline_compilation_ns,
+            Work::OptimizingCompilation => &mut self.optimizing_compilation_ns,
+            Work::Deserialization => &mut self.deserialization_ns,
+            Work::GarbageCollection => &mut self.garbage_collection_ns,
+            Work::Native => &mut self.native_ns,
+            Work::Kernel => &mut self.kernel_ns,
+            Work::Tracing => &mut self.tracing_ns,
+            Work::Unknown => &mut self.unknown_ns,
+        }
+    }
 }
 
 /// How much of a run is known to be somebody's.
