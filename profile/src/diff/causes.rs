@@ -519,9 +519,7 @@ impl Search<'_> {
     /// The package that came or went for which most of the stats were made that there are more or fewer of, if the search for files
     /// takes longer or less by so much.
     fn sought_for(&self, change: f64) -> Option<usize> {
-        let table = self.sides.figures.table(List::Run);
-        let row = table.find("files.stat.calls")?;
-        let (base, head) = self.medians(List::Run, row, "")?;
+        let (base, head) = self.stats_to_find()?;
         let all = head - base;
         if all == 0.0 || (all > 0.0) != (change > 0.0) {
             return None;
@@ -605,15 +603,13 @@ impl Search<'_> {
                 || list == List::Modules
                     && package.is_some_and(|package| told(CauseKind::Package, package))
         };
-        // Whether explained modules have all of the change of a figure of the whole run; of one that scatters, nearly all.
-        let is_explained = |figure: &str, field: &str, certainty: Certainty| -> bool {
+        // Whether explained modules have all of the change of a figure of all modules; of one that scatters, nearly all.
+        let is_explained = |whole: f64, field: &str, certainty: Certainty| -> bool {
             let table = self.sides.figures.table(List::Modules);
             let change = |list, row, field| {
                 let medians = self.medians(list, row, field);
                 medians.map_or(0.0, |(base, head)| head - base)
             };
-            let whole = self.sides.figures.table(List::Run).find(figure);
-            let whole = whole.map_or(0.0, |row| change(List::Run, row, ""));
             let explained: f64 = (0..table.names.len())
                 .filter(|row| explained(List::Modules, *row))
                 .map(|row| change(List::Modules, row, field))
@@ -623,11 +619,9 @@ impl Search<'_> {
                 _ => whole == explained,
             }
         };
-        let surest_of = |figures: &[&str]| {
-            let of_run = { exact.iter() }.filter(|(change, key)| {
-                key.list == List::Run && figures.contains(&change.name.as_str())
-            });
-            of_run.map(|(change, _)| *change).min_by(|a, b| {
+        let surest = |of: &dyn Fn(&Change, &Key) -> bool| {
+            let of_these = { exact.iter() }.filter(|(change, key)| of(change, key));
+            of_these.map(|(change, _)| *change).min_by(|a, b| {
                 let order = |change: &Change| match change.certainty {
                     Certainty::Exact => (0, 0.0),
                     Certainty::Significant => (1, change.adjusted_p.unwrap_or(1.0)),
@@ -637,14 +631,24 @@ impl Search<'_> {
                 a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
             })
         };
+        let surest_of = |figures: &[&str]| {
+            surest(&|change, key| key.list == List::Run && figures.contains(&change.name.as_str()))
+        };
+        // Stats that the program asks for itself find no module.
+        let surest_to_find = || {
+            surest(&|_, key| {
+                let field = key.list.fields().get(key.field);
+                match key.list {
+                    List::Modules => field == Some(&FOUND_BY_STATS),
+                    List::Callbacks => self.by_callbacks() && self.is_search(key.row),
+                    _ => false,
+                }
+            })
+        };
         let mut steps: Vec<(f64, Cause)> = Vec::new();
         for (kind, figures, field) in [
             (CauseKind::Compilation, &[CACHED][..], ""),
-            (
-                CauseKind::Resolution,
-                &["files.stat.calls"],
-                "loading.stats",
-            ),
+            (CauseKind::Resolution, &[], FOUND_BY_STATS),
             (
                 CauseKind::PackageJson,
                 &[
@@ -655,10 +659,29 @@ impl Search<'_> {
                 "loading.package_json_lookups",
             ),
         ] {
-            let Some(surest) = surest_of(figures).filter(|_| !told(kind, "")) else {
+            let (surest, events) = match kind {
+                CauseKind::Resolution => (surest_to_find(), self.stats_to_find()),
+                _ => {
+                    let table = self.sides.figures.table(List::Run);
+                    let rows = figures.iter().filter_map(|figure| table.find(figure));
+                    let medians = rows.filter_map(|row| self.medians(List::Run, row, ""));
+                    let events = medians.map(|(base, head)| (head - base).abs()).sum();
+                    (surest_of(figures), Some((0.0, events)))
+                }
+            };
+            let Some(surest) = surest.filter(|_| !told(kind, "")) else {
                 continue;
             };
-            if !field.is_empty() && is_explained(figures[0], field, surest.certainty) {
+            let events = events.map_or(0.0, |(base, head)| head - base);
+            let whole = match figures.first() {
+                Some(figure) => {
+                    let row = self.sides.figures.table(List::Run).find(figure);
+                    let medians = row.and_then(|row| self.medians(List::Run, row, ""));
+                    medians.map_or(0.0, |(base, head)| head - base)
+                }
+                None => events,
+            };
+            if !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
             }
             let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
@@ -670,7 +693,7 @@ impl Search<'_> {
                 .sum();
             let evidence = match kind {
                 CauseKind::Compilation => self.of_run(&COMPILATIONS),
-                CauseKind::Resolution => self.of_run(&SEARCHES),
+                CauseKind::Resolution => self.searches(),
                 _ => self.package_json(),
             };
             if evidence.is_empty() {
@@ -678,12 +701,7 @@ impl Search<'_> {
             }
             let mut cause = self.of_count(kind, "", series, left, &evidence);
             (cause.certainty, cause.adjusted_p) = (surest.certainty, surest.adjusted_p);
-            let events = |figure: &&str| -> f64 {
-                let row = self.sides.figures.table(List::Run).find(figure);
-                let medians = row.and_then(|row| self.medians(List::Run, row, ""));
-                medians.map_or(0.0, |(base, head)| (head - base).abs())
-            };
-            steps.push((figures.iter().map(events).sum(), cause));
+            steps.push((events.abs(), cause));
         }
         // What happens so and so often more or less, most first.
         steps.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -757,7 +775,7 @@ impl Search<'_> {
         let evidence = match cause.kind {
             CauseKind::Package => self.of_row(List::Packages, candidate, cause),
             CauseKind::Module => self.of_row(List::Modules, candidate, cause),
-            CauseKind::Resolution => self.of_run(&SEARCHES),
+            CauseKind::Resolution => self.searches(),
             CauseKind::PackageJson => self.package_json(),
             CauseKind::Reading => self.of_run(&[
                 ("files.read.calls", "read", "reads"),
@@ -869,6 +887,47 @@ impl Search<'_> {
         evidence
     }
 
+    /// Stats that were made to find modules, on both sides; where modules are not told, calls of the C++ function that makes them.
+    fn stats_to_find(&self) -> Option<(f64, f64)> {
+        let (list, field) = match self.by_callbacks() {
+            true => (List::Callbacks, "calls"),
+            false => (List::Modules, FOUND_BY_STATS),
+        };
+        let field = list.field(field)?;
+        let mut all = Series::default();
+        for row in 0..self.sides.figures.table(list).names.len() {
+            if list == List::Modules || self.is_search(row) {
+                all.add(&Series::of(self.sides, list, row, field));
+            }
+        }
+        let (base, head) = (median(&all.base), median(&all.head));
+        (base.is_finite() && head.is_finite()).then_some((base, head))
+    }
+
+    /// Whether no modules are told, as in count mode.
+    fn by_callbacks(&self) -> bool {
+        self.sides.figures.table(List::Modules).names.is_empty()
+    }
+
+    /// Whether a callback is the one by which Node's loaders ask what is at a path.
+    fn is_search(&self, row: usize) -> bool {
+        let names = &self.sides.figures.table(List::Callbacks).names;
+        names
+            .get(row)
+            .is_some_and(|name| function_of(name) == "InternalModuleStat")
+    }
+
+    /// How much more, or less, is looked for to find modules.
+    fn searches(&self) -> Vec<String> {
+        let (one, many) = match self.by_callbacks() {
+            true => ("call of InternalModuleStat", "calls of InternalModuleStat"),
+            false => ("stat", "stats"),
+        };
+        let stats = self.stats_to_find();
+        let stats = stats.and_then(|(base, head)| difference(None, base, head, one, many));
+        stats.into_iter().chain(self.of_run(&SEARCHES)).collect()
+    }
+
     /// The package.json file of which most bytes more, or fewer, are read: before, now, and its name.
     fn grown(&self) -> Option<(f64, f64, &str)> {
         let table = self.sides.figures.table(List::PackageJson);
@@ -914,9 +973,10 @@ const COMPILATIONS: [(&str, &str, &str); 2] = [
 ];
 /// Compilations whose code V8 takes from a code cache.
 const CACHED: &str = "compile.cached";
-/// What is searched for.
-const SEARCHES: [(&str, &str, &str); 3] = [
-    ("files.stat.calls", "stat", "stats"),
+/// Stats that were made to find a module.
+const FOUND_BY_STATS: &str = "loading.stats";
+/// What else is searched for.
+const SEARCHES: [(&str, &str, &str); 2] = [
     (
         "package_json.lookups",
         "package.json lookup",
