@@ -69,27 +69,30 @@ fn succeeds(output: &Output) {
 
 /// The difference of both programs, from some pairs with probes in each.
 fn difference(node: &Node, folder: &Path, base: &str, head: &str) -> Value {
+    difference_of(node, folder, base, head, &[])
+}
+
+fn difference_of(node: &Node, folder: &Path, base: &str, head: &str, options: &[&str]) -> Value {
     let node = node.path.display();
-    let output = run(
-        folder,
-        &[
-            "compare",
-            "-n",
-            "1",
-            "--probed-runs",
-            "8",
-            "--warmup",
-            "1",
-            "--quiet",
-            "--force",
-            "-o",
-            "both.nodeprof",
-            "--base",
-            &format!("{node} {base}"),
-            "--head",
-            &format!("{node} {head}"),
-        ],
-    );
+    let [base, head] = [base, head].map(|script| format!("{node} {script}"));
+    let command = [
+        "compare",
+        "-n",
+        "1",
+        "--probed-runs",
+        "8",
+        "--warmup",
+        "1",
+        "--quiet",
+        "--force",
+        "-o",
+        "both.nodeprof",
+        "--base",
+        &base,
+        "--head",
+        &head,
+    ];
+    let output = run(folder, &[&command[..], options].concat());
     succeeds(&output);
     let output = run(folder, &["diff", "both.nodeprof", "--format", "json"]);
     succeeds(&output);
@@ -204,6 +207,32 @@ fn deeper_folders_are_the_first_cause() {
         let cause = first_of(&node, folder.path(), base, script, ("resolution", ""));
         let sentence = cause["sentence"].as_str().expect("a sentence");
         assert!(sentence.contains("stats more"), "{sentence}");
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn stats_of_the_program_s_own_are_no_search_for_modules() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = "const { statSync } = require('fs');
+            for (let i = 0; i < Number(process.argv[2]); i++) statSync('/nowhere', { throwIfNoEntry: false });";
+        fs::write(folder.path().join("asks.js"), script).expect("a file");
+        for mode in ["full", "count"] {
+            let [base, head] = ["asks.js 0", "asks.js 50"];
+            let diff = difference_of(&node, folder.path(), base, head, &["--mode", mode]);
+            let causes = diff["causes"].as_array().expect("causes");
+            assert!(
+                causes.iter().all(|cause| cause["kind"] != "resolution"),
+                "{mode}: {causes:#?}"
+            );
+            let stats = |of: &Value| of["name"] == "files.stat.calls" && of["difference"] == 50.0;
+            let counts = diff["counts"].as_array().expect("counts");
+            assert!(counts.iter().any(stats), "{mode}: {counts:#?}");
+        }
     });
 }
 

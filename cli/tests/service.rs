@@ -1190,7 +1190,7 @@ fn labels_come_from_the_allowed_variables_and_secrets_are_not_kept() {
         ] {
             assert_eq!(run.label(key), Some(value), "{:?}", run.labels);
         }
-        assert!(!format!("{recording:?}").contains("hunter2"));
+        assert!(!String::from_utf8_lossy(&recording.to_bytes().unwrap()).contains("hunter2"));
         let command: Vec<String> = run
             .command
             .iter()
@@ -1229,7 +1229,6 @@ fn a_secret_at_the_cut_of_a_long_command_line_is_not_kept() {
         }
         let recordings = service.recordings();
         for recording in &recordings {
-            assert!(!format!("{recording:?}").contains("hunter2"));
             assert!(!String::from_utf8_lossy(&recording.to_bytes().unwrap()).contains("hunter2"));
             let told = recording.processes[0].execs[0].arguments.last().unwrap();
             assert_eq!(String::from_utf8_lossy(told), "…");
@@ -2217,7 +2216,7 @@ fn a_service_meets_any_number_of_node_binaries() {
         };
         let mut service = Service::knowing(&node, "settle = '600s'\nlimit = '600s'");
         let mut long = service.node(&node, &["-e", "setTimeout(() => process.exit(3), 600000)"]);
-        let mut long = long.spawn().unwrap();
+        let mut long = Ends(long.spawn().unwrap());
         let mut missed = 0;
         for number in 0..MOST + 8 {
             let later = std::time::SystemTime::now() + Duration::from_secs(number as u64);
@@ -2255,8 +2254,8 @@ fn a_service_meets_any_number_of_node_binaries() {
         assert_eq!(version(&recording), other.version);
         assert_eq!(calls(&recording), calls(&service.traced(&other, &script)));
         service.says("recorded pid="); // that one, too
-        long.kill().unwrap();
-        long.wait().unwrap();
+        long.0.kill().unwrap();
+        long.0.wait().unwrap();
         service.says("recorded pid=");
         service.end();
         let recordings = service.recordings();
@@ -2292,16 +2291,16 @@ fn a_service_meets_many_node_binaries_at_the_same_moment() {
         }
         let status = || Client::new(&control).status().unwrap();
         let at_rest = status().memory_bytes;
-        let mut all: Vec<Child> = (0..AT_ONCE as u64)
+        let mut all: Vec<Ends> = (0..AT_ONCE as u64)
             .map(|number| {
                 let later = std::time::SystemTime::now() + Duration::from_secs(number);
                 let file = fs::File::open(&node.path).unwrap();
                 file.set_modified(later).unwrap();
                 drop(file);
                 let script = "setTimeout(() => process.exit(3), 600000); console.log('up')";
-                let mut child = service.node(&node, &["-e", script]).spawn().unwrap();
+                let mut child = Ends(service.node(&node, &["-e", script]).spawn().unwrap());
                 let mut said = [0; 3];
-                let stdout = child.stdout.as_mut().unwrap();
+                let stdout = child.0.stdout.as_mut().unwrap();
                 stdout.read_exact(&mut said).unwrap();
                 assert_eq!(&said, b"up\n");
                 child
@@ -2312,8 +2311,8 @@ fn a_service_meets_many_node_binaries_at_the_same_moment() {
         let grown = status.memory_bytes.saturating_sub(at_rest);
         assert!(grown < MEMORY, "{at_rest} bytes, and {grown} more");
         for child in &mut all {
-            child.kill().unwrap();
-            child.wait().unwrap();
+            child.0.kill().unwrap();
+            child.0.wait().unwrap();
             let line = service.says("recorded pid=");
             assert!(!line.contains("not recorded"), "{line}");
         }

@@ -49,14 +49,17 @@ const UNITS: [&str; 7] = [
 ];
 
 /// Packages of the binaries under test, or why there is none.
-static PACKAGES: LazyLock<Result<TempDir, String>> = LazyLock::new(|| {
-    let folder = folder();
+///
+/// A static is never dropped: the folder is one that the next run takes again.
+static PACKAGES: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("systemd-packages");
+    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     for version in [VERSION, NEXT] {
         let binaries = Path::new(NODEPROF).parent().unwrap();
         let mut command = Command::new(project("scripts/deb"));
         command.arg("--binaries").arg(binaries);
         command.args(["--version", version, "--compress", "none", "--output"]);
-        let output = command.arg(package(folder.path(), version)).output();
+        let output = command.arg(package(&folder, version)).output();
         let output = output.map_err(|e| e.to_string())?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -86,7 +89,7 @@ impl Machine {
         let output = Command::new(project("systemd/tests/boot"))
             .arg("start")
             .arg(machine.0.path())
-            .args([packages.path(), builds.ancestors().nth(3).unwrap()])
+            .args([packages.as_path(), builds.ancestors().nth(3).unwrap()])
             .output()
             .unwrap();
         if output.status.code() == Some(77) {
@@ -105,8 +108,19 @@ impl Machine {
     }
 
     fn install(&self, version: &str) {
-        let file = package(PACKAGES.as_ref().unwrap().path(), version);
+        let file = package(PACKAGES.as_ref().unwrap(), version);
         self.does(&["dpkg", "--install", file.to_str().unwrap()]);
+    }
+
+    /// Whether a process of this name runs.
+    fn runs(&self, name: &str) -> bool {
+        let status = self.run(&["pgrep", name]).status;
+        // 1: there is none; anything else: it was not looked for.
+        assert!(
+            matches!(status.code(), Some(0 | 1)),
+            "pgrep {name}: {status}"
+        );
+        status.success()
     }
 
     fn run(&self, command: &[&str]) -> Output {
@@ -738,7 +752,7 @@ fn stopped_killed_or_hung_it_comes_back_as_it_should() {
         assert_eq!(machine.recording(recorded).processes[0].incomplete, None);
         // Stopped: nothing of it is left, and programs start as ever.
         machine.does(&["systemctl", "stop", "nodeprofd"]);
-        let runs = |name: &str| machine.run(&["pgrep", name]).status.success();
+        let runs = |name: &str| machine.runs(name);
         assert!(!runs("nodeprofd"));
         machine.until("all over", || !runs("nodeprof")); // nobody needs the guard any more
         let before = machine.recordings().len();
@@ -816,9 +830,7 @@ fn users_of_its_group_trace_their_own_programs_from_inside_its_sandbox() {
         assert_eq!(uptime.map(|c| number(&c["calls"])).sum::<u64>(), 1000);
         assert!(number(&run["samples"]["count"]) > 0);
         // Nothing of it runs on.
-        machine.until("all over", || {
-            !machine.run(&["pgrep", "nodeprof-tracer"]).status.success()
-        });
+        machine.until("all over", || !machine.runs("nodeprof-tracer"));
         assert!(machine.is_running());
     });
 }

@@ -9,6 +9,8 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -48,8 +50,8 @@ fn on_path(names: &[&str]) -> Option<PathBuf> {
     found.into_iter().find(|file| file.is_file())
 }
 
-/// A node of at least this major version: that of PATH, or an official build fetched for the tests.
-fn node(least: u32) -> Option<PathBuf> {
+/// A node of one of these major versions: that of PATH, or an official build fetched for the tests.
+fn node(majors: impl RangeBounds<u32> + Debug) -> Option<PathBuf> {
     let cache = || {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
         let cache = std::env::var_os("XDG_CACHE_HOME")
@@ -76,10 +78,10 @@ fn node(least: u32) -> Option<PathBuf> {
                 .parse::<u32>()
                 .ok()
         });
-        major.is_some_and(|major| major >= least)
+        major.is_some_and(|major| majors.contains(&major))
     });
     if found.is_none() {
-        println!("skipped: no node of version {least} or newer; type: make node-builds");
+        println!("skipped: no node of version {majors:?}; type: make node-builds");
     }
     found
 }
@@ -203,7 +205,7 @@ fn go_tool_pprof_lists_the_functions_with_their_times() {
 
 #[test]
 fn npm_pprof_format_reads_every_value() {
-    let (Some(_), Some(node)) = (installed("pprof-format"), node(16)) else {
+    let (Some(_), Some(node)) = (installed("pprof-format"), node(16..)) else {
         return;
     };
     for metric in [Metric::Cpu, Metric::Crossings, Metric::CrossingTime] {
@@ -234,7 +236,7 @@ impl Firefox {
     fn open(file: &Path) -> Option<Firefox> {
         let folder = installed("@firefox-devtools/profiler-cli")?;
         let firefox = Firefox {
-            node: node(24)?,
+            node: node(24..)?,
             program: folder.join("dist/profiler-cli.js"),
             home: tempfile::tempdir().unwrap(),
         };
@@ -593,8 +595,10 @@ fn a_cpuprofile_has_the_shape_of_those_that_node_writes() {
     let mut mine = BTreeMap::new();
     shape(&ours, "", &mut mine);
     let mut compared = 0;
-    for least in [16, 20, 24, 26] {
-        let Some(node) = node(least) else { continue };
+    for major in [16, 20, 24, 26] {
+        let Some(node) = node(major..=major) else {
+            continue;
+        };
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("busy.js");
         std::fs::write(
@@ -657,7 +661,7 @@ fn compared(times: &[(u64, u64)]) -> Recording {
 
 #[test]
 fn the_statistics_are_those_of_node_benchmark_compare() {
-    let (Some(_), Some(_), Some(node)) = (installed("ttest"), installed("summary"), node(16))
+    let (Some(_), Some(_), Some(node)) = (installed("ttest"), installed("summary"), node(16..))
     else {
         return;
     };

@@ -680,11 +680,11 @@ fn within_mount(test: &str, mount: &str) -> Option<PathBuf> {
             if output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:") =>
         {
             eprintln!(
-                "skipped, mounting is not allowed here: {}",
+                "skipped: mounting is not allowed here: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        Err(error) => eprintln!("skipped, no unshare: {error}"),
+        Err(error) => eprintln!("skipped: no unshare: {error}"),
         Ok(output) => assert!(
             output.status.success(),
             "{}{}",

@@ -120,6 +120,12 @@ fn sums_agree(traced: &Traced) {
     // Every finished call that is not fast has its time.
     let timed = number(&crossings["timed_calls"]);
     assert!(timed <= total - by_kind("fast"), "{timed} of {total}");
+    // Getters can be too many to be timed, and on Node 18 no builtin is probed that optimised code calls through.
+    let version = traced.run["node"]["version"].as_str().unwrap_or_default();
+    if !version.starts_with("18.") {
+        let least = by_kind("slow") + by_kind("construct") - number(&crossings["unfinished"]);
+        assert!(timed >= least, "{timed} of {least}");
+    }
 }
 
 pub(crate) fn n_calls_are_n_crossings(node: &Node) {

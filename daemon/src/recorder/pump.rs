@@ -250,7 +250,8 @@ mod tests {
         pump.looked.store(now() - 2 * STARVED, Ordering::Release);
         assert!(pump.is_starved(), "nobody looked");
         let Some(_stay) = pump.work_in_background() else {
-            return; // not permitted here
+            println!("skipped: this user may not come back from the background (RLIMIT_NICE)");
+            return;
         };
         assert!(!pump.is_starved());
         pump.background.end(); // so that it gets its time on a busy machine
