@@ -130,6 +130,33 @@ static __always_inline void call_exit(struct pt_regs *ctx, struct thread *t, __u
 /* A probe may lie a few instructions behind the entry, where the first one would be slow. */
 #define MAX_PROBE_DISTANCE 64
 
+/* A callback's own code is no larger; what V8 calls it from lies further away. */
+#define MAX_CALLBACK_BYTES 4096
+
+/* Whether the callback that is entered here was entered by another one, in whose place it is or which has called it. */
+static __always_inline bool is_onward(struct pt_regs *ctx, struct thread *t, struct cookie *c)
+{
+	bool onward = false;
+	__u64 caller;
+
+	if (!t->onward_sp && !(c->flags & COOKIE_GOES_ON))
+		return false;
+	caller = read_word(ctx->sp);
+	if (t->onward_sp && t->onward_ip != ctx->ip)
+		onward = (ctx->sp == t->onward_sp && caller == t->onward_caller) ||
+			 (ctx->sp < t->onward_sp && caller - t->onward_ip < MAX_CALLBACK_BYTES);
+	if (onward) {
+		/* What goes on once more is remembered as it began. */
+		if (!(c->flags & COOKIE_GOES_ON))
+			t->onward_sp = 0;
+		return true;
+	}
+	t->onward_sp = c->flags & COOKIE_GOES_ON ? ctx->sp : 0;
+	t->onward_caller = caller;
+	t->onward_ip = ctx->ip;
+	return false;
+}
+
 static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, struct cookie *c,
 				       __u64 now)
 {
@@ -150,6 +177,8 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 		if (!(c->flags & COOKIE_IS_CROSSING))
 			return;
 	}
+	if (c->action != ACTION_FAST_ENTRY && is_onward(ctx, t, c))
+		return;
 	if (c->action != ACTION_FAST_ENTRY) {
 		/* Has a call site just announced this very function? (Builtins may be mapped anywhere.) */
 		__u64 announced = t->announced;

@@ -117,7 +117,9 @@ struct thread {
 	__u64 announced;	/* callback that a call site is about to call */
 	__u64 code_start;	/* of the program that it executes, in memory; 0: not known */
 	__u64 stack_start; /* of its main thread: above are arguments and environment; 0: not known */
-	__u64 call_at;	   /* the last call that was seen at its entry only */
+	/* The last entry of a callback that goes on in another one: stack pointer (0: none), return address, and where it is. */
+	__u64 onward_sp, onward_caller, onward_ip;
+	__u64 call_at; /* the last call that was seen at its entry only */
 	__u32 call_stack;
 	__u64 left_cpu; /* when it did; 0: it runs */
 	__u64 woken;	/* when it was */

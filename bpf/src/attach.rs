@@ -176,13 +176,15 @@ impl Cookie {
                 c.action = wire::ACTION_FAST_ENTRY;
                 c.id = *callback;
             }
-            Role::PropertyEntry { callback } => {
+            Role::PropertyEntry { callback, goes_on } => {
                 c.action = wire::ACTION_PROPERTY_ENTRY;
                 c.id = *callback;
+                c.goes_on(*goes_on);
             }
-            Role::CallbackEntry { callback } => {
+            Role::CallbackEntry { callback, goes_on } => {
                 c.action = wire::ACTION_CALLBACK_ENTRY;
                 c.id = *callback;
+                c.goes_on(*goes_on);
             }
             Role::ToJs => c.action = wire::ACTION_TO_JS,
             Role::Milestone { number, timestamp } => {
@@ -228,6 +230,12 @@ impl Cookie {
     fn with(&mut self, action: u32, register: Register) {
         self.action = action;
         self.register_a = register as u8;
+    }
+
+    fn goes_on(&mut self, goes_on: bool) {
+        if goes_on {
+            self.flags |= wire::COOKIE_GOES_ON as u8;
+        }
     }
 
     fn path(&mut self, source: PathSource) {

@@ -254,8 +254,8 @@ fn is_consistent(plan: &AttachPlan, binary_size: u64) -> bool {
         });
         let index = match probe.role {
             Role::FastEntry { callback }
-            | Role::PropertyEntry { callback }
-            | Role::CallbackEntry { callback } => (callback as usize) < plan.callbacks.len(),
+            | Role::PropertyEntry { callback, .. }
+            | Role::CallbackEntry { callback, .. } => (callback as usize) < plan.callbacks.len(),
             _ => true,
         };
         place && index

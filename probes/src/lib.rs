@@ -36,6 +36,7 @@ mod error;
 mod lying;
 mod mapping;
 mod names;
+mod onward;
 pub mod plan;
 mod resolve;
 mod safety;

@@ -190,11 +190,15 @@ pub enum Role {
     PropertyEntry {
         /** Index into [`AttachPlan::callbacks`]. */
         callback: u32,
+        /** It jumps to another one, or calls it: an entry of that with the same return address, or one in here, is no call of its own. */
+        goes_on: bool,
     },
     /// Entry of a binding callback (family [`Family::Verify`]).
     CallbackEntry {
         /** Index into [`AttachPlan::callbacks`]. */
         callback: u32,
+        /** It is but a jump to another one, whose entry is no call of its own. */
+        goes_on: bool,
     },
     /// Entry and return of a C++ → JavaScript call.
     ToJs,

@@ -13,6 +13,7 @@ use crate::elf::{self, Binary, Function};
 use crate::error::PlanError;
 use crate::mapping::Mapping;
 use crate::names;
+use crate::onward;
 use crate::plan::{
     Address, AddressRange, AttachPlan, BinaryIdentity, Callback, CallbackSort, Family, PLAN_SCHEMA,
     PathSource, Probe, ProbeState, Register, Role, SizeSource,
@@ -110,7 +111,8 @@ pub(crate) fn resolve(
             resolver.probe(family.family, entry, &mut probes);
         }
     }
-    for (index, callback) in callbacks.iter().enumerate() {
+    let go_on = onward::go_on(&callbacks, |address| binary.code(address));
+    for (index, (callback, goes_on)) in callbacks.iter().zip(go_on).enumerate() {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let name = callback_names[&callback.address];
         let is_cached = SERVED_BY_CACHES.iter().any(|head| name.starts_with(head));
@@ -120,11 +122,24 @@ pub(crate) fn resolve(
         }
         let (family, role) = match callback.sort {
             // Where the builtins cannot be probed, calls from optimised code are counted at the callbacks.
-            CallbackSort::Function if copies_builtins.is_some() => {
-                (Family::Crossings, Role::CallbackEntry { callback: index })
+            CallbackSort::Function => {
+                let family = match copies_builtins {
+                    Some(_) => Family::Crossings,
+                    None => Family::Verify,
+                };
+                let role = Role::CallbackEntry {
+                    callback: index,
+                    goes_on,
+                };
+                (family, role)
             }
-            CallbackSort::Function => (Family::Verify, Role::CallbackEntry { callback: index }),
-            CallbackSort::Property => (Family::Crossings, Role::PropertyEntry { callback: index }),
+            CallbackSort::Property => {
+                let role = Role::PropertyEntry {
+                    callback: index,
+                    goes_on,
+                };
+                (Family::Crossings, role)
+            }
             CallbackSort::Fast => (Family::Crossings, Role::FastEntry { callback: index }),
         };
         probes.push(resolver.at_entry(family, name, callback.address.0, role, ReturnWish::No));

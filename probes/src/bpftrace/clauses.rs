@@ -345,9 +345,11 @@ impl<'p, 'd> Clauses<'p, 'd> {
             .iter()
             .filter(|probe| probe.is_attachable())
             .filter_map(|probe| match probe.role {
-                Role::CallbackEntry { callback }
+                Role::CallbackEntry { callback, .. }
                 | Role::FastEntry { callback }
-                | Role::PropertyEntry { callback } => self.plan.callbacks.get(callback as usize),
+                | Role::PropertyEntry { callback, .. } => {
+                    self.plan.callbacks.get(callback as usize)
+                }
                 _ => None,
             })
             .filter(|callback| callback.sort == sort)
