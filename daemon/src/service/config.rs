@@ -876,7 +876,7 @@ const SYSTEMS: &[System] = &[
     ),
 ];
 
-/// Labels that a run gets anyway, and what selects runs by something else.
+/// Labels that a run gets anyway, what selects runs by something else, and what tells the sides of a comparison and whether they were run in turn.
 const TAKEN: &[&str] = &[
     "command",
     "package",
@@ -888,6 +888,9 @@ const TAKEN: &[&str] = &[
     "kernel",
     "machine",
     "one-in",
+    "run",
+    "name",
+    "pair",
 ];
 
 /// Longer values are cut.
@@ -1260,6 +1263,9 @@ mod tests {
             ("[labels]\n\"a b\" = 'X'", "needed: LABEL"),
             ("[labels]\nuser = 'X'", "type for example: my-user = \"X\""),
             ("[labels]\ncommand = 'X'", "needed: another name"),
+            ("[labels]\nrun = 'X'", "labels: found run, which says"),
+            ("[labels]\nname = 'X'", "labels: found name, which says"),
+            ("[labels]\npair = 'X'", "labels: found pair, which says"),
             ("[redact]\npatterns = ['(']", "redact.patterns: \"(\""),
             (
                 "[access]\nreaders = 'no such group'",
