@@ -538,7 +538,12 @@ impl Share {
 fn share(mode: ModeText, one_in: u32) -> Result<Share, String> {
     let (mode, one_in) = match (mode, one_in) {
         (_, 0) => return Err("found one-in = 0; needed: 1 (each start) or more".into()),
-        (ModeText::Off, _) => (Mode::Count, 0),
+        (ModeText::Off, 1) => (Mode::Count, 0),
+        (ModeText::Off, n) => {
+            return Err(format!(
+                "found one-in = {n} beside mode = \"off\", which records none; needed: mode = \"count\" or \"full\", or no one-in"
+            ));
+        }
         (ModeText::Count, n) => (Mode::Count, n),
         (ModeText::Full, n) => (Mode::Full, n),
     };
@@ -1218,6 +1223,14 @@ mod tests {
             ("moed = 'off'", "unknown field `moed`"),
             ("settle = 'soon'", "settle: found \"soon\""),
             ("one-in = 0", "one-in = 0; needed: 1"),
+            (
+                "mode = 'off'\none-in = 10",
+                "found one-in = 10 beside mode = \"off\"",
+            ),
+            (
+                "[[rule]]\nmode = 'off'\none-in = 10\nuser = 5",
+                "rule 1: found one-in = 10 beside mode = \"off\"",
+            ),
             ("limit = '0s'", "limit: found 0, which records nothing"),
             (
                 "nodes = ['node']",
