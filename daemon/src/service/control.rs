@@ -51,6 +51,8 @@ const MOST_OF_A_USER: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// For the loop that records to do something.
 const LOOP_PATIENCE: Duration = Duration::from_secs(15);
+/// For it to read the configuration again, which may take plans of new binaries and another holder. A client waits for 60 s.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// For the store to find what is asked for.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// Stack of a connection's thread.
@@ -156,6 +158,16 @@ pub(super) enum Order {
     Reload,
     Pause,
     Resume,
+}
+
+impl Order {
+    /// For the loop to do it.
+    fn patience(self) -> Duration {
+        match self {
+            Order::Reload => RELOAD_PATIENCE,
+            Order::Status | Order::Pause | Order::Resume => LOOP_PATIENCE,
+        }
+    }
 }
 
 /// What it says.
@@ -781,7 +793,7 @@ fn order(order: Order, shared: &Shared) -> Result<Box<Status>, String> {
     event::signal(&shared.wake);
     let late = "nodeprofd is busy; needed: some patience; type the command again".to_owned();
     match sent {
-        Ok(()) => reply.recv_timeout(LOOP_PATIENCE).map_err(|_| late)?,
+        Ok(()) => reply.recv_timeout(order.patience()).map_err(|_| late)?,
         Err(_) => Err("nodeprofd is ending".to_owned()),
     }
 }
