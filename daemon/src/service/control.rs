@@ -30,7 +30,7 @@ use super::{
     config::{Access, Read},
     metrics::Metrics,
     readers::{Readers, Reading},
-    store::FILE,
+    store::{FILE, SPACE, free_bytes},
     tracer::{self, Means, Places},
 };
 use crate::{
@@ -85,6 +85,8 @@ const PIECE: usize = 256 << 10;
 const MOST_SPOOLED: usize = 8 * LARGEST;
 /// Of those to one user.
 const MOST_SPOOLED_TO_A_USER: usize = 2 * LARGEST;
+/// Bytes that such files leave free on the disk of the store.
+const LEFT: u64 = 4 * SPACE;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -746,9 +748,11 @@ impl<'s> Content<'s> {
         let room = room.ok_or(
             "nodeprofd hands many large recordings over; needed: some patience; type the command again",
         )?;
-        let folder = locked(&shared.store).parent().map(Path::to_owned);
+        let store = locked(&shared.store).clone();
+        let folder = store.parent().unwrap_or(Path::new("/"));
+        check_space(bytes.len(), free_bytes(folder))?;
         let spool = || -> io::Result<File> {
-            let mut file = tempfile::tempfile_in(folder.unwrap_or_default())?;
+            let mut file = tempfile::tempfile_in(folder)?;
             file.write_all(&bytes)?;
             file.rewind()?;
             Ok(file)
@@ -783,6 +787,17 @@ impl<'s> Content<'s> {
             };
             send_in_time(stream, &piece[..read], &[], patience)?;
         }
+    }
+}
+
+/// Whether so many bytes may be written beside the store, for a while: who reads it must not fill its disk.
+fn check_space(bytes: usize, free: Option<u64>) -> Result<(), String> {
+    let needed = bytes as u64 + LEFT;
+    match free {
+        Some(free) if free < needed => Err(format!(
+            "found {free} bytes free on the disk of the store; needed: {needed}, to keep {bytes} bytes of runs until they are handed over; ask for fewer, or type the command again later"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -897,6 +912,15 @@ mod tests {
             let why = answer.map(|(answer, _)| answer).unwrap_err();
             assert!(why.contains("needed: root"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_reader_does_not_fill_the_disk_of_the_store() {
+        for free in [Some(1000 + LEFT), None] {
+            assert_eq!(check_space(1000, free), Ok(()));
+        }
+        let why = check_space(1000, Some(999 + LEFT)).unwrap_err();
+        assert!(why.contains("bytes free on the disk of the store"), "{why}");
     }
 
     #[test]

@@ -49,7 +49,7 @@ const BEHIND: Duration = Duration::from_millis(500);
 /// After that it takes its turn for so long.
 const CROWDED: Duration = Duration::from_secs(10);
 /// Bytes that must be free on the disk for recording to go on after it was full.
-const SPACE: u64 = 16 << 20;
+pub(super) const SPACE: u64 = 16 << 20;
 /// How often a full disk is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often runs are looked through that became too old.
@@ -431,7 +431,7 @@ fn is_start(path: &Path) -> bool {
 }
 
 /// Bytes that are free on the disk of a folder.
-fn free_bytes(folder: &Path) -> Option<u64> {
+pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
     let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: a struct of integers.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
