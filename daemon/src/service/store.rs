@@ -228,34 +228,10 @@ impl Store {
             error,
         })?;
         let (jobs, to_do) = sync_channel(MOST_QUEUED);
-        let (tell, outcomes) = channel();
-        let wake = Arc::new(event::new().map_err(StoreError::Thread)?);
-        let shared = Arc::new(Mutex::new(Shared::default()));
-        let metrics = Arc::new(Metrics::default());
-        let readers = Arc::new(Readers::default());
-        let background = Arc::new(Background::default());
-        let mut writer = Writer {
-            file_id: None,
-            database: None,
-            limits: limits.clone(),
-            tell,
-            wake: wake.clone(),
-            shared: shared.clone(),
-            metrics: metrics.clone(),
-            readers: readers.clone(),
-            largest_log,
-            tried: None,
-            is_removed: false,
-            background: background.clone(),
-            crowded: None,
-            to_import: old_recordings(folder),
-            imported: 0,
-            tidied: Instant::now(),
-            more: true,
-        };
-        let database = writer.begin()?;
-        writer.database = Some(database);
-        writer.note();
+        let (writer, outcomes) = Writer::new(limits, largest_log)?;
+        let (wake, shared) = (writer.wake.clone(), writer.shared.clone());
+        let (metrics, readers) = (writer.metrics.clone(), writer.readers.clone());
+        let background = writer.background.clone();
         let thread = std::thread::Builder::new().name("store".into());
         let thread = thread.spawn(move || writer.run(&to_do));
         let (over, watched) = (Arc::new(AtomicBool::new(false)), background.clone());
@@ -468,6 +444,36 @@ struct Writer {
 }
 
 impl Writer {
+    /// With a database; what happens comes by the channel.
+    fn new(
+        limits: &StoreLimits,
+        largest_log: u64,
+    ) -> Result<(Writer, Receiver<Outcome>), StoreError> {
+        let (tell, outcomes) = channel();
+        let mut writer = Writer {
+            file_id: None,
+            database: None,
+            limits: limits.clone(),
+            tell,
+            wake: Arc::new(event::new().map_err(StoreError::Thread)?),
+            shared: Arc::default(),
+            metrics: Arc::default(),
+            readers: Arc::default(),
+            largest_log,
+            tried: None,
+            is_removed: false,
+            background: Arc::default(),
+            crowded: None,
+            to_import: old_recordings(&limits.directory),
+            imported: 0,
+            tidied: Instant::now(),
+            more: true,
+        };
+        writer.database = Some(writer.begin()?);
+        writer.note();
+        Ok((writer, outcomes))
+    }
+
     fn file(&self) -> PathBuf {
         self.limits.directory.join(FILE)
     }
@@ -580,10 +586,11 @@ impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
         nodeprof_bpf::hold::act_behind();
         loop {
-            let patience = match (self.is_full(), self.more || !self.to_import.is_empty()) {
-                (true, _) => LOOK_AGAIN,
-                (false, true) => Duration::ZERO,
-                (false, false) => TIDY,
+            let patience = match (self.more, self.is_full(), self.to_import.is_empty()) {
+                (true, ..) => Duration::ZERO,
+                (false, true, _) => LOOK_AGAIN,
+                (false, false, false) => Duration::ZERO,
+                (false, false, true) => TIDY,
             };
             let readers_wait = self.readers.are_asked();
             let patience = match readers_wait {
@@ -624,6 +631,10 @@ impl Writer {
     /// Nothing waits to be written.
     fn idle(&mut self) {
         if self.is_full() {
+            // Space may be had from the store itself, where its limits are others now.
+            if self.more {
+                self.tidy();
+            }
             self.empty_log(LARGEST_LOG_AT_REST);
             let free = free_bytes(&self.limits.directory);
             if free.is_none_or(|free| free >= SPACE) {
@@ -1104,6 +1115,20 @@ mod tests {
         // What is written while the last readers end comes on top.
         assert!(largest > LARGEST, "{largest}: too little was written");
         assert!(largest < 10 * LARGEST, "{largest}");
+    }
+
+    #[test]
+    fn lower_limits_are_kept_to_while_the_disk_is_full_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _outcomes) = Writer::new(&limits(folder.path()), LARGEST_LOG).unwrap();
+        for n in 1..=3 {
+            writer.keep(n, None, start(n));
+        }
+        lock(&writer.shared).state.full = true;
+        writer.limits.count = 1;
+        writer.more = true;
+        writer.idle();
+        assert_eq!(writer.database.unwrap().runs(), 1);
     }
 
     #[test]
