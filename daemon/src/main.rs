@@ -344,6 +344,10 @@ fn stored(outcome: &Outcome) {
             "{} is not in the store, and stays where it is: {why}",
             file.display()
         ),
+        Outcome::NotRemoved { file, error } => warn!(
+            "{} is in the store now, and cannot be removed ({error}): it is taken in again when nodeprofd starts; needed: remove it",
+            file.display()
+        ),
         Outcome::Unreadable(runs) => warn!(
             runs,
             "{}",

@@ -134,6 +134,13 @@ pub enum Outcome {
         /// Why.
         why: String,
     },
+    /// One of them is in the database, and its file cannot be removed: it is taken in again when the service begins.
+    NotRemoved {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// So many old runs cannot be read: they stay as they are until they are to be removed.
     Unreadable(usize),
     /// Old runs could not be removed.
@@ -829,8 +836,13 @@ impl Writer {
         });
         match kept {
             Ok(_) => {
-                let _ = fs::remove_file(file);
                 self.imported += 1;
+                if let Err(error) = fs::remove_file(file) {
+                    self.tell(Outcome::NotRemoved {
+                        file: file.to_owned(),
+                        error,
+                    });
+                }
             }
             Err(why) => self.tell(Outcome::NotImported {
                 file: file.to_owned(),
@@ -1129,6 +1141,23 @@ mod tests {
         writer.more = true;
         writer.idle();
         assert_eq!(writer.database.unwrap().runs(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_imported_and_cannot_be_removed_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, outcomes) = Writer::new(&limits(folder.path()), LARGEST_LOG).unwrap();
+        let old = folder.path().join("old");
+        start(1).save(&old, &SaveOptions::default()).unwrap();
+        let open = fs::File::open(&old).unwrap();
+        // A name that nobody removes.
+        let name = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        writer.import(&name);
+        let told: Vec<Outcome> = outcomes.try_iter().collect();
+        assert!(
+            matches!(&told[..], [Outcome::NotRemoved { file, .. }, Outcome::Imported(1)] if *file == name),
+            "{told:?}"
+        );
     }
 
     #[test]
