@@ -1148,7 +1148,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut writer, outcomes) = Writer::new(&limits(folder.path()), LARGEST_LOG).unwrap();
         let old = folder.path().join("old");
-        start(1).save(&old, &SaveOptions::default()).unwrap();
+        start(1).save(&old, SaveOptions::default()).unwrap();
         let open = fs::File::open(&old).unwrap();
         // A name that nobody removes.
         let name = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
