@@ -424,17 +424,10 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         let Ok(peer) = Peer::of(&stream) else {
             continue;
         };
-        {
-            let mut connections = locked(&shared.connections);
-            let all: usize = connections.values().sum();
-            let own = connections.entry(peer.uid).or_default();
-            // Root is let in also where others have taken all.
-            if *own >= MOST_OF_A_USER || (all >= MOST_CONNECTIONS && peer.uid != 0) {
-                drop(connections);
-                refuse_at_once(stream);
-                continue;
-            }
-            *own += 1;
+        let entered = enter(&mut locked(&shared.connections), peer.uid);
+        if let Err(why) = entered {
+            refuse_at_once(stream, why);
+            continue;
         }
         let (of_thread, uid) = (shared.clone(), peer.uid);
         let thread = std::thread::Builder::new()
@@ -452,6 +445,24 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
+/// Counts a connection of a user, if there is room for it.
+fn enter(connections: &mut HashMap<u32, usize>, uid: u32) -> Result<(), String> {
+    let all: usize = connections.values().sum();
+    let own = connections.get(&uid).copied().unwrap_or(0);
+    let needed = if own >= MOST_OF_A_USER {
+        format!("at most {MOST_OF_A_USER} of a user")
+    // Root is let in also where others have taken all.
+    } else if all >= MOST_CONNECTIONS && uid != 0 {
+        format!("fewer than {MOST_CONNECTIONS} of all users")
+    } else {
+        connections.insert(uid, own + 1);
+        return Ok(());
+    };
+    Err(format!(
+        "too many connections at a time; needed: {needed}; type the command again"
+    ))
+}
+
 fn leave(shared: &Shared, uid: u32) {
     let mut connections = locked(&shared.connections);
     if let Some(own) = connections.get_mut(&uid) {
@@ -462,12 +473,9 @@ fn leave(shared: &Shared, uid: u32) {
     }
 }
 
-fn refuse_at_once(mut stream: UnixStream) {
+fn refuse_at_once(mut stream: UnixStream, why: String) {
     // It fits into the buffer of a new socket.
     let _ = stream.set_nonblocking(true);
-    let why = format!(
-        "too many connections at a time; needed: at most {MOST_OF_A_USER} of a user; type the command again"
-    );
     let _ = write_message(&mut stream, &Answer::Refused { why });
 }
 
@@ -912,6 +920,20 @@ mod tests {
             let why = answer.map(|(answer, _)| answer).unwrap_err();
             assert!(why.contains("needed: root"), "{why}");
         }
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_told_why_and_not_counted() {
+        let others = (1..).map(|uid| (uid, MOST_OF_A_USER));
+        let mut connections: HashMap<u32, usize> =
+            others.take(MOST_CONNECTIONS / MOST_OF_A_USER).collect();
+        let before = connections.clone();
+        let why = enter(&mut connections, 1).unwrap_err();
+        assert!(why.contains("at most 8 of a user"), "{why}");
+        let why = enter(&mut connections, 1000).unwrap_err();
+        assert!(why.contains("fewer than 48 of all users"), "{why}");
+        assert_eq!(connections, before);
+        assert_eq!(enter(&mut connections, 0), Ok(()));
     }
 
     #[test]
