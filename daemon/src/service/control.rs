@@ -508,7 +508,7 @@ fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
 /// Answers a request. One answer of many runs at a time is in memory as more than its bytes.
 fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
     let is_list = matches!(ask, Ask::Runs(_) | Ask::Labels);
-    let one_at_a_time = is_list.then(|| shared.readers.enter(Reading::List));
+    let one_at_a_time = is_list.then(|| shared.readers.enter(Reading::List, peer.uid));
     let refused = |why: String| (Answer::Refused { why }, None);
     let (answer, content) = answer(ask, peer, shared).unwrap_or_else(refused);
     let bytes = encoded(answer);
@@ -693,7 +693,7 @@ fn fetch<'s>(
             runs.len()
         ));
     }
-    let _one_at_a_time = shared.readers.enter(Reading::Recording);
+    let _one_at_a_time = shared.readers.enter(Reading::Recording, peer.uid);
     let reader = reader(shared)?;
     let find = Find {
         runs: Some(runs.clone()),

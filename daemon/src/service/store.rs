@@ -1099,7 +1099,7 @@ mod tests {
         let read = |reading: Reading, later: u64| {
             std::thread::sleep(Duration::from_millis(later));
             while !is_over.load(Ordering::Relaxed) {
-                let _reader = readers.enter(reading);
+                let _reader = readers.enter(reading, 0);
                 let connection = rusqlite::Connection::open(&file).unwrap();
                 let one = "BEGIN; SELECT count(*) FROM run";
                 connection.execute_batch(one).unwrap();
