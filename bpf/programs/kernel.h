@@ -87,9 +87,20 @@ typedef struct {
 	__u32 val;
 } kgid_t;
 
+/* Two halves up to 6.2, the lower one first. */
+typedef struct {
+	__u64 val;
+} kernel_cap_t;
+
+struct user_namespace {
+	kuid_t owner;
+};
+
 struct cred {
 	kuid_t uid, suid, euid, fsuid;
 	kgid_t gid, sgid, egid, fsgid;
+	kernel_cap_t cap_permitted;
+	struct user_namespace *user_ns;
 };
 
 /* Its flags up to 6.17, and from 6.18 on. */

@@ -43,7 +43,26 @@ static __always_inline unsigned long memory_flags(struct mm_struct *mm)
 	return BPF_CORE_READ(old, flags);
 }
 
-/* Whether a process is the owner's, and has not taken over others' rights: by a set-user-ID program, say, or one that may not be read. */
+/* CAP_WAKE_ALARM, which systemd gives to whoever sits before the machine. */
+#define CAPABILITIES_OF_ALL (1ULL << 35)
+
+/* Whether it has no rights that its owner has not: any are the owner's in a namespace that the owner has made (the initial one is root's). */
+static __always_inline bool is_unprivileged(const struct cred *cred)
+{
+	/* As it was up to 6.2, it is as long. */
+	__u64 permitted = 0;
+
+	if (BPF_CORE_READ(cred, user_ns, owner.val) == owner)
+		return true;
+	if (bpf_core_read(&permitted, sizeof(permitted), &cred->cap_permitted))
+		return false;
+	return !(permitted & ~CAPABILITIES_OF_ALL);
+}
+
+/*
+ * Whether a process is the owner's, and has not taken over others' rights: by a set-user-ID program, say, one that may not be read, or capabilities that it was
+ * started with.
+ */
 static __always_inline bool is_owners(struct task_struct *task)
 {
 	const struct cred *cred = BPF_CORE_READ(task, cred);
@@ -53,7 +72,7 @@ static __always_inline bool is_owners(struct task_struct *task)
 	       BPF_CORE_READ(cred, suid.val) == owner &&
 	       BPF_CORE_READ(cred, gid.val) == owner_group &&
 	       BPF_CORE_READ(cred, egid.val) == owner_group &&
-	       BPF_CORE_READ(cred, sgid.val) == owner_group &&
+	       BPF_CORE_READ(cred, sgid.val) == owner_group && is_unprivileged(cred) &&
 	       (memory_flags(mm) & DUMPABLE_MASK) == DUMPABLE_BY_OWNER;
 }
 

@@ -11,6 +11,7 @@ macro_rules! say {
 
 mod args;
 mod commands;
+mod http;
 mod terminal;
 mod token;
 mod view;

@@ -15,7 +15,7 @@ use nodeprofd::{
     service::{Happening, config::Config, lane, serve, store::Outcome, tracer},
 };
 use sd_notify::NotifyState;
-use tracing::{error, info, warn};
+use tracing::{error, info, level_filters::LevelFilter, warn};
 use tracing_subscriber::{
     EnvFilter, fmt::format::debug_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
@@ -113,8 +113,12 @@ fn control_socket() -> Option<UnixListener> {
 /// gives us a folder for it, to a file a day with a JSON object a line: at once, for a thread that did so would be there before signals are
 /// blocked and the holder is forked.
 fn start_log() {
-    let filter =
-        EnvFilter::try_from_env("NODEPROFD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let wanted = std::env::var_os(LOG).map(|wanted| wanted.to_string_lossy().into_owned());
+    let (filter, fault) = match wanted.as_deref().map(log_filter) {
+        None => (EnvFilter::new("info"), None),
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(fault)) => (EnvFilter::new("info"), Some(fault)),
+    };
     let files = log_files();
     let files = files.map(|files| {
         tracing_subscriber::fmt::layer()
@@ -145,6 +149,27 @@ fn start_log() {
         .with(lines)
         .with(files)
         .init();
+    if let Some(fault) = fault {
+        warn!("{fault}");
+    }
+}
+
+/// What is logged.
+const LOG: &str = "NODEPROFD_LOG";
+
+/// A word alone is a level: as the name of a part, which is what [`EnvFilter`] takes any other word for, it would silence all else.
+fn log_filter(wanted: &str) -> Result<EnvFilter, String> {
+    let fault = |found: &str| {
+        format!(
+            "{LOG}: found {found:?}; needed: off, error, warn, info, debug or trace, or PART=LEVEL, several with commas between; info is logged"
+        )
+    };
+    let mut words = wanted.split(',').map(str::trim);
+    let unknown = words.find(|word| !word.contains('=') && word.parse::<LevelFilter>().is_err());
+    match unknown {
+        Some(word) => Err(fault(word)),
+        None => EnvFilter::try_new(wanted).map_err(|_| fault(wanted)),
+    }
 }
 
 /// Days whose log files are kept, unless `NODEPROFD_LOG_DAYS` says otherwise.
@@ -319,6 +344,10 @@ fn stored(outcome: &Outcome) {
             "{} is not in the store, and stays where it is: {why}",
             file.display()
         ),
+        Outcome::NotRemoved { file, error } => warn!(
+            "{} is in the store now, and cannot be removed ({error}): it is taken in again when nodeprofd starts; needed: remove it",
+            file.display()
+        ),
         Outcome::Unreadable(runs) => warn!(
             runs,
             "{}",
@@ -328,5 +357,33 @@ fn stored(outcome: &Outcome) {
             )
         ),
         Outcome::NotTidied(why) => warn!("old starts stay in the store: {why}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_level_does_not_silence_the_log() {
+        for (wanted, filter) in [
+            ("debug", "debug"),
+            ("WARN", "warn"),
+            (
+                "nodeprofd::service=debug,info",
+                "nodeprofd::service=debug,info",
+            ),
+        ] {
+            assert_eq!(log_filter(wanted).unwrap().to_string(), filter);
+        }
+        for (wanted, found) in [
+            ("warning", "found \"warning\"; needed: off, error, warn"),
+            ("info,nodeprofd", "found \"nodeprofd\""),
+            ("nodeprofd=loud", "found \"nodeprofd=loud\""),
+        ] {
+            let fault = log_filter(wanted).unwrap_err();
+            assert!(fault.contains(found), "{fault}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use nodeprofd::control::Client;
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
-    terminal,
+    http, terminal,
     token::{self, same},
     view::without_default_port,
 };
@@ -71,7 +71,7 @@ pub fn serve(client: Client, address: SocketAddr, token: Option<&Path>) -> anyho
         });
         terminal::print(&format!("http://{address}/metrics\n"))?;
         let routes = Router::new().route("/metrics", get(metrics)).with_state(shared);
-        axum::serve(listener, routes).await?;
+        http::serve(listener, routes).await;
         Ok(())
     })
 }

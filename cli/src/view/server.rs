@@ -34,7 +34,7 @@ use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 use super::{Folder, starts};
 use crate::args::{Listen, store::Store};
 use crate::commands::{diff::Loaded, diff::derived, report, source};
-use crate::token::same;
+use crate::{http, token::same};
 
 /// Files change several times while they are written: the list is made anew when they are quiet.
 const QUIET: Duration = Duration::from_millis(200);
@@ -120,8 +120,8 @@ pub fn serve(
         ready(&url)?;
         let routes = guarded(routes, shared);
         match listener {
-            Listener::Tcp(listener) => axum::serve(listener, routes).await?,
-            Listener::Unix(listener) => axum::serve(listener, routes).await?,
+            Listener::Tcp(listener) => http::serve(listener, routes).await,
+            Listener::Unix(listener) => http::serve(listener, routes).await,
         }
         Ok(())
     })

@@ -1,8 +1,7 @@
 //! How others talk with the service: what is said on its socket, and the side that asks.
 //!
-//! A message is its length (u32, little-endian) and so many bytes of JSON. A connection has one request and one answer; an answer with a
-//! recording has a descriptor of a sealed file in memory beside it, so that nobody opens a path for anybody else. Who asks is what the
-//! kernel says of the socket, never what the message says.
+//! A message is its length (u32, little-endian) and so many bytes of JSON. A connection has one request and one answer; behind an answer with a
+//! recording follow its bytes, so that nobody opens a path for anybody else. Who asks is what the kernel says of the socket, never what the message says.
 //!
 //! Bounds: [`LONGEST_REQUEST`], [`LONGEST_GIVEN`], [`MOST_FETCHED`].
 

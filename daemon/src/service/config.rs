@@ -538,7 +538,12 @@ impl Share {
 fn share(mode: ModeText, one_in: u32) -> Result<Share, String> {
     let (mode, one_in) = match (mode, one_in) {
         (_, 0) => return Err("found one-in = 0; needed: 1 (each start) or more".into()),
-        (ModeText::Off, _) => (Mode::Count, 0),
+        (ModeText::Off, 1) => (Mode::Count, 0),
+        (ModeText::Off, n) => {
+            return Err(format!(
+                "found one-in = {n} beside mode = \"off\", which records none; needed: mode = \"count\" or \"full\", or no one-in"
+            ));
+        }
         (ModeText::Count, n) => (Mode::Count, n),
         (ModeText::Full, n) => (Mode::Full, n),
     };
@@ -876,7 +881,7 @@ const SYSTEMS: &[System] = &[
     ),
 ];
 
-/// Labels that a run gets anyway, and what selects runs by something else.
+/// Labels that a run gets anyway, what selects runs by something else, and what tells the sides of a comparison and whether they were run in turn.
 const TAKEN: &[&str] = &[
     "command",
     "package",
@@ -888,6 +893,9 @@ const TAKEN: &[&str] = &[
     "kernel",
     "machine",
     "one-in",
+    "run",
+    "name",
+    "pair",
 ];
 
 /// Longer values are cut.
@@ -1215,6 +1223,14 @@ mod tests {
             ("moed = 'off'", "unknown field `moed`"),
             ("settle = 'soon'", "settle: found \"soon\""),
             ("one-in = 0", "one-in = 0; needed: 1"),
+            (
+                "mode = 'off'\none-in = 10",
+                "found one-in = 10 beside mode = \"off\"",
+            ),
+            (
+                "[[rule]]\nmode = 'off'\none-in = 10\nuser = 5",
+                "rule 1: found one-in = 10 beside mode = \"off\"",
+            ),
             ("limit = '0s'", "limit: found 0, which records nothing"),
             (
                 "nodes = ['node']",
@@ -1260,6 +1276,9 @@ mod tests {
             ("[labels]\n\"a b\" = 'X'", "needed: LABEL"),
             ("[labels]\nuser = 'X'", "type for example: my-user = \"X\""),
             ("[labels]\ncommand = 'X'", "needed: another name"),
+            ("[labels]\nrun = 'X'", "labels: found run, which says"),
+            ("[labels]\nname = 'X'", "labels: found name, which says"),
+            ("[labels]\npair = 'X'", "labels: found pair, which says"),
             ("[redact]\npatterns = ['(']", "redact.patterns: \"(\""),
             (
                 "[access]\nreaders = 'no such group'",

@@ -30,7 +30,7 @@ use super::{
     config::{Access, Read},
     metrics::Metrics,
     readers::{Readers, Reading},
-    store::FILE,
+    store::{FILE, SPACE, free_bytes},
     tracer::{self, Means, Places},
 };
 use crate::{
@@ -51,6 +51,8 @@ const MOST_OF_A_USER: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// For the loop that records to do something.
 const LOOP_PATIENCE: Duration = Duration::from_secs(15);
+/// For it to read the configuration again, which may take plans of new binaries and another holder. A client waits for 60 s.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// For the store to find what is asked for.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// Stack of a connection's thread.
@@ -83,6 +85,8 @@ const PIECE: usize = 256 << 10;
 const MOST_SPOOLED: usize = 8 * LARGEST;
 /// Of those to one user.
 const MOST_SPOOLED_TO_A_USER: usize = 2 * LARGEST;
+/// Bytes that such files leave free on the disk of the store.
+const LEFT: u64 = 4 * SPACE;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -156,6 +160,16 @@ pub(super) enum Order {
     Reload,
     Pause,
     Resume,
+}
+
+impl Order {
+    /// For the loop to do it.
+    fn patience(self) -> Duration {
+        match self {
+            Order::Reload => RELOAD_PATIENCE,
+            Order::Status | Order::Pause | Order::Resume => LOOP_PATIENCE,
+        }
+    }
 }
 
 /// What it says.
@@ -410,17 +424,10 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         let Ok(peer) = Peer::of(&stream) else {
             continue;
         };
-        {
-            let mut connections = locked(&shared.connections);
-            let all: usize = connections.values().sum();
-            let own = connections.entry(peer.uid).or_default();
-            // Root is let in also where others have taken all.
-            if *own >= MOST_OF_A_USER || (all >= MOST_CONNECTIONS && peer.uid != 0) {
-                drop(connections);
-                refuse_at_once(stream);
-                continue;
-            }
-            *own += 1;
+        let entered = enter(&mut locked(&shared.connections), peer.uid);
+        if let Err(why) = entered {
+            refuse_at_once(stream, why);
+            continue;
         }
         let (of_thread, uid) = (shared.clone(), peer.uid);
         let thread = std::thread::Builder::new()
@@ -438,6 +445,24 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
+/// Counts a connection of a user, if there is room for it.
+fn enter(connections: &mut HashMap<u32, usize>, uid: u32) -> Result<(), String> {
+    let all: usize = connections.values().sum();
+    let own = connections.get(&uid).copied().unwrap_or(0);
+    let needed = if own >= MOST_OF_A_USER {
+        format!("at most {MOST_OF_A_USER} of a user")
+    // Root is let in also where others have taken all.
+    } else if all >= MOST_CONNECTIONS && uid != 0 {
+        format!("fewer than {MOST_CONNECTIONS} of all users")
+    } else {
+        connections.insert(uid, own + 1);
+        return Ok(());
+    };
+    Err(format!(
+        "too many connections at a time; needed: {needed}; type the command again"
+    ))
+}
+
 fn leave(shared: &Shared, uid: u32) {
     let mut connections = locked(&shared.connections);
     if let Some(own) = connections.get_mut(&uid) {
@@ -448,12 +473,9 @@ fn leave(shared: &Shared, uid: u32) {
     }
 }
 
-fn refuse_at_once(mut stream: UnixStream) {
+fn refuse_at_once(mut stream: UnixStream, why: String) {
     // It fits into the buffer of a new socket.
     let _ = stream.set_nonblocking(true);
-    let why = format!(
-        "too many connections at a time; needed: at most {MOST_OF_A_USER} of a user; type the command again"
-    );
     let _ = write_message(&mut stream, &Answer::Refused { why });
 }
 
@@ -486,7 +508,7 @@ fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
 /// Answers a request. One answer of many runs at a time is in memory as more than its bytes.
 fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
     let is_list = matches!(ask, Ask::Runs(_) | Ask::Labels);
-    let one_at_a_time = is_list.then(|| shared.readers.enter(Reading::List));
+    let one_at_a_time = is_list.then(|| shared.readers.enter(Reading::List, peer.uid));
     let refused = |why: String| (Answer::Refused { why }, None);
     let (answer, content) = answer(ask, peer, shared).unwrap_or_else(refused);
     let bytes = encoded(answer);
@@ -671,7 +693,7 @@ fn fetch<'s>(
             runs.len()
         ));
     }
-    let _one_at_a_time = shared.readers.enter(Reading::Recording);
+    let _one_at_a_time = shared.readers.enter(Reading::Recording, peer.uid);
     let reader = reader(shared)?;
     let find = Find {
         runs: Some(runs.clone()),
@@ -734,9 +756,11 @@ impl<'s> Content<'s> {
         let room = room.ok_or(
             "nodeprofd hands many large recordings over; needed: some patience; type the command again",
         )?;
-        let folder = locked(&shared.store).parent().map(Path::to_owned);
+        let store = locked(&shared.store).clone();
+        let folder = store.parent().unwrap_or(Path::new("/"));
+        check_space(bytes.len(), free_bytes(folder))?;
         let spool = || -> io::Result<File> {
-            let mut file = tempfile::tempfile_in(folder.unwrap_or_default())?;
+            let mut file = tempfile::tempfile_in(folder)?;
             file.write_all(&bytes)?;
             file.rewind()?;
             Ok(file)
@@ -774,6 +798,17 @@ impl<'s> Content<'s> {
     }
 }
 
+/// Whether so many bytes may be written beside the store, for a while: who reads it must not fill its disk.
+fn check_space(bytes: usize, free: Option<u64>) -> Result<(), String> {
+    let needed = bytes as u64 + LEFT;
+    match free {
+        Some(free) if free < needed => Err(format!(
+            "found {free} bytes free on the disk of the store; needed: {needed}, to keep {bytes} bytes of runs until they are handed over; ask for fewer, or type the command again later"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Hands something to the loop that records, and waits for what it says.
 fn order(order: Order, shared: &Shared) -> Result<Box<Status>, String> {
     let (sender, reply) = channel();
@@ -781,7 +816,7 @@ fn order(order: Order, shared: &Shared) -> Result<Box<Status>, String> {
     event::signal(&shared.wake);
     let late = "nodeprofd is busy; needed: some patience; type the command again".to_owned();
     match sent {
-        Ok(()) => reply.recv_timeout(LOOP_PATIENCE).map_err(|_| late)?,
+        Ok(()) => reply.recv_timeout(order.patience()).map_err(|_| late)?,
         Err(_) => Err("nodeprofd is ending".to_owned()),
     }
 }
@@ -885,6 +920,29 @@ mod tests {
             let why = answer.map(|(answer, _)| answer).unwrap_err();
             assert!(why.contains("needed: root"), "{why}");
         }
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_told_why_and_not_counted() {
+        let others = (1..).map(|uid| (uid, MOST_OF_A_USER));
+        let mut connections: HashMap<u32, usize> =
+            others.take(MOST_CONNECTIONS / MOST_OF_A_USER).collect();
+        let before = connections.clone();
+        let why = enter(&mut connections, 1).unwrap_err();
+        assert!(why.contains("at most 8 of a user"), "{why}");
+        let why = enter(&mut connections, 1000).unwrap_err();
+        assert!(why.contains("fewer than 48 of all users"), "{why}");
+        assert_eq!(connections, before);
+        assert_eq!(enter(&mut connections, 0), Ok(()));
+    }
+
+    #[test]
+    fn a_reader_does_not_fill_the_disk_of_the_store() {
+        for free in [Some(1000 + LEFT), None] {
+            assert_eq!(check_space(1000, free), Ok(()));
+        }
+        let why = check_space(1000, Some(999 + LEFT)).unwrap_err();
+        assert!(why.contains("bytes free on the disk of the store"), "{why}");
     }
 
     #[test]

@@ -235,10 +235,32 @@ pub fn serve(
     }
     // Who waits for that may ask at once.
     tell(Happening::Ready(&service.holding));
+    // What was recorded until a fault is kept all the same.
+    let served = record(&mut service, &reader, &buffer, &signals, tell);
+    tell(Happening::Stopping);
+    service.end_lane(tell);
+    service.finish_all(tell);
+    service.holder.end(SILENCE);
+    if let Sink::Store(store) = &mut service.store {
+        for outcome in store.end() {
+            tell(Happening::Stored(&outcome));
+        }
+    }
+    served
+}
+
+/// Goes round until the service is asked to end.
+fn record(
+    service: &mut Service<'_>,
+    reader: &Reader<impl FnMut(&[u8])>,
+    buffer: &RefCell<Vec<u8>>,
+    signals: &Signals,
+    tell: &mut dyn FnMut(Happening<'_>),
+) -> Result<(), ServiceError> {
     loop {
         let begun = ceiling::own_cpu_time();
         let mut descriptors = vec![
-            programs.ring().as_fd().as_raw_fd(),
+            service.programs.ring().as_fd().as_raw_fd(),
             service.holder.descriptor(),
             signals.as_raw_fd(),
             service.store.as_raw_fd(),
@@ -248,16 +270,16 @@ pub fn serve(
         descriptors.extend(service.guard.descriptor());
         let ready = readable(&descriptors, Some(service.look_in()))
             .map_err(system("waiting for records"))?;
-        let turn = Turn::of(&service, &ready, begun);
+        let turn = Turn::of(service, &ready, begun);
         tell(Happening::Alive);
         let before_starts = ceiling::own_cpu_time();
         reader.consume().map_err(system("reading records"))?;
-        service.hear_guard(tell)?;
         // Most starts are announced before their first record is written; what is read earlier waits.
-        service.hear_holder(tell)?;
+        let heard = (service.hear_guard(tell)).and_then(|()| service.hear_holder(tell));
         let taken = buffer.take();
         service.take(&taken, tell);
         service.look_after(tell);
+        heard?;
         let of_starts = match taken.is_empty() && service.running.is_empty() {
             true => Duration::ZERO,
             false => ceiling::own_cpu_time().saturating_sub(before_starts),
@@ -270,21 +292,11 @@ pub fn serve(
             service.for_clients = turn.for_clients(of_starts);
         }
         match signals.asked() {
-            Some(Asked::End) => break,
+            Some(Asked::End) => return Ok(()),
             Some(Asked::Reload) => drop(service.reload(tell)?),
             None => {}
         }
     }
-    tell(Happening::Stopping);
-    service.end_lane(tell);
-    service.finish_all(tell);
-    service.holder.end(SILENCE);
-    if let Sink::Store(store) = &mut service.store {
-        for outcome in store.end() {
-            tell(Happening::Stored(&outcome));
-        }
-    }
-    Ok(())
 }
 
 /// Has SQLite put its temporary files beside the store, unless the environment names a folder: in a sandbox no other one may be written to, and without one what

@@ -4,6 +4,7 @@
 //! then they wait for a moment in which there are none.
 
 use std::{
+    collections::VecDeque,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -25,6 +26,8 @@ pub(super) enum Reading {
 #[derive(Debug, Default)]
 struct State {
     reads: [bool; 2],
+    /// Users whose turn comes, each once, with the one who reads first: of a user with many connections one waits with the others, the rest behind it.
+    turns: [VecDeque<u32>; 2],
     /// Since when the one who writes waits for a moment without readers, or has waited.
     asked: Option<Instant>,
 }
@@ -59,12 +62,19 @@ impl Readers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it is this one's turn.
-    pub(super) fn enter(&self, reading: Reading) -> Reader<'_> {
+    /// Waits until it is this user's turn.
+    pub(super) fn enter(&self, reading: Reading, uid: u32) -> Reader<'_> {
         let mut state = self.state();
+        let mut is_in_line = false;
         loop {
-            let is_taken = state.reads[reading as usize];
-            if !is_taken && !state.is_asked() {
+            let is_asked = state.is_asked();
+            let turns = &mut state.turns[reading as usize];
+            if !is_in_line && !turns.contains(&uid) {
+                turns.push_back(uid);
+                is_in_line = true;
+            }
+            let is_first = is_in_line && turns.front() == Some(&uid);
+            if is_first && !is_asked {
                 state.reads[reading as usize] = true;
                 return Reader { all: self, reading };
             }
@@ -94,7 +104,10 @@ impl Readers {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        self.all.state().reads[self.reading as usize] = false;
+        let mut state = self.all.state();
+        state.reads[self.reading as usize] = false;
+        state.turns[self.reading as usize].pop_front();
+        drop(state);
         self.all.changed.notify_all();
     }
 }
@@ -123,7 +136,7 @@ mod tests {
                 scope.spawn(move || {
                     std::thread::sleep(Duration::from_millis(25 * n as u64));
                     while !done.load(Ordering::Relaxed) {
-                        let reader = readers.enter(reading);
+                        let reader = readers.enter(reading, 0);
                         std::thread::sleep(Duration::from_millis(50));
                         drop(reader);
                     }
@@ -140,5 +153,29 @@ mod tests {
         });
         assert_eq!(got, 5);
         assert!(!readers.are_asked());
+    }
+
+    #[test]
+    fn many_readers_of_a_user_keep_no_other_user_out() {
+        let readers = Readers::default();
+        let turns = || readers.state().turns[Reading::List as usize].clone();
+        let order = Mutex::new(Vec::new());
+        let read = |uid: u32| {
+            let _reader = readers.enter(Reading::List, uid);
+            order.lock().unwrap().push(uid);
+        };
+        std::thread::scope(|scope| {
+            let first = readers.enter(Reading::List, 1);
+            for _ in 0..3 {
+                scope.spawn(|| read(1));
+            }
+            scope.spawn(|| read(2));
+            while turns() != [1, 2] {
+                std::thread::yield_now();
+            }
+            drop(first);
+        });
+        assert_eq!(*order.lock().unwrap(), [2, 1, 1, 1]);
+        assert!(turns().is_empty());
     }
 }

@@ -49,7 +49,7 @@ const BEHIND: Duration = Duration::from_millis(500);
 /// After that it takes its turn for so long.
 const CROWDED: Duration = Duration::from_secs(10);
 /// Bytes that must be free on the disk for recording to go on after it was full.
-const SPACE: u64 = 16 << 20;
+pub(super) const SPACE: u64 = 16 << 20;
 /// How often a full disk is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often runs are looked through that became too old.
@@ -133,6 +133,13 @@ pub enum Outcome {
         file: PathBuf,
         /// Why.
         why: String,
+    },
+    /// One of them is in the database, and its file cannot be removed: it is taken in again when the service begins.
+    NotRemoved {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        error: io::Error,
     },
     /// So many old runs cannot be read: they stay as they are until they are to be removed.
     Unreadable(usize),
@@ -228,34 +235,10 @@ impl Store {
             error,
         })?;
         let (jobs, to_do) = sync_channel(MOST_QUEUED);
-        let (tell, outcomes) = channel();
-        let wake = Arc::new(event::new().map_err(StoreError::Thread)?);
-        let shared = Arc::new(Mutex::new(Shared::default()));
-        let metrics = Arc::new(Metrics::default());
-        let readers = Arc::new(Readers::default());
-        let background = Arc::new(Background::default());
-        let mut writer = Writer {
-            file_id: None,
-            database: None,
-            limits: limits.clone(),
-            tell,
-            wake: wake.clone(),
-            shared: shared.clone(),
-            metrics: metrics.clone(),
-            readers: readers.clone(),
-            largest_log,
-            tried: None,
-            is_removed: false,
-            background: background.clone(),
-            crowded: None,
-            to_import: old_recordings(folder),
-            imported: 0,
-            tidied: Instant::now(),
-            more: true,
-        };
-        let database = writer.begin()?;
-        writer.database = Some(database);
-        writer.note();
+        let (writer, outcomes) = Writer::new(limits, largest_log)?;
+        let (wake, shared) = (writer.wake.clone(), writer.shared.clone());
+        let (metrics, readers) = (writer.metrics.clone(), writer.readers.clone());
+        let background = writer.background.clone();
         let thread = std::thread::Builder::new().name("store".into());
         let thread = thread.spawn(move || writer.run(&to_do));
         let (over, watched) = (Arc::new(AtomicBool::new(false)), background.clone());
@@ -431,7 +414,7 @@ fn is_start(path: &Path) -> bool {
 }
 
 /// Bytes that are free on the disk of a folder.
-fn free_bytes(folder: &Path) -> Option<u64> {
+pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
     let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: a struct of integers.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -468,6 +451,36 @@ struct Writer {
 }
 
 impl Writer {
+    /// With a database; what happens comes by the channel.
+    fn new(
+        limits: &StoreLimits,
+        largest_log: u64,
+    ) -> Result<(Writer, Receiver<Outcome>), StoreError> {
+        let (tell, outcomes) = channel();
+        let mut writer = Writer {
+            file_id: None,
+            database: None,
+            limits: limits.clone(),
+            tell,
+            wake: Arc::new(event::new().map_err(StoreError::Thread)?),
+            shared: Arc::default(),
+            metrics: Arc::default(),
+            readers: Arc::default(),
+            largest_log,
+            tried: None,
+            is_removed: false,
+            background: Arc::default(),
+            crowded: None,
+            to_import: old_recordings(&limits.directory),
+            imported: 0,
+            tidied: Instant::now(),
+            more: true,
+        };
+        writer.database = Some(writer.begin()?);
+        writer.note();
+        Ok((writer, outcomes))
+    }
+
     fn file(&self) -> PathBuf {
         self.limits.directory.join(FILE)
     }
@@ -580,10 +593,11 @@ impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
         nodeprof_bpf::hold::act_behind();
         loop {
-            let patience = match (self.is_full(), self.more || !self.to_import.is_empty()) {
-                (true, _) => LOOK_AGAIN,
-                (false, true) => Duration::ZERO,
-                (false, false) => TIDY,
+            let patience = match (self.more, self.is_full(), self.to_import.is_empty()) {
+                (true, ..) => Duration::ZERO,
+                (false, true, _) => LOOK_AGAIN,
+                (false, false, false) => Duration::ZERO,
+                (false, false, true) => TIDY,
             };
             let readers_wait = self.readers.are_asked();
             let patience = match readers_wait {
@@ -624,6 +638,10 @@ impl Writer {
     /// Nothing waits to be written.
     fn idle(&mut self) {
         if self.is_full() {
+            // Space may be had from the store itself, where its limits are others now.
+            if self.more {
+                self.tidy();
+            }
             self.empty_log(LARGEST_LOG_AT_REST);
             let free = free_bytes(&self.limits.directory);
             if free.is_none_or(|free| free >= SPACE) {
@@ -818,8 +836,13 @@ impl Writer {
         });
         match kept {
             Ok(_) => {
-                let _ = fs::remove_file(file);
                 self.imported += 1;
+                if let Err(error) = fs::remove_file(file) {
+                    self.tell(Outcome::NotRemoved {
+                        file: file.to_owned(),
+                        error,
+                    });
+                }
             }
             Err(why) => self.tell(Outcome::NotImported {
                 file: file.to_owned(),
@@ -1076,7 +1099,7 @@ mod tests {
         let read = |reading: Reading, later: u64| {
             std::thread::sleep(Duration::from_millis(later));
             while !is_over.load(Ordering::Relaxed) {
-                let _reader = readers.enter(reading);
+                let _reader = readers.enter(reading, 0);
                 let connection = rusqlite::Connection::open(&file).unwrap();
                 let one = "BEGIN; SELECT count(*) FROM run";
                 connection.execute_batch(one).unwrap();
@@ -1104,6 +1127,37 @@ mod tests {
         // What is written while the last readers end comes on top.
         assert!(largest > LARGEST, "{largest}: too little was written");
         assert!(largest < 10 * LARGEST, "{largest}");
+    }
+
+    #[test]
+    fn lower_limits_are_kept_to_while_the_disk_is_full_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _outcomes) = Writer::new(&limits(folder.path()), LARGEST_LOG).unwrap();
+        for n in 1..=3 {
+            writer.keep(n, None, start(n));
+        }
+        lock(&writer.shared).state.full = true;
+        writer.limits.count = 1;
+        writer.more = true;
+        writer.idle();
+        assert_eq!(writer.database.unwrap().runs(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_imported_and_cannot_be_removed_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, outcomes) = Writer::new(&limits(folder.path()), LARGEST_LOG).unwrap();
+        let old = folder.path().join("old");
+        start(1).save(&old, SaveOptions::default()).unwrap();
+        let open = fs::File::open(&old).unwrap();
+        // A name that nobody removes.
+        let name = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        writer.import(&name);
+        let told: Vec<Outcome> = outcomes.try_iter().collect();
+        assert!(
+            matches!(&told[..], [Outcome::NotRemoved { file, .. }, Outcome::Imported(1)] if *file == name),
+            "{told:?}"
+        );
     }
 
     #[test]

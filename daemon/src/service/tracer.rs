@@ -6,8 +6,8 @@
 //! All that reads files, makes sense of records or writes a recording happens in nodeprof, with the user's own rights.
 //!
 //! What keeps others' programs out: the kernel side follows a process only as long as user and group ids are all the owner's and its memory may be
-//! looked at by the owner ([`Options::owner`](nodeprof_bpf::Options)), which is what the kernel asks for before it lets one attach a debugger. A program that is
-//! set-user-ID, has capabilities of its file, or may not be read is not followed.
+//! looked at by the owner ([`Options::owner`](nodeprof_bpf::Options)), and it has no capability, which is what the kernel asks for before it lets one attach a debugger.
+//! A program that is set-user-ID, has capabilities, of its file or of a service's, or may not be read is not followed.
 
 use std::{
     collections::HashMap,
@@ -43,6 +43,10 @@ use crate::{
 const MOST: usize = 4;
 /// Of one user.
 const MOST_OF_A_USER: usize = 2;
+/// CAP_WAKE_ALARM, which systemd gives to whoever sits before the machine: so in processes.bpf.h.
+const CAPABILITIES_OF_ALL: u64 = 1 << 35;
+/// Of linux/nsfs.h.
+const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 /// For the probes to go when a trace is over.
 const LEAVING: Duration = Duration::from_secs(2);
 /// For a client to read what is said.
@@ -139,6 +143,15 @@ pub(super) fn check(process: &OwnedFd, asks: Owner) -> Result<u32, String> {
     if !is_own {
         return Err(refused(format!("process {pid}, which is not yours alone")));
     }
+    let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+    let permitted = permitted.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    let is_unprivileged = permitted.is_some_and(|permitted| permitted & !CAPABILITIES_OF_ALL == 0)
+        || namespace_owner(pid).is_some_and(|owner| owner == asks.uid);
+    if !is_unprivileged {
+        return Err(refused(format!(
+            "process {pid}, which has capabilities besides your rights"
+        )));
+    }
     let mut ended = libc::pollfd {
         fd: process.as_raw_fd(),
         events: libc::POLLIN,
@@ -149,6 +162,15 @@ pub(super) fn check(process: &OwnedFd, asks: Owner) -> Result<u32, String> {
         return Err(refused(format!("process {pid}, which has ended")));
     }
     Ok(pid)
+}
+
+/// Who has made the user namespace of a process, and has all rights in it; of the initial one, root.
+fn namespace_owner(pid: u32) -> Option<u32> {
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/user")).ok()?;
+    let mut owner: libc::uid_t = 0;
+    // SAFETY: room for the one number that it writes.
+    let got = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_OWNER_UID, &mut owner) };
+    (got == 0).then_some(owner)
 }
 
 /// What the tracer is told on its standard input: command lines are everybody's to read, and these paths are not; nor does one hold as many as there may be.
@@ -398,6 +420,39 @@ mod tests {
         let ended = pidfd(child.id());
         child.wait().unwrap();
         assert!(check(&ended, us).is_err());
+    }
+
+    /// As a service that has `AmbientCapabilities=`: its user may not look into it.
+    #[test]
+    #[ignore = "needs root"]
+    fn a_process_with_capabilities_is_not_its_users_alone() {
+        let nobody = Owner {
+            uid: 65534,
+            gid: 65534,
+        };
+        for (ambient, refused) in [("", false), ("+net_raw", true), ("+wake_alarm", false)] {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            if !ambient.is_empty() {
+                command.args(["--inh-caps", ambient, "--ambient-caps", ambient]);
+            }
+            let mut child = command
+                .args(["sh", "-c", "echo && exec cat"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = [0];
+            io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+            let checked = check(&pidfd(child.id()), nobody);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            let is_refused = checked
+                .as_ref()
+                .is_err_and(|why| why.contains("has capabilities"));
+            assert_eq!(is_refused, refused, "{ambient:?}: {checked:?}");
+            assert!(refused || checked.is_ok(), "{ambient:?}: {checked:?}");
+        }
     }
 
     #[test]
