@@ -249,7 +249,7 @@ test("tables sort either way, filter by words, and are copied with exact numbers
 });
 
 const module = (id: number, requirer: number | null, self: number): Module =>
-  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, kind: "cjs", pid: 1, thread: 1, path: `/${id}.js`, main_script: id === 0, start_ns: id, end_latest_ns: null }) as Module;
+  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, loading: { stats: 0 }, kind: "cjs", pid: 1, thread: 1, path: `/${id}.js`, main_script: id === 0, start_ns: id, end_latest_ns: null }) as Module;
 
 const links = (run: Run) => {
   const chain = criticalChain(run);
@@ -316,6 +316,17 @@ test("what comes after the start, or in another process, is no share of the star
   const scripts = [{ path: "/a/x.js", unit: "function", cached: false, compilations: 3, total_ns: 70e6, self_ns: 70e6 }];
   const [compiling] = findings(run({ compile: { scripts }, time: { wall_ns: 700e6 } }));
   assert.match(compiling!.sentence, /70\.0 ms \(10\.0% of the run\)/);
+});
+
+test("stats that the program asks for itself find no module", () => {
+  const of = { resolve_ns: 30e6, read_ns: 0, compile_ns: 0, execute_ns: 0 };
+  const found = (stats: number | null) => {
+    const one = { ...module(0, null, 30e6), ...of, loading: { stats } };
+    return findings(run({ modules: [one], files: { stat: { calls: 5000 } } })).find((finding) => finding.kind === "resolution")!.sentence;
+  };
+  assert.match(found(3), / opens of package\.json and 3 stats\./);
+  // Where none is of a module, or they were not recorded.
+  assert.match(found(null), / opens of package\.json\.$/);
 });
 
 test("compiling without a cache is named, with what to type", () => {
