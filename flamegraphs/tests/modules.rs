@@ -526,6 +526,29 @@ fn whether_javascript_ran_is_not_told_by_families_that_were_not_recorded() {
         // What makes the command fail.
         assert!(not_blamed(&run).is_some(), "{family}");
     }
+#[test]
+fn stacks_without_javascript_are_stacks() {
+    let mut run = run(&without_events());
+    run.samples.cpu_ns = 10;
+    run.samples.by_kind.native_ns = 4;
+    run.samples.by_kind.unknown_ns = 6;
+    let told = not_blamed(&run).unwrap();
+    assert!(
+        told.starts_with("No JavaScript frame is on any stack"),
+        "{told}"
+    );
+    run.ended_by = "import".into();
+    let told = not_blamed(&run).unwrap();
+    assert!(
+        told.contains("--perf-basic-prof --interpreted-frames-native-stack"),
+        "{told}"
+    );
+    // Of all samples the stacks are unknown.
+    run.samples.by_kind.unknown_ns = 10;
+    let told = not_blamed(&run).unwrap();
+    assert!(told.contains("holds no stacks"), "{told}");
+}
+
 }
 
 #[test]
