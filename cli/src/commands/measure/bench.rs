@@ -48,7 +48,7 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
         }
     };
     if !go_on {
-        say!("interrupted: the runs that had ended are kept");
+        session.say_interrupted();
     }
     session.save()?;
     terminal::printed(printed)?;

@@ -220,6 +220,14 @@ impl<'a> Session<'a> {
     fn save(&self) -> anyhow::Result<()> {
         if self.all.runs.is_empty() {
             return Ok(());
+    /// What becomes of the runs when the user has asked to end.
+    fn say_interrupted(&self) {
+        match self.all.runs.is_empty() {
+            true => say!("interrupted before any run had ended; nothing is kept"),
+            false => say!("interrupted: the runs that had ended are kept"),
+        }
+    }
+
         }
         let saved = self.target.save(&self.all)?;
         if let Some(path) = saved.filter(|_| !self.measuring.quiet) {
