@@ -314,6 +314,8 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
                 let mut counts = { diff.counts.iter() }.filter(|c| is_telling(c, diff));
                 let is_of_samples = |c: &Change| c.figure.starts_with("samples");
                 match counts.next() {
+            // Count mode takes no samples.
+            _ if !(diff.base.sampled && diff.head.sampled) => "crossings",
                     // Of perf's recordings nothing else is known.
                     Some(first) if is_of_samples(first) && counts.all(is_of_samples) => "cpu",
                     Some(_) => "crossings",
