@@ -127,6 +127,11 @@ impl View<'_> {
             if matches!(self.diff.verdict.answer, Answer::Faster | Answer::Slower) {
                 let text = match self.diff.base.probed_runs.min(self.diff.head.probed_runs) {
                     0 => "There are no runs with probes on both sides that could tell.",
+                    _ if { self.diff.statements.iter() }
+                        .any(|of| of.kind == "different_probes") =>
+                    {
+                        "The runs with probes of both sides differ in what was recorded, and tell no cause."
+                    }
                     _ => {
                         "No part of the runs with probes changed by more than chance explains: the change is spread, or the probed runs are too few."
                     }
