@@ -397,6 +397,14 @@ fn what_is_nobodys_in_the_run_is_not_told_of_a_process() {
     let mut run = run(&program());
     run.attribution.unattributed_crossings_percent = Some(56.0);
     let pid = run.modules[0].pid;
+    // Only what is loaded before it.
+    let mut preloads = both.clone();
+    preloads
+        .modules
+        .iter_mut()
+        .for_each(|m| m.main_script = false);
+    let (text, _) = chain(&preloads);
+    assert!(text.contains("No main script was loaded"), "{text}");
     let both = |run: &RunProfile| {
         let options = TreeOptions::default();
         let text = [

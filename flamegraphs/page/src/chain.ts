@@ -80,7 +80,11 @@ function mainScript(run: Run): number | string {
     return `The main node process loaded no module of a program; for the chain of another type: nodeprof critical-chain FILE --process PID, one of ${pids}`;
   }
   const root = ofMain ?? scripts[0];
-  if (root === undefined) return "Node loaded no module of a program in this run.";
+  if (root === undefined) {
+    return modules.some((module) => module.kind !== "builtin")
+      ? "No main script was loaded, with which the chain would begin: all modules of the program were loaded before it or without one."
+      : "Node loaded no module of a program in this run.";
+  }
   const { pid, thread } = modules[root]!;
   const ofThread = modules.filter((module) => module.kind !== "builtin" && module.pid === pid && module.thread === thread);
   if (ofThread.every((module) => module.kind === "unknown")) {

@@ -277,6 +277,19 @@ test("the critical chain begins with the main script and leaves out what callbac
 test("without a main script of the main process the critical chain is that of the only other one, or says why there is none", () => {
   const child = { ...module(0, null, 1e6), pid: 2, thread: 2 };
   const processes = [{ main: true, pid: 1 }, { main: false, pid: 2 }, { main: false, pid: 3 }];
+test("a module that is loaded again later does not hold up who waited for its first load", () => {
+  const main = { ...module(0, null, 1e6), main_script: true, start_ns: 10, end_latest_ns: 50 };
+  const again = { ...module(1, 0, 1e6), start_ns: 20, end_latest_ns: 400, loads: 2 };
+  // What a callback of it loads between its loads.
+  const modules = [main, again, { ...module(2, 1, 90e6), start_ns: 100, end_latest_ns: 190 }];
+  assert.deepEqual(links({ modules, processes: [{ main: true, pid: 1 }] } as Run).map(({ module, waited }) => [module.id, waited]), [[0, 2e6], [1, 1e6]]);
+});
+
+test("where only preloads were loaded there is no main script to begin with", () => {
+  const preload = { ...module(0, null, 1e6), main_script: false };
+  assert.match(String(criticalChain({ modules: [preload], processes: [{ main: true, pid: 1 }] } as Run)), /^No main script was loaded/);
+});
+
   const chain = criticalChain({ modules: [child], processes } as Run);
   assert.equal(typeof chain !== "string" && chain.pid, 2);
   const two = [child, { ...module(1, null, 1e6), main_script: true, pid: 3, thread: 3 }];

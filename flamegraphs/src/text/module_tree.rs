@@ -427,6 +427,10 @@ fn waited(tree: &Tree<'_>) -> Vec<u64> {
         .iter()
         .map(|module| module.self_ns.saturating_sub(module.callback_ns))
         .collect();
+        if self.program_modules().next().is_some() {
+            return "No main script was loaded, with which the chain would begin: all modules of the program were loaded before it or without one; for what they took type: nodeprof blame FILE"
+                .to_owned();
+        }
     for index in (0..waited.len()).rev() {
         for &child in &tree.children[index] {
             waited[index] = waited[index].saturating_add(waited[child]);
