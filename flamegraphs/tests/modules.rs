@@ -334,12 +334,23 @@ fn the_chain_leaves_out_what_callbacks_load() {
             });
         });
     });
-    let (text, names) = chain(&run(&p.end().0));
+    let mut run = run(&p.end().0);
+    let (text, names) = chain(&run);
     assert_eq!(names, [main, helper, "/srv/app/waited.js"], "{text}");
     assert!(
         text.contains("without 2 modules that were loaded after it had run"),
         "{text}"
     );
+    // What the helper loads between two loads of its own.
+    let late = run
+        .modules
+        .iter()
+        .position(|m| m.path == "/srv/app/late.js");
+    let at = run.modules.iter().position(|m| m.path == helper).unwrap();
+    run.modules[late.unwrap()].requirer_id = Some(run.modules[at].id);
+    run.modules[at].loads = 2;
+    run.modules[at].end_latest_ns = Some(i64::MAX);
+    assert_eq!(chain(&run), (text, names));
 }
 
 #[test]
@@ -386,6 +397,14 @@ fn the_chain_of_another_process_is_shown_if_it_is_asked_for_or_the_only_one() {
     both.keep_modules_of(child + 2);
     let (text, names) = chain(&both);
     assert_eq!(names.first().map(String::as_str), Some("main.js"), "{text}");
+    // Only what is loaded before it.
+    let mut preloads = both.clone();
+    preloads
+        .modules
+        .iter_mut()
+        .for_each(|m| m.main_script = false);
+    let (text, _) = chain(&preloads);
+    assert!(text.contains("No main script was loaded"), "{text}");
     both.modules.retain(|m| m.kind == ModuleKind::Builtin);
     let (text, _) = chain(&both);
     let none = format!("no module of a program in process {}.", child + 2);
@@ -397,14 +416,6 @@ fn what_is_nobodys_in_the_run_is_not_told_of_a_process() {
     let mut run = run(&program());
     run.attribution.unattributed_crossings_percent = Some(56.0);
     let pid = run.modules[0].pid;
-    // Only what is loaded before it.
-    let mut preloads = both.clone();
-    preloads
-        .modules
-        .iter_mut()
-        .for_each(|m| m.main_script = false);
-    let (text, _) = chain(&preloads);
-    assert!(text.contains("No main script was loaded"), "{text}");
     let both = |run: &RunProfile| {
         let options = TreeOptions::default();
         let text = [
@@ -516,25 +527,6 @@ fn a_tree_without_modules_blames_no_option_that_nobody_typed() {
 }
 
 #[test]
-fn whether_javascript_ran_is_not_told_by_families_that_were_not_recorded() {
-    for family in ["phases", "crossings"] {
-        let mut recording = without_events();
-        recording.milestones.clear();
-        recording.families.retain(|state| state.name != family);
-        recording.families.push(FamilyState {
-            run: RunId(0),
-            name: family.into(),
-            state: "off".into(),
-            reason: None,
-        });
-        let run = run(&recording);
-        for text in views(&run, &plain(100)) {
-            assert!(text.contains("This recording holds no stacks"), "{text}");
-        }
-        // What makes the command fail.
-        assert!(not_blamed(&run).is_some(), "{family}");
-    }
-#[test]
 fn stacks_without_javascript_are_stacks() {
     let mut run = run(&without_events());
     run.samples.cpu_ns = 10;
@@ -557,6 +549,25 @@ fn stacks_without_javascript_are_stacks() {
     assert!(told.contains("holds no stacks"), "{told}");
 }
 
+#[test]
+fn whether_javascript_ran_is_not_told_by_families_that_were_not_recorded() {
+    for family in ["phases", "crossings"] {
+        let mut recording = without_events();
+        recording.milestones.clear();
+        recording.families.retain(|state| state.name != family);
+        recording.families.push(FamilyState {
+            run: RunId(0),
+            name: family.into(),
+            state: "off".into(),
+            reason: None,
+        });
+        let run = run(&recording);
+        for text in views(&run, &plain(100)) {
+            assert!(text.contains("This recording holds no stacks"), "{text}");
+        }
+        // What makes the command fail.
+        assert!(not_blamed(&run).is_some(), "{family}");
+    }
 }
 
 #[test]

@@ -34,7 +34,8 @@ function leaveOutLater(modules: Module[], tree: Tree, root: number): number {
       const [end, own] = [ends[requirer]!, ends[child]!];
       const hadRun = end !== null && module.start_ns !== null && module.start_ns >= end;
       // One whose end was not seen has run before whoever waited for it.
-      ends[child] = end === null || (own === null && hadRun) ? null : Math.max(end, own ?? end);
+      // Whoever waited for one that is loaded again later waited for the first of its loads.
+      ends[child] = end === null || (own === null && hadRun) ? null : module.loads > 1 && !hadRun ? end : Math.max(end, own ?? end);
       isBelow[child] = isBelow[requirer]!;
       isLater[child] = isLater[requirer]! || hadRun;
       if (isBelow[child] && isLater[child] && module.kind !== "builtin") later++;

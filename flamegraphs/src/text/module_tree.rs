@@ -74,6 +74,8 @@ impl<'a> Tree<'a> {
                 ends[child] = match (ends[requirer], ends[child]) {
                     (Some(end), None) if !had_run => Some(end),
                     (Some(end), Some(own)) => Some(end.max(own)),
+                    // Whoever waited for it waited for the first of its loads; it ran again later.
+                    (Some(end), Some(_)) if !had_run && modules[child].loads > 1 => Some(end),
                     _ => None,
                 };
                 is_below[child] = is_below[requirer];
