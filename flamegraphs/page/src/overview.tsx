@@ -163,7 +163,7 @@ function tilesOf(run: Run): Tile[] {
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
     ["cpu", "CPU time", cpu, "ns", "flame"],
     ["crossings", "calls to C++", run.crossings.total, "count", "tables"],
-    ["modules", "modules loaded", modules, "count", "modules"],
+    ["modules", modules === 1 ? "module loaded" : "modules loaded", modules, "count", "modules"],
     ["lookups", "package.json lookups", (run.package_json.lookups || run.package_json.opens) ?? run.package_json.lookups, "count", "tables"],
     ["stats", "stats", run.files.stat.calls, "count", "tables"],
     ["compile", "compiling", run.compile.total_ns, "ns", "tables"],
