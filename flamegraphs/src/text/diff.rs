@@ -314,13 +314,13 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
     if probed {
         let metric = match diff.causes.first().map(|cause| cause.kind) {
             Some(nodeprof_profile::diff::causes::CauseKind::Compilation) => "compile",
+            // Count mode takes no samples.
+            _ if !(diff.base.sampled && diff.head.sampled) => "crossings",
             Some(_) => "wall",
             None if diff.durations.is_empty() => {
                 let mut counts = { diff.counts.iter() }.filter(|c| is_telling(c, diff));
                 let is_of_samples = |c: &Change| c.figure.starts_with("samples");
                 match counts.next() {
-            // Count mode takes no samples.
-            _ if !(diff.base.sampled && diff.head.sampled) => "crossings",
                     // Of perf's recordings nothing else is known.
                     Some(first) if is_of_samples(first) && counts.all(is_of_samples) => "cpu",
                     Some(_) => "crossings",
@@ -431,7 +431,7 @@ fn time_row(time: &TimeChange) -> Vec<Cell> {
 pub(super) fn percent_of(percent: f64) -> String {
     match percent.abs() < 0.05 {
         true => "0.0 %".to_owned(),
-        false => format!("{percent:+.1} %"),
+        false => words::signed(percent, Unit::Percent),
     }
 }
 
@@ -504,4 +504,15 @@ fn count_row(change: &Change) -> Vec<Cell> {
         Cell::text(value(change.head)),
         Cell::text(words::signed(change.difference, change.unit)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_one_kind_of_sign_and_separators() {
+        let shown = [0.04, -3.14, 12.0, 12_345.6].map(percent_of);
+        assert_eq!(shown, ["0.0 %", "−3.1 %", "+12.0 %", "+12,346 %"]);
+    }
 }
