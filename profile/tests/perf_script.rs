@@ -301,6 +301,16 @@ fn what_is_no_text_of_perf_is_refused_with_its_line() {
 }
 
 #[test]
+    // A line's end in the header is none.
+    let mut database = b"SQLite format 3\0\n".to_vec();
+    database.resize(4_096, 0);
+    assert!(matches!(import(&database), Err(ImportError::Database)));
+    database[68..72].copy_from_slice(&nodeprof_profile::store::APPLICATION_ID.to_be_bytes());
+    assert!(matches!(import(&database), Err(ImportError::Recording)));
+    assert!(matches!(
+        import(&database[..60]),
+        Err(ImportError::Database)
+    ));
 fn a_text_that_was_cut_anywhere_has_all_but_its_last_sample() {
     for name in ["forms", "node-24-jitdump"] {
         let whole = data(name);
