@@ -3,7 +3,7 @@ import { scaleLinear } from "d3-scale";
 import type { Shown } from "./context";
 import type { Measured, Package, Run } from "./data";
 import { findings, gaps, packageName, startup, verdict } from "./findings";
-import { bytes, count, counted, inUnit, percent, phaseName, time } from "./format";
+import { bytes, count, counted, inUnit, percent, phaseName, tickLabels, time } from "./format";
 import { phaseColour } from "./colours";
 import { During } from "./during";
 import { link, OF_A_VIEW, span } from "./state";
@@ -273,12 +273,21 @@ export function BoxPlots({ measured }: { measured: Measured[] }) {
   );
 }
 
-function Boxes({ name, unit, rows }: { name: string; unit: string; rows: { name: string; values: number[] }[] }) {
+/** A label that would reach over an edge goes inwards. */
+export function anchorOf(at: number, label: string): "start" | "middle" | "end" {
+  const half = label.length * 3.2;
+  if (at < half) return "start";
+  return at > 520 - half ? "end" : "middle";
+}
+
+function Boxes({ name, unit, rows }: { name: string; unit: "ns" | "bytes"; rows: { name: string; values: number[] }[] }) {
   const all = rows.flatMap((row) => row.values);
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const room = (high - low || high || 1) * 0.06;
   const x = scaleLinear([low - room, high + room], [0, 520]);
   const height = 34;
+  const ticks = x.ticks(4);
+  const label = tickLabels(ticks, unit);
   return (
     <figure class="boxes">
       <figcaption>{name}</figcaption>
@@ -305,10 +314,10 @@ function Boxes({ name, unit, rows }: { name: string; unit: string; rows: { name:
       <div class="boxrow">
         <span class="name" />
         <svg viewBox="0 0 520 16" aria-hidden="true">
-          {x.ticks(5).map((tick) => (
+          {ticks.map((tick) => (
             <g key={tick}>
               <line x1={x(tick)} x2={x(tick)} y1="0" y2="4" />
-              <text x={x(tick)} y="14" text-anchor="middle">{inUnit(tick, unit)}</text>
+              <text x={x(tick)} y="14" text-anchor={anchorOf(x(tick), label(tick))}>{label(tick)}</text>
             </g>
           ))}
         </svg>

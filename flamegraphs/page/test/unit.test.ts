@@ -4,6 +4,7 @@ import { criticalChain } from "../src/chain";
 import { Columns, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
 import { bytes, commandLine, percent, shortPath, tickLabels, time } from "../src/format";
+import { anchorOf } from "../src/overview";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
@@ -229,6 +230,8 @@ test("ticks of an axis are told apart, however far in they are", () => {
   assert.deepEqual(labels([1.230e9, 1.232e9, 1.234e9]), ["1.230 s", "1.232 s", "1.234 s"]);
   assert.deepEqual(labels([0, 0.5e9, 1e9]), ["0", "0.5 s", "1.0 s"]);
   assert.deepEqual(labels([2500, 3000]), ["2.5 µs", "3.0 µs"]);
+  assert.deepEqual([39.2e6, 39.25e6].map(tickLabels([39.2e6, 39.25e6], "bytes")), ["39.20 MB", "39.25 MB"]);
+  assert.deepEqual([3, 260, 517].map((at) => anchorOf(at, "39.2 MB")), ["start", "middle", "end"]);
 });
 
 interface Row {
@@ -274,9 +277,6 @@ test("the critical chain begins with the main script and leaves out what callbac
   assert.equal((criticalChain(run) as { later: number }).later, 2);
 });
 
-test("without a main script of the main process the critical chain is that of the only other one, or says why there is none", () => {
-  const child = { ...module(0, null, 1e6), pid: 2, thread: 2 };
-  const processes = [{ main: true, pid: 1 }, { main: false, pid: 2 }, { main: false, pid: 3 }];
 test("a module that is loaded again later does not hold up who waited for its first load", () => {
   const main = { ...module(0, null, 1e6), main_script: true, start_ns: 10, end_latest_ns: 50 };
   const again = { ...module(1, 0, 1e6), start_ns: 20, end_latest_ns: 400, loads: 2 };
@@ -290,6 +290,9 @@ test("where only preloads were loaded there is no main script to begin with", ()
   assert.match(String(criticalChain({ modules: [preload], processes: [{ main: true, pid: 1 }] } as Run)), /^No main script was loaded/);
 });
 
+test("without a main script of the main process the critical chain is that of the only other one, or says why there is none", () => {
+  const child = { ...module(0, null, 1e6), pid: 2, thread: 2 };
+  const processes = [{ main: true, pid: 1 }, { main: false, pid: 2 }, { main: false, pid: 3 }];
   const chain = criticalChain({ modules: [child], processes } as Run);
   assert.equal(typeof chain !== "string" && chain.pid, 2);
   const two = [child, { ...module(1, null, 1e6), main_script: true, pid: 3, thread: 3 }];
