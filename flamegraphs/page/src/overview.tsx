@@ -336,7 +336,7 @@ function About({ shown }: { shown: Shown }) {
     ["Node.js", run.node ? `${run.node.version ?? "unknown version"}, V8 ${run.node.v8 ?? "?"}, ${run.node.path}` : "none"],
     ["Recorded", `${started} UTC, mode ${run.mode}, ended by ${run.ended_by || "exit"}`],
     ["Run", `${side.number} of ${side.runs} in ${side.file}`],
-    ["Tracing itself", `${counted(run.overhead.probe_hits, "probe hit")}${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
+    ["Tracing itself", `${counted(run.overhead.probe_hits, "probe hit")}${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} of the probes alone over all threads` : ", whose time was not measured"}`],
     ["CPU samples", (run.samples.count ?? 0) > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
     ["Memory", run.time.max_rss_bytes !== null ? `peak ${bytes(run.time.max_rss_bytes)}` : ""],
     ...Object.entries(run.labels).map(([key, value]): [string, string] => [`Label ${key}`, value]),
