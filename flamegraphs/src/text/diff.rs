@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_change_has_one_kind_of_sign_and_separators() {
-        let shown = [0.04, -3.14, 12.0, 12_345.6].map(percent_of);
-        assert_eq!(shown, ["0.0 %", "−3.1 %", "+12.0 %", "+12,346 %"]);
+        let shown = [0.04, -3.24, 12.0, 12_345.6].map(percent_of);
+        assert_eq!(shown, ["0.0 %", "−3.2 %", "+12.0 %", "+12,346 %"]);
     }
 }
