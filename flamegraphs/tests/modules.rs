@@ -334,12 +334,23 @@ fn the_chain_leaves_out_what_callbacks_load() {
             });
         });
     });
-    let (text, names) = chain(&run(&p.end().0));
+    let mut run = run(&p.end().0);
+    let (text, names) = chain(&run);
     assert_eq!(names, [main, helper, "/srv/app/waited.js"], "{text}");
     assert!(
         text.contains("without 2 modules that were loaded after it had run"),
         "{text}"
     );
+    // What the helper loads between two loads of its own.
+    let late = run
+        .modules
+        .iter()
+        .position(|m| m.path == "/srv/app/late.js");
+    let at = run.modules.iter().position(|m| m.path == helper).unwrap();
+    run.modules[late.unwrap()].requirer_id = Some(run.modules[at].id);
+    run.modules[at].loads = 2;
+    run.modules[at].end_latest_ns = Some(i64::MAX);
+    assert_eq!(chain(&run), (text, names));
 }
 
 #[test]
@@ -386,6 +397,14 @@ fn the_chain_of_another_process_is_shown_if_it_is_asked_for_or_the_only_one() {
     both.keep_modules_of(child + 2);
     let (text, names) = chain(&both);
     assert_eq!(names.first().map(String::as_str), Some("main.js"), "{text}");
+    // Only what is loaded before it.
+    let mut preloads = both.clone();
+    preloads
+        .modules
+        .iter_mut()
+        .for_each(|m| m.main_script = false);
+    let (text, _) = chain(&preloads);
+    assert!(text.contains("No main script was loaded"), "{text}");
     both.modules.retain(|m| m.kind == ModuleKind::Builtin);
     let (text, _) = chain(&both);
     let none = format!("no module of a program in process {}.", child + 2);
@@ -505,6 +524,29 @@ fn a_tree_without_modules_blames_no_option_that_nobody_typed() {
         &plain(100),
     );
     assert!(slow.contains("type a smaller --min"), "{slow}");
+}
+
+#[test]
+fn stacks_without_javascript_are_stacks() {
+    let mut run = run(&without_events());
+    run.samples.cpu_ns = 10;
+    run.samples.by_kind.native_ns = 4;
+    run.samples.by_kind.unknown_ns = 6;
+    let told = not_blamed(&run).unwrap();
+    assert!(
+        told.starts_with("No JavaScript frame is on any stack"),
+        "{told}"
+    );
+    run.ended_by = "import".into();
+    let told = not_blamed(&run).unwrap();
+    assert!(
+        told.contains("--perf-basic-prof --interpreted-frames-native-stack"),
+        "{told}"
+    );
+    // Of all samples the stacks are unknown.
+    run.samples.by_kind.unknown_ns = 10;
+    let told = not_blamed(&run).unwrap();
+    assert!(told.contains("holds no stacks"), "{told}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use crate::fast::Map;
 use crate::recording::{
     CallbackId, CompilationUnit, CrossingKind, Exec, FileOperation, LATER_IMAGE, Milestone, NameId,
-    Nanoseconds, Process, ProcessId, Recording, RunId,
+    Nanoseconds, Process, ProcessId, Recording, Run, RunId,
 };
 
 /// Milestones in the order in which a start passes them, each with the name of the phase that it begins.
@@ -175,6 +175,29 @@ impl Timeline {
         execs
             .find(|exec| Some(exec.at) == of_node)
             .or_else(|| process.execs.iter().max_by_key(|exec| exec.at))
+    }
+
+    /// The command line that node was given, if its process is known to have executed it. perf tells a program's name alone: of the main
+    /// process of what it recorded, the run's command has the rest.
+    pub(crate) fn node_arguments<'a>(
+        &self,
+        run: Option<&'a Run>,
+        process: &'a Process,
+        id: ProcessId,
+    ) -> Option<&'a [Vec<u8>]> {
+        let arguments = self.node_exec(process, id)?.arguments.as_slice();
+        let whole = run.filter(|run| {
+            let program = run
+                .command
+                .first()
+                .map(|program| program.rsplit(|&b| b == b'/'));
+            let program = program.and_then(|mut parts| parts.next());
+            run.ended_by == "import"
+                && arguments.len() < 2
+                && matches!(program, Some(b"node" | b"nodejs"))
+                && self.main_process(process.run) == Some(id)
+        });
+        Some(whole.map_or(arguments, |run| &run.command))
     }
 
     /// When the process executed something in node's place: another program, or node again.

@@ -213,8 +213,8 @@ impl Asked {
         alike
             .or_else(code)
             .or_else(own)
+            // Where there are only preloads, the script was not loaded.
             .or_else(|| others.first().copied())
-            .or((!loaded.is_empty()).then_some(0))
     }
 }
 
@@ -401,6 +401,17 @@ mod tests {
             ),
             // Preloaded and the script.
             (&["node", "-r", "./a.js", "a.js"], &["/w/a.js"], Some(0)),
+            // One that was not found.
+            (
+                &["node", "-r", "./tools/preload.js", "nonexistent.js"],
+                &[preload],
+                None,
+            ),
+            (
+                &["node", "--import", "./tools/preload.js", "-e", "0"],
+                &[preload],
+                None,
+            ),
             // Nothing tells: the first that is nobody else's.
             (
                 &["node", "x.js"],

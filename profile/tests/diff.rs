@@ -568,6 +568,26 @@ fn sides_that_fail_alike_are_compared() {
 }
 
 #[test]
+fn times_with_the_probes_of_another_mode_tell_no_cause() {
+    let of = |mode: &str| {
+        let mut head = modules("head", false, 500_000, 3_000_000);
+        for run in &mut head.runs {
+            run.mode = mode.into();
+        }
+        compare(modules("base", false, 500_000, 1_000_000), head)
+    };
+    let told = |diff: &Diff| {
+        let mut statements = diff.statements.iter();
+        statements.any(|of| of.text.contains("tell no cause"))
+    };
+    let alike = of("full");
+    assert!(!alike.causes.is_empty() && !told(&alike));
+    let diff = of("count");
+    assert_eq!(diff.causes, []);
+    assert!(told(&diff), "{:#?}", diff.statements);
+}
+
+#[test]
 fn other_probes_and_other_kernels_are_said() {
     let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
     let diff = compare(
@@ -588,6 +608,18 @@ fn other_probes_and_other_kernels_are_said() {
         "what a side lacks is no difference: {:#?}",
         diff.counts
     );
+
+    let sampled =
+        |hz: u32| move |recording: &mut Recording, _: usize| recording.runs[0].sample_hz = Some(hz);
+    let diff = compare(
+        side("base", &NOISE, sampled(100)),
+        side("head", &slower, sampled(5_000)),
+    );
+    let text = &(diff.statements.iter())
+        .find(|statement| statement.kind == "different_probes")
+        .unwrap()
+        .text;
+    assert!(text.contains("(5,000 samples a second)"), "{text}");
 
     let kernel = |release: &'static str| {
         move |recording: &mut Recording, _: usize| {

@@ -165,6 +165,19 @@ fn an_imported_recording_is_a_file_like_any_other() {
     assert_eq!(Recording::load(&path).unwrap(), recording);
 }
 
+/// perf tells the name of a program alone, and no folder.
+#[test]
+fn the_main_script_of_an_import_is_that_of_the_command() {
+    use nodeprof_profile::{breakdown::Timeline, diff::sides::origin, recording::RunId};
+    let text = String::from_utf8(data("node-24-interpreted-frames")).unwrap();
+    for folder in ["/srv/app", "/srv/other"] {
+        let recording = import(text.replace("/srv/app/", &format!("{folder}/")).as_bytes());
+        let recording = recording.unwrap();
+        let of = origin(&recording, &Timeline::new(&recording), RunId(0));
+        assert_eq!(of.main, Some(format!("{folder}/app.js")));
+    }
+}
+
 fn with(event: &str, text: &str) -> Result<Recording, ImportError> {
     let event = Some(event.to_owned());
     read(text.as_bytes(), &Options { event })
@@ -288,6 +301,16 @@ fn what_is_no_text_of_perf_is_refused_with_its_line() {
         "no control character reaches the terminal: {error}"
     );
     assert!(matches!(import(b""), Err(ImportError::Empty)));
+    // A line's end in the header is none.
+    let mut database = b"SQLite format 3\0\n".to_vec();
+    database.resize(4_096, 0);
+    assert!(matches!(import(&database), Err(ImportError::Database)));
+    database[68..72].copy_from_slice(&nodeprof_profile::store::APPLICATION_ID.to_be_bytes());
+    assert!(matches!(import(&database), Err(ImportError::Recording)));
+    assert!(matches!(
+        import(&database[..60]),
+        Err(ImportError::Database)
+    ));
     assert!(matches!(
         import(b"# arch : x86_64\n"),
         Err(ImportError::Empty)

@@ -6,6 +6,7 @@ use anyhow::bail;
 use nodeprof_flamegraphs::{
     measurements::{hyperfine_json, node_csv, untimed},
     tables::{Rows, View},
+    text,
 };
 use nodeprof_profile::{Profile, groups::numbered_run};
 
@@ -47,6 +48,11 @@ pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
         let run = args.run.map(|n| n as usize);
         let rows = Rows::of(&recording, &profile, view, run)?;
         match args.format {
+            ExportFormat::Csv if rows.is_empty() => bail!(
+                "{}: {}",
+                args.file.display(),
+                no_rows(&profile, view, args.run, &args.of)
+            ),
             ExportFormat::Csv => rows.csv()?,
             ExportFormat::Json => rows.json()?,
         }
@@ -58,4 +64,16 @@ pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
         super::Example::output("view.csv"),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a table has no row, of which nothing would be left without a header.
+fn no_rows(profile: &Profile, view: View, run: Option<u32>, name: &str) -> String {
+    let run = run.map_or(0, |number| number.saturating_sub(1) as usize);
+    let of_modules = matches!(view, View::Modules | View::Packages | View::Outside);
+    let reason = (profile.runs.get(run)).and_then(text::not_blamed);
+    (reason.filter(|_| of_modules)).unwrap_or_else(|| {
+        format!(
+            "found: no row of {name}; needed: another view, or, for an empty list: --format json"
+        )
+    })
 }

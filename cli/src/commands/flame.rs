@@ -29,6 +29,11 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
     if let Some(base) = args.diff.first() {
         return difference(args, base, args.diff.get(1), &request);
     }
+    if args.direction.is_some() {
+        anyhow::bail!(
+            "found: --direction without --diff; needed: --diff BASE HEAD, whose sides it tells apart, or no --direction"
+        );
+    }
     let file = (args.file.as_ref()).context("needed: a recording, or --diff")?;
     let (recording, runs) = super::source::load_selected(file, &args.store)?;
     request.run = runs.one(&recording, args.run, &file.to_string())?;

@@ -34,7 +34,8 @@ function leaveOutLater(modules: Module[], tree: Tree, root: number): number {
       const [end, own] = [ends[requirer]!, ends[child]!];
       const hadRun = end !== null && module.start_ns !== null && module.start_ns >= end;
       // One whose end was not seen has run before whoever waited for it.
-      ends[child] = end === null || (own === null && hadRun) ? null : Math.max(end, own ?? end);
+      // Whoever waited for one that is loaded again later waited for the first of its loads.
+      ends[child] = end === null || (own === null && hadRun) ? null : module.loads > 1 && !hadRun ? end : Math.max(end, own ?? end);
       isBelow[child] = isBelow[requirer]!;
       isLater[child] = isLater[requirer]! || hadRun;
       if (isBelow[child] && isLater[child] && module.kind !== "builtin") later++;
@@ -80,7 +81,11 @@ function mainScript(run: Run): number | string {
     return `The main node process loaded no module of a program; for the chain of another type: nodeprof critical-chain FILE --process PID, one of ${pids}`;
   }
   const root = ofMain ?? scripts[0];
-  if (root === undefined) return "Node loaded no module of a program in this run.";
+  if (root === undefined) {
+    return modules.some((module) => module.kind !== "builtin")
+      ? "No main script was loaded, with which the chain would begin: all modules of the program were loaded before it or without one."
+      : "Node loaded no module of a program in this run.";
+  }
   const { pid, thread } = modules[root]!;
   const ofThread = modules.filter((module) => module.kind !== "builtin" && module.pid === pid && module.thread === thread);
   if (ofThread.every((module) => module.kind === "unknown")) {

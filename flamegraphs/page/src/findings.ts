@@ -161,7 +161,8 @@ export function findings(run: Run): Finding[] {
   const lookups = run.package_json.lookups ?? 0;
   // Where lookups are not seen, what was opened.
   const asked = lookups > 0 ? lookups : (run.package_json.opens ?? 0);
-  const stats = run.files.stat.calls;
+  // Those that the program asks for itself find no module.
+  const stats = run.modules.filter(counts).reduce<number | null>((sum, module) => (module.loading.stats === null ? sum : (sum ?? 0) + module.loading.stats), null);
   if (resolve > 0 || asked > 0) {
     const vain = walks(run);
     const worst = vain[0];
@@ -175,7 +176,7 @@ export function findings(run: Run): Finding[] {
     add({
       kind: "resolution",
       figure: resolve > 0 ? time(resolve) : counted(asked, "lookup"),
-      sentence: `Finding the files of modules takes ${resolve > 0 ? `${time(resolve)} (${share(resolve, span)})` : "time"}: ${counted(asked, lookups > 0 ? "lookup" : "open")} of package.json and ${counted(stats, "stat")}.${again}${inVain}${deep}`,
+      sentence: `Finding the files of modules takes ${resolve > 0 ? `${time(resolve)} (${share(resolve, span)})` : "time"}: ${counted(asked, lookups > 0 ? "lookup" : "open")} of package.json${stats === null ? "" : ` and ${counted(stats, "stat")}`}.${again}${inVain}${deep}`,
       advice: asked > 1000 || resolve > span.ns * 0.25 ? "Bundling the program, or importing deep paths less, saves most of it." : "",
       view: { view: "tables", table: "package-json" },
       // Thousands cost more than what is seen of them here: on other disks, with a cold cache.

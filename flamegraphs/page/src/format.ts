@@ -25,12 +25,14 @@ export function time(ns: number | null): string {
 }
 
 /** Of ticks of one axis, in one unit, with as many digits as tell them apart. */
-export function tickLabels(ticks: number[]): (ns: number) => string {
+export function tickLabels(ticks: number[], of: "ns" | "bytes" = "ns"): (value: number) => string {
   const step = ticks.length > 1 ? Math.abs(ticks[1]! - ticks[0]!) : Math.abs(ticks[0] ?? 0);
   const size = Math.max(...ticks.map(Math.abs), 0);
-  const [unit, scale] = size >= 1e9 ? ["s", 1e9] : size >= 1e6 ? ["ms", 1e6] : size >= 1e3 ? ["µs", 1e3] : ["ns", 1];
+  const units = of === "ns" ? ["ns", "µs", "ms", "s"] : ["B", "kB", "MB", "GB"];
+  const power = size >= 1e9 ? 3 : size >= 1e6 ? 2 : size >= 1e3 ? 1 : 0;
+  const [unit, scale] = [units[power]!, 1e3 ** power];
   const decimals = step > 0 ? Math.min(9, Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9))) : 0;
-  return (ns) => (ns === 0 ? "0" : `${(ns / scale).toFixed(decimals)} ${unit}`);
+  return (value) => (value === 0 ? "0" : `${(value / scale).toFixed(decimals)} ${unit}`);
 }
 
 export function bytes(value: number | null): string {

@@ -3,7 +3,7 @@ import { scaleLinear } from "d3-scale";
 import type { Shown } from "./context";
 import type { Measured, Package, Run } from "./data";
 import { findings, gaps, packageName, startup, verdict } from "./findings";
-import { bytes, count, counted, inUnit, percent, phaseName, time } from "./format";
+import { bytes, count, counted, inUnit, percent, phaseName, tickLabels, time } from "./format";
 import { phaseColour } from "./colours";
 import { During } from "./during";
 import { link, OF_A_VIEW, span } from "./state";
@@ -163,7 +163,7 @@ function tilesOf(run: Run): Tile[] {
     ["wall", "to the exit", run.time.wall_ns, "ns", "timeline"],
     ["cpu", "CPU time", cpu, "ns", "flame"],
     ["crossings", "calls to C++", run.crossings.total, "count", "tables"],
-    ["modules", "modules loaded", modules, "count", "modules"],
+    ["modules", modules === 1 ? "module loaded" : "modules loaded", modules, "count", "modules"],
     ["lookups", "package.json lookups", (run.package_json.lookups || run.package_json.opens) ?? run.package_json.lookups, "count", "tables"],
     ["stats", "stats", run.files.stat.calls, "count", "tables"],
     ["compile", "compiling", run.compile.total_ns, "ns", "tables"],
@@ -273,12 +273,21 @@ export function BoxPlots({ measured }: { measured: Measured[] }) {
   );
 }
 
-function Boxes({ name, unit, rows }: { name: string; unit: string; rows: { name: string; values: number[] }[] }) {
+/** A label that would reach over an edge goes inwards. */
+export function anchorOf(at: number, label: string): "start" | "middle" | "end" {
+  const half = label.length * 3.2;
+  if (at < half) return "start";
+  return at > 520 - half ? "end" : "middle";
+}
+
+function Boxes({ name, unit, rows }: { name: string; unit: "ns" | "bytes"; rows: { name: string; values: number[] }[] }) {
   const all = rows.flatMap((row) => row.values);
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const room = (high - low || high || 1) * 0.06;
   const x = scaleLinear([low - room, high + room], [0, 520]);
   const height = 34;
+  const ticks = x.ticks(4);
+  const label = tickLabels(ticks, unit);
   return (
     <figure class="boxes">
       <figcaption>{name}</figcaption>
@@ -305,10 +314,10 @@ function Boxes({ name, unit, rows }: { name: string; unit: string; rows: { name:
       <div class="boxrow">
         <span class="name" />
         <svg viewBox="0 0 520 16" aria-hidden="true">
-          {x.ticks(5).map((tick) => (
+          {ticks.map((tick) => (
             <g key={tick}>
               <line x1={x(tick)} x2={x(tick)} y1="0" y2="4" />
-              <text x={x(tick)} y="14" text-anchor="middle">{inUnit(tick, unit)}</text>
+              <text x={x(tick)} y="14" text-anchor={anchorOf(x(tick), label(tick))}>{label(tick)}</text>
             </g>
           ))}
         </svg>
@@ -327,7 +336,7 @@ function About({ shown }: { shown: Shown }) {
     ["Node.js", run.node ? `${run.node.version ?? "unknown version"}, V8 ${run.node.v8 ?? "?"}, ${run.node.path}` : "none"],
     ["Recorded", `${started} UTC, mode ${run.mode}, ended by ${run.ended_by || "exit"}`],
     ["Run", `${side.number} of ${side.runs} in ${side.file}`],
-    ["Tracing itself", `${counted(run.overhead.probe_hits, "probe hit")}${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} over all threads` : ", whose time was not measured"}`],
+    ["Tracing itself", `${counted(run.overhead.probe_hits, "probe hit")}${run.overhead.ns_per_hit > 0 ? ` of ${run.overhead.ns_per_hit.toFixed(0)} ns, about ${time(run.overhead.estimated_ns)} of the probes alone over all threads` : ", whose time was not measured"}`],
     ["CPU samples", (run.samples.count ?? 0) > 0 ? `${count(run.samples.count)}, for ${time(run.samples.cpu_ns)}` : "none"],
     ["Memory", run.time.max_rss_bytes !== null ? `peak ${bytes(run.time.max_rss_bytes)}` : ""],
     ...Object.entries(run.labels).map(([key, value]): [string, string] => [`Label ${key}`, value]),

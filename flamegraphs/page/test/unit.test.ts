@@ -4,6 +4,7 @@ import { criticalChain } from "../src/chain";
 import { Columns, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
 import { bytes, commandLine, percent, shortPath, tickLabels, time } from "../src/format";
+import { anchorOf } from "../src/overview";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
@@ -229,6 +230,8 @@ test("ticks of an axis are told apart, however far in they are", () => {
   assert.deepEqual(labels([1.230e9, 1.232e9, 1.234e9]), ["1.230 s", "1.232 s", "1.234 s"]);
   assert.deepEqual(labels([0, 0.5e9, 1e9]), ["0", "0.5 s", "1.0 s"]);
   assert.deepEqual(labels([2500, 3000]), ["2.5 µs", "3.0 µs"]);
+  assert.deepEqual([39.2e6, 39.25e6].map(tickLabels([39.2e6, 39.25e6], "bytes")), ["39.20 MB", "39.25 MB"]);
+  assert.deepEqual([3, 260, 517].map((at) => anchorOf(at, "39.2 MB")), ["start", "middle", "end"]);
 });
 
 interface Row {
@@ -249,7 +252,7 @@ test("tables sort either way, filter by words, and are copied with exact numbers
 });
 
 const module = (id: number, requirer: number | null, self: number): Module =>
-  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, kind: "cjs", pid: 1, thread: 1, path: `/${id}.js`, main_script: id === 0, start_ns: id, end_latest_ns: null }) as Module;
+  ({ id, requirer_id: requirer, self_ns: self, callback_ns: 0, loading: { stats: 0 }, kind: "cjs", pid: 1, thread: 1, path: `/${id}.js`, main_script: id === 0, start_ns: id, end_latest_ns: null }) as Module;
 
 const links = (run: Run) => {
   const chain = criticalChain(run);
@@ -272,6 +275,19 @@ test("the critical chain begins with the main script and leaves out what callbac
   const run = { modules, processes: [{ main: true, pid: 1 }] } as Run;
   assert.deepEqual(links(run).map(({ module, waited }) => [module.id, waited]), [[1, 4e6], [2, 3e6], [3, 2e6]]);
   assert.equal((criticalChain(run) as { later: number }).later, 2);
+});
+
+test("a module that is loaded again later does not hold up who waited for its first load", () => {
+  const main = { ...module(0, null, 1e6), main_script: true, start_ns: 10, end_latest_ns: 50 };
+  const again = { ...module(1, 0, 1e6), start_ns: 20, end_latest_ns: 400, loads: 2 };
+  // What a callback of it loads between its loads.
+  const modules = [main, again, { ...module(2, 1, 90e6), start_ns: 100, end_latest_ns: 190 }];
+  assert.deepEqual(links({ modules, processes: [{ main: true, pid: 1 }] } as Run).map(({ module, waited }) => [module.id, waited]), [[0, 2e6], [1, 1e6]]);
+});
+
+test("where only preloads were loaded there is no main script to begin with", () => {
+  const preload = { ...module(0, null, 1e6), main_script: false };
+  assert.match(String(criticalChain({ modules: [preload], processes: [{ main: true, pid: 1 }] } as Run)), /^No main script was loaded/);
 });
 
 test("without a main script of the main process the critical chain is that of the only other one, or says why there is none", () => {
@@ -316,6 +332,17 @@ test("what comes after the start, or in another process, is no share of the star
   const scripts = [{ path: "/a/x.js", unit: "function", cached: false, compilations: 3, total_ns: 70e6, self_ns: 70e6 }];
   const [compiling] = findings(run({ compile: { scripts }, time: { wall_ns: 700e6 } }));
   assert.match(compiling!.sentence, /70\.0 ms \(10\.0% of the run\)/);
+});
+
+test("stats that the program asks for itself find no module", () => {
+  const of = { resolve_ns: 30e6, read_ns: 0, compile_ns: 0, execute_ns: 0 };
+  const found = (stats: number | null) => {
+    const one = { ...module(0, null, 30e6), ...of, loading: { stats } };
+    return findings(run({ modules: [one], files: { stat: { calls: 5000 } } })).find((finding) => finding.kind === "resolution")!.sentence;
+  };
+  assert.match(found(3), / opens of package\.json and 3 stats\./);
+  // Where none is of a module, or they were not recorded.
+  assert.match(found(null), / opens of package\.json\.$/);
 });
 
 test("compiling without a cache is named, with what to type", () => {

@@ -227,6 +227,11 @@ pub fn check_junit(checked: &Checked) -> String {
             };
             out += "</testcase>\n";
         }
+        if !checked.statements.is_empty() {
+            let statements = checked.statements.iter().map(|of| xml(&of.text));
+            let statements = statements.collect::<Vec<_>>().join("\n");
+            let _ = writeln!(out, "    <system-out>{statements}</system-out>");
+        }
         out += "  </testsuite>\n";
     }
     out + "</testsuites>\n"
@@ -238,4 +243,38 @@ fn xml(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use nodeprof_profile::diff::Statement;
+    use nodeprof_profile::diff::figures::Unit;
+
+    use super::*;
+
+    #[test]
+    fn junit_has_what_the_other_formats_say_of_the_runs() {
+        let checked = Checked {
+            schema: 1,
+            outcome: Outcome::Within,
+            statements: vec![Statement {
+                kind: "failed_runs",
+                text: "5 of 16 runs of <head> are left out.".into(),
+            }],
+            rows: vec![Row {
+                budget: "a.toml".into(),
+                figure: "crossings.total".into(),
+                unit: Unit::Count,
+                limit: "max",
+                most: 2.0,
+                base: None,
+                head: Some(1.0),
+                status: Status::Within,
+                sentence: "1 of 2".into(),
+            }],
+        };
+        let junit = check_junit(&checked);
+        let expected = "    <system-out>5 of 16 runs of &lt;head&gt; are left out.</system-out>\n  </testsuite>";
+        assert!(junit.contains(expected), "{junit}");
+    }
 }

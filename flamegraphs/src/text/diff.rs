@@ -127,6 +127,11 @@ impl View<'_> {
             if matches!(self.diff.verdict.answer, Answer::Faster | Answer::Slower) {
                 let text = match self.diff.base.probed_runs.min(self.diff.head.probed_runs) {
                     0 => "There are no runs with probes on both sides that could tell.",
+                    _ if { self.diff.statements.iter() }
+                        .any(|of| of.kind == "different_probes") =>
+                    {
+                        "The runs with probes of both sides differ in what was recorded, and tell no cause."
+                    }
                     _ => {
                         "No part of the runs with probes changed by more than chance explains: the change is spread, or the probed runs are too few."
                     }
@@ -309,6 +314,8 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
     if probed {
         let metric = match diff.causes.first().map(|cause| cause.kind) {
             Some(nodeprof_profile::diff::causes::CauseKind::Compilation) => "compile",
+            // Count mode takes no samples.
+            _ if !(diff.base.sampled && diff.head.sampled) => "crossings",
             Some(_) => "wall",
             None if diff.durations.is_empty() => {
                 let mut counts = { diff.counts.iter() }.filter(|c| is_telling(c, diff));
@@ -424,7 +431,7 @@ fn time_row(time: &TimeChange) -> Vec<Cell> {
 pub(super) fn percent_of(percent: f64) -> String {
     match percent.abs() < 0.05 {
         true => "0.0 %".to_owned(),
-        false => format!("{percent:+.1} %"),
+        false => words::signed(percent, Unit::Percent),
     }
 }
 
@@ -497,4 +504,15 @@ fn count_row(change: &Change) -> Vec<Cell> {
         Cell::text(value(change.head)),
         Cell::text(words::signed(change.difference, change.unit)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_one_kind_of_sign_and_separators() {
+        let shown = [0.04, -3.24, 12.0, 12_345.6].map(percent_of);
+        assert_eq!(shown, ["0.0 %", "−3.2 %", "+12.0 %", "+12,346 %"]);
+    }
 }

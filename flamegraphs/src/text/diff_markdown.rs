@@ -1,6 +1,7 @@
 //! The same for a comment on a pull request.
 
 use nodeprof_profile::diff::{Answer, Certainty, Change, Diff, words};
+use nodeprof_profile::wording;
 
 use super::diff::{
     doubt, false_positives, is_telling, next_commands, percent_of, probability, time_name,
@@ -79,13 +80,13 @@ pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
         out.push('\n');
     }
     for (title, certainty) in [
-        ("counts differ in every run", Certainty::Exact),
+        ("# count[ differs|s differ] in every run", Certainty::Exact),
         (
-            "counts vary from run to run, and differ",
+            "# count[ varies|s vary] from run to run, and differ[s|]",
             Certainty::Significant,
         ),
         (
-            "counts differ in the runs that there are (too few to be certain)",
+            "# count[ differs|s differ] in the runs that there are (too few to be certain)",
             Certainty::TooFewRuns,
         ),
     ] {
@@ -95,20 +96,20 @@ pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
         counts(&mut out, title, &rows);
     }
     for (title, names) in [
-        ("packages added", &diff.packages.added),
-        ("packages removed", &diff.packages.removed),
-        ("modules added", &diff.modules.added),
-        ("modules removed", &diff.modules.removed),
+        ("# package[|s] added", &diff.packages.added),
+        ("# package[|s] removed", &diff.packages.removed),
+        ("# module[|s] added", &diff.modules.added),
+        ("# module[|s] removed", &diff.modules.removed),
     ] {
         if !names.is_empty() {
             let shown: Vec<String> = names.iter().take(ROWS).map(|name| code(name)).collect();
             let more = match names.len() > ROWS {
-                true => format!(" … and {} more", names.len() - ROWS),
+                true => format!(" … and {} more", words::count((names.len() - ROWS) as f64)),
                 false => String::new(),
             };
             out += &format!(
-                "<details><summary>{} {title}</summary>\n\n{}{more}\n\n</details>\n\n",
-                names.len(),
+                "<details><summary>{}</summary>\n\n{}{more}\n\n</details>\n\n",
+                wording::counted(names.len() as u64, title),
                 shown.join(", ")
             );
         }
@@ -125,8 +126,8 @@ fn counts(out: &mut String, title: &str, rows: &[&Change]) {
         return;
     }
     *out += &format!(
-        "<details><summary>{} {title}</summary>\n\n| figure | base | head | change |\n|---|--:|--:|--:|\n",
-        rows.len()
+        "<details><summary>{}</summary>\n\n| figure | base | head | change |\n|---|--:|--:|--:|\n",
+        wording::counted(rows.len() as u64, title)
     );
     let mut rows = rows.to_vec();
     rows.sort_by_key(|change| !change.list.is_empty());
@@ -143,7 +144,10 @@ fn counts(out: &mut String, title: &str, rows: &[&Change]) {
         );
     }
     if rows.len() > ROWS {
-        *out += &format!("\n… and {} more\n", rows.len() - ROWS);
+        *out += &format!(
+            "\n… and {} more\n",
+            words::count((rows.len() - ROWS) as f64)
+        );
     }
     *out += "\n</details>\n\n";
 }
@@ -183,7 +187,24 @@ pub(super) fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nodeprof_profile::diff::figures::Unit;
+
     use super::*;
+
+    #[test]
+    fn one_row_is_named_as_one() {
+        let change = Change::new("crossings.total".into(), Unit::Count, &[], &[]);
+        let mut out = String::new();
+        counts(
+            &mut out,
+            "# count[ varies|s vary], and differ[s|]",
+            &[&change],
+        );
+        assert!(
+            out.contains("<summary>1 count varies, and differs</summary>"),
+            "{out}"
+        );
+    }
 
     #[test]
     fn no_name_leaves_its_code_span() {

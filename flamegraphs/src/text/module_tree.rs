@@ -6,6 +6,7 @@ use nodeprof_profile::report::ModuleProfile;
 use super::Report;
 use super::names::{kind_name, module_name, version_of};
 use super::page::{faint, plain};
+use crate::paths::columns;
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{counted, number, percent, signed_time, time};
 
@@ -73,6 +74,8 @@ impl<'a> Tree<'a> {
                 // One whose end was not seen has run before whoever waited for it.
                 ends[child] = match (ends[requirer], ends[child]) {
                     (Some(end), None) if !had_run => Some(end),
+                    // Whoever waited for it waited for the first of its loads; it ran again later.
+                    (Some(end), Some(_)) if !had_run && modules[child].loads > 1 => Some(end),
                     (Some(end), Some(own)) => Some(end.max(own)),
                     _ => None,
                 };
@@ -309,15 +312,10 @@ impl Report<'_> {
             }),
         ];
         self.page.phrases("", &phrases, 0);
-        let mut table = Table::new([
-            Column::right(""),
-            Column::right(""),
-            Column::right("share").drop(3),
-            Column::right("self"),
-            Column::right("others").drop(2),
-            Column::left("module").flexible(NAME, 140),
-            Column::left("version").drop(1),
-        ]);
+        const OTHERS: &str = "others";
+        let mut rows = Vec::new();
+        // Other columns give way before the name of a file does.
+        let mut least = NAME;
         let mut open = vec![(root, String::new(), String::new())];
         while let Some((module, lines, below)) = open.pop() {
             let of = &self.run.modules[module];
@@ -338,8 +336,13 @@ impl Report<'_> {
             }
             let followed: u64 = children.iter().map(|&child| waited[child]).sum();
             let others = required - followed;
-            let name = Cell::branch(lines, module_name(of, &self.base), String::new());
-            table.row([
+            let name = module_name(of, &self.base);
+            let file = name
+                .rfind('/')
+                .map_or(0, |at| columns("…/") + columns(&name[at + 1..]));
+            least = least.max(columns(&lines) + file);
+            let name = Cell::branch(lines, name, String::new());
+            rows.push([
                 Cell::text(
                     of.start_ns
                         .map_or(String::new(), |at| format!("@{}", signed_time(at))),
@@ -370,9 +373,24 @@ impl Report<'_> {
                 open.push((child, format!("{below}{branch}"), format!("{below}{line}")));
             }
         }
+        let mut table = Table::new([
+            Column::right(""),
+            Column::right(""),
+            Column::right("share").drop(1),
+            Column::right("self"),
+            Column::right(OTHERS).drop(3),
+            Column::left("module").flexible(least, 140),
+            Column::left("version").drop(2),
+        ]);
+        rows.into_iter().for_each(|row| table.row(row));
+        let begin = self.page.out.len();
         self.page.table(&table);
-        self.page
-            .note("others: what the same module required besides, not followed here");
+        let titles = self.page.out[begin..].lines().next().unwrap_or_default();
+        if titles.contains(OTHERS) {
+            self.page.note(&format!(
+                "{OTHERS}: what the same module required besides, not followed here"
+            ));
+        }
     }
 
     /// The main script that the chain begins with: the main process's, or that of the only process that has one; or why there is none.
@@ -407,8 +425,12 @@ impl Report<'_> {
         }
     }
 
-    /// That there are only modules of Node's own.
+    /// That there are only modules of Node's own, or that none is the main script.
     fn no_program(&self) -> String {
+        if self.program_modules().next().is_some() {
+            return "No main script was loaded, with which the chain would begin: all modules of the program were loaded before it or without one; for what they took type: nodeprof blame FILE"
+                .to_owned();
+        }
         let mut pids = self.run.modules.iter().map(|module| module.pid);
         let first = pids.next();
         match first.filter(|&first| pids.all(|pid| pid == first)) {

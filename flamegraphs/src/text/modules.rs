@@ -37,6 +37,19 @@ impl<'a> Report<'a> {
         if run.mode == nodeprof_profile::groups::COUNT_MODE {
             return Some("Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned());
         }
+        // Of a sample without a stack it is not known what was done.
+        let samples = &run.samples;
+        if samples.cpu_ns > samples.by_kind.unknown_ns {
+            let again = match run.ended_by.as_str() {
+                "import" => {
+                    "record again with names for JavaScript: perf record -F 997 -g -- node --perf-basic-prof --interpreted-frames-native-stack app.js"
+                }
+                _ => "record again: nodeprof trace -- COMMAND",
+            };
+            return Some(format!(
+                "No JavaScript frame is on any stack of this recording, so nothing can be blamed on anyone; {again}"
+            ));
+        }
         // Where neither was to be recorded, nothing tells that it did not.
         let ran = run.milestones.bootstrap_complete.is_some()
             || run.crossings.total > 0

@@ -71,7 +71,7 @@ impl Report<'_> {
             phrases[0].0 += &format!(" at {:.0} ns", overhead.ns_per_hit);
             let share = percent(overhead.estimated_ns, run.time.wall_ns);
             phrases.push(plain(format!(
-                "about {} in all threads ({share} of the run), contained in the times above",
+                "about {} of the probes alone in all threads ({share} of the run), contained in the times above",
                 time(overhead.estimated_ns)
             )));
         }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::compare::{self, Certainty, Change};
 use super::figures::{List, Unit};
 use super::sides::Sides;
+use super::statements::modes_alike;
 use super::verdict::{Answer, Verdict};
 use super::{Key, words};
 
@@ -186,7 +187,10 @@ pub fn causes(
     let base_wall = of_side(&sides.base.probed);
     let wall = of_side(&sides.head.probed) - base_wall;
     search.least = LEAST_NS.max(base_wall * LEAST_OF_WALL);
-    search.collect();
+    // Probes that cost other times would be the cause of most.
+    if modes_alike(sides) {
+        search.collect();
+    }
     search.judge(changes, keys);
     let told = matches!(verdict.answer, Answer::Faster | Answer::Slower);
     let mut causes = Vec::new();

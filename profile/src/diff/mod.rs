@@ -54,6 +54,9 @@ pub struct SideSummary {
     pub bare_runs: usize,
     /// Runs that ended otherwise than most, and are left out.
     pub failed_runs: usize,
+    /// Whether CPU samples or times off the CPU of its runs are known.
+    #[serde(skip)]
+    pub sampled: bool,
 }
 
 /// Modules or packages that only one side has.
@@ -289,6 +292,12 @@ fn summary(sides: &Sides<'_>, member: &sides::Member) -> SideSummary {
     let first = all.first().or(member.failed.first());
     let first = first.and_then(|run| sides.runs.get(*run));
     let node = all.iter().find_map(|run| sides.runs[*run].node.as_ref());
+    let sampled = member.probed.iter().any(|run| {
+        let run = sides.runs[*run];
+        let mut families = run.families.iter();
+        run.samples.count > 0
+            || families.any(|family| family.name == "off-cpu" && family.state != "off")
+    });
     SideSummary {
         name: member.name.clone(),
         command: first.map(|run| run.command.clone()).unwrap_or_default(),
@@ -297,6 +306,7 @@ fn summary(sides: &Sides<'_>, member: &sides::Member) -> SideSummary {
         probed_runs: member.probed.len(),
         bare_runs: member.bare.len(),
         failed_runs: member.failed.len(),
+        sampled,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::main_script::{Asked, absolute, main_script};
 use crate::measured;
 use crate::modules::package::PackageKind;
 use crate::modules::script::Script;
-use crate::recording::{NameId, Nanoseconds, ProcessId, Run, RunId};
+use crate::recording::{FrameKind, NameId, Nanoseconds, ProcessId, Run, RunId};
 use crate::{Profile, Recording, RunProfile};
 
 /// A group of runs and the recording that they are in.
@@ -271,9 +271,9 @@ pub fn origin(recording: &Recording, timeline: &Timeline, run: RunId) -> Origin 
         Some(ProcessId(own as u32))
     });
     let process = main.and_then(|main| Some((main, recording.processes.get(main.0 as usize)?)));
-    let exec = process.and_then(|(id, process)| timeline.node_exec(process, id));
-    let arguments = match (exec, of) {
-        (Some(exec), _) => exec.arguments.as_slice(),
+    let told = process.and_then(|(id, process)| timeline.node_arguments(of, process, id));
+    let arguments = match (told, of) {
+        (Some(arguments), _) => arguments,
         (None, Some(run)) => run.command.as_slice(),
         (None, None) => &[],
     };
@@ -324,6 +324,18 @@ fn used_script(
     let used = used.filter(|of| of.process == process && of.result >= 0);
     first(compiled.map(|of| (of.start, of.path)).collect())
         .or_else(|| first(used.map(|of| (of.start, of.path)).collect()))
+        // perf sees neither.
+        .or_else(|| {
+            let samples = recording.samples.iter();
+            let samples = samples.filter(|of| of.process == process);
+            let scripts = samples.filter_map(|of| Some((of.at, of.stack?)));
+            let scripts = scripts.flat_map(|(at, stack)| {
+                let frames = recording.frames_of(stack);
+                let frames = frames.filter(|frame| frame.kind == FrameKind::JavaScript);
+                frames.filter_map(move |frame| Some((at, frame.file?)))
+            });
+            first(scripts.collect())
+        })
 }
 
 /// Which program a run is of: its script, by name without versions, and the words after it (`npm ci` is not `npm run build`); what else it

@@ -278,7 +278,7 @@ impl Statements {
         let keys = |ways: &BTreeMap<String, usize>| ways.keys().cloned().collect::<Vec<_>>();
         if keys(&base) != keys(&head) || base.len() > 1 {
             let alike = keys(&base) == keys(&head);
-            let text = match alike {
+            let mut text = match alike {
                 true => format!(
                     "The runs of both sides were recorded in several ways: {}.",
                     keys(&base).join(" and ")
@@ -291,6 +291,9 @@ impl Statements {
                     keys(&head).join(" and ")
                 ),
             };
+            if !modes_alike(sides) {
+                text += " Times of their parts contain what the probes cost, and tell no cause.";
+            }
             self.say("different_probes", text);
             if !sides.bare() {
                 let whose = match alike {
@@ -462,6 +465,15 @@ fn ending_words(run: &RunProfile) -> String {
     }
 }
 
+/// Whether the runs with probes of both sides were traced in the same modes.
+pub(super) fn modes_alike(sides: &Sides<'_>) -> bool {
+    let [base, head] = [&sides.base, &sides.head].map(|member| {
+        let modes = member.probed.iter().map(|run| &sides.runs[*run].mode);
+        modes.collect::<BTreeSet<_>>()
+    });
+    base == head
+}
+
 /// How a run was recorded.
 fn recording_words(run: &RunProfile) -> String {
     let mut missing: Vec<&str> = (run.families.iter())
@@ -472,6 +484,12 @@ fn recording_words(run: &RunProfile) -> String {
     let mut words = format!("mode {}", run.mode);
     if !missing.is_empty() {
         words += &format!(" without {}", missing.join(", "));
+    }
+    if let Some(hz) = run.samples.frequency_hz {
+        words += &format!(
+            " ({})",
+            wording::counted(u64::from(hz), "# sample[|s] a second")
+        );
     }
     words
 }

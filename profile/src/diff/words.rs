@@ -51,6 +51,7 @@ pub fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Ns => time(value),
         Unit::Bytes => bytes(value),
+        Unit::Percent if value.abs() >= 9_999.5 => format!("{} %", count(value.round())),
         Unit::Percent => format!("{value:.1} %"),
         Unit::Count => count(value),
     }

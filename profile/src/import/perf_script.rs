@@ -20,6 +20,7 @@ use std::io::{self, BufRead, Read as _};
 
 use super::shown;
 use crate::Recording;
+use crate::store::APPLICATION_ID;
 use builder::Builder;
 use line::Line;
 
@@ -54,6 +55,11 @@ pub enum ImportError {
         "is a recording already; needed: what `perf script` prints; type: nodeprof report FILE"
     )]
     Recording,
+    /// A database, but no recording.
+    #[error(
+        "is an SQLite database of another program, not text; needed: what `perf script` prints; type: {COMMAND} | nodeprof import -"
+    )]
+    Database,
     /// A compressed text.
     #[error("is compressed; needed: the text itself; type: gzip -dc FILE | nodeprof import -")]
     Compressed,
@@ -105,6 +111,14 @@ pub enum ImportError {
     },
 }
 
+/// Whether an SQLite database, of which this is read already, is a recording, by its `application_id`.
+fn is_recording(begun: &[u8], rest: impl BufRead) -> io::Result<bool> {
+    const AT: usize = 68;
+    let mut header = begun.to_vec();
+    rest.take((AT + 4) as u64).read_to_end(&mut header)?;
+    Ok(header.get(AT..AT + 4) == Some(&APPLICATION_ID.to_be_bytes()))
+}
+
 /// Reads what `perf script` printed.
 ///
 /// A text that ends within a line was cut off: its last sample is left out and counted as a loss.
@@ -128,7 +142,10 @@ pub fn read(mut input: impl BufRead, options: &Options) -> Result<Recording, Imp
             return Err(ImportError::PerfData);
         }
         if number == 1 && line.starts_with(b"SQLite format 3\0") {
-            return Err(ImportError::Recording);
+            return Err(match is_recording(&line, input)? {
+                true => ImportError::Recording,
+                false => ImportError::Database,
+            });
         }
         if number == 1 && line.starts_with(b"\x1f\x8b") {
             return Err(ImportError::Compressed);

@@ -510,9 +510,8 @@ impl Modules {
             }
             let run = recording.runs.get(process.run.0 as usize);
             let is_main = timeline.main_process(process.run) == Some(*id);
-            let exec = timeline.node_exec(process, *id);
-            let arguments = match exec {
-                Some(exec) => exec.arguments.as_slice(),
+            let arguments = match timeline.node_arguments(run, process, *id) {
+                Some(arguments) => arguments,
                 None => run.filter(|_| is_main).map_or(&[][..], |run| &run.command),
             };
             let directory = run.map(|run| String::from_utf8_lossy(&run.directory));

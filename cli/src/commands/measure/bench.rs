@@ -33,6 +33,7 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
         );
     }
     let variants = combinations(&args.parameters)?;
+    check_use(&args, variants.first())?;
     let values = variants.iter().flatten();
     super::check_labels(&args.measuring.labels, values.map(|(key, _)| key.as_str()))?;
     let subjects = variants.iter().map(|values| subject(&args, values));
@@ -48,11 +49,26 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
         }
     };
     if !go_on {
-        say!("interrupted: the runs that had ended are kept");
+        session.say_interrupted();
     }
     session.save()?;
     terminal::printed(printed)?;
     Ok(leave(go_on))
+}
+
+/// Without `{VAR}` all values would run the same.
+fn check_use(args: &Bench, values: Option<&Values>) -> anyhow::Result<()> {
+    let texts = || args.program.iter().chain(&args.measuring.prepare);
+    for value in values.into_iter().flatten() {
+        let name = &value.0;
+        let alone = vec![(name.clone(), String::new())];
+        if texts().all(|text| substitute(text, &alone) == *text) {
+            anyhow::bail!(
+                "found a list for {name}, and no {{{name}}} in the command or in --prepare; needed: its place; type for example: -- node app.js {{{name}}}"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The command with these values; they are labels of its runs, too.
@@ -109,7 +125,7 @@ fn measure(session: &mut Session, runs: Option<usize>, variants: usize) -> anyho
             }
             probed += 1;
         }
-        for subject in session.order() {
+        for subject in session.order_as_shown() {
             let Some(time) = session.bare(subject, &[])? else {
                 return Ok(false);
             };
@@ -140,4 +156,29 @@ fn estimate(times: &[Vec<f64>]) -> String {
         Some(format!("{median:.1} ms ± {spread:.1}"))
     });
     each.collect::<Vec<_>>().join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_list_needs_its_place() {
+        let check = |typed: &[&str]| {
+            let typed = ["nodeprof", "bench"].iter().chain(typed);
+            let Command::Bench(args) = Cli::parse_from(typed).command else {
+                panic!("no bench");
+            };
+            check_use(&args, combinations(&args.parameters).unwrap().first())
+        };
+        check(&["--", "node", "a.js"]).unwrap();
+        check(&["-L", "v", "1,2", "--", "node-{v}", "a.js"]).unwrap();
+        check(&["-L", "v", "1,2", "--prepare", "use {v}", "--", "node"]).unwrap();
+        let typed = ["-L", "a", "1,2", "-L", "v", "1,2", "--", "node", "{a}"];
+        let error = check(&typed).unwrap_err().to_string();
+        assert!(error.contains("no {v} in the command"), "{error}");
+    }
 }

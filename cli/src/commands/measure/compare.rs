@@ -75,7 +75,7 @@ pub fn run(args: Compare, color: Color) -> anyhow::Result<ExitCode> {
         false => print(&session.all, session.target.path(), color),
     };
     if !go_on {
-        say!("interrupted: the runs that had ended are kept");
+        session.say_interrupted();
     }
     session.save()?;
     terminal::printed(printed)?;

@@ -123,6 +123,14 @@ impl<'a> Session<'a> {
         (0..self.runner.subjects().len()).collect()
     }
 
+    /// The first time as they were given, for in the order of their first runs they are shown; then in random order.
+    fn order_as_shown(&mut self) -> Vec<usize> {
+        match self.all.runs.is_empty() {
+            true => self.listed(),
+            false => self.order(),
+        }
+    }
+
     fn warm_up(&mut self) -> anyhow::Result<GoOn> {
         for run in 0..self.measuring.warmup {
             self.progress
@@ -155,11 +163,7 @@ impl<'a> Session<'a> {
 
     /// A run with probes of each program, the first time in the order in which they were given.
     fn probed(&mut self, labels: &[Label]) -> anyhow::Result<GoOn> {
-        let order = match self.all.runs.is_empty() {
-            true => self.listed(),
-            false => self.order(),
-        };
-        for subject in order {
+        for subject in self.order_as_shown() {
             let outcome = self.runner.probed(subject, labels);
             if self.runner.interrupted() {
                 return Ok(false);
@@ -213,6 +217,14 @@ impl<'a> Session<'a> {
                 path.display()
             )),
             None => error,
+        }
+    }
+
+    /// What becomes of the runs when the user has asked to end.
+    fn say_interrupted(&self) {
+        match self.all.runs.is_empty() {
+            true => say!("interrupted before any run had ended; nothing is kept"),
+            false => say!("interrupted: the runs that had ended are kept"),
         }
     }
 
