@@ -131,8 +131,8 @@ fn folder_for(metadata: &fs::Metadata) -> Option<String> {
     }
 }
 
-/// A single executable application has the build-id of the node that it was made from, and other segments; and where a file lies may decide what is safe
-/// to probe in it.
+/// A single executable application has the build-id of the node that it was made from, and other segments; a stripped copy of it has other symbols; and
+/// where a file lies may decide what is safe to probe in it.
 fn file_name(build_id: &BuildId, layout: u32, can_be_mapped_again: bool) -> String {
     let place = match can_be_mapped_again {
         true => "",
@@ -190,7 +190,7 @@ fn decode(bytes: &[u8], layout: u32) -> Result<(AttachPlan, u32), String> {
         return Err("it is no plan file".to_owned());
     }
     if prefix.get(8..12) != expected.get(8..12) {
-        return Err("the binary's segments lie elsewhere".to_owned());
+        return Err("the binary's segments or its symbols differ".to_owned());
     }
     if prefix != expected {
         return Err(damaged());

@@ -165,11 +165,16 @@ impl<'d> Outline<'d> {
         })
     }
 
-    /// Tells apart two files of the same build-id whose segments lie elsewhere (stripped, patched, packed anew).
+    /// Tells apart two files of the same build-id whose segments lie elsewhere (patched, packed anew), or that have other symbols (stripped,
+    /// of which a plan may lack what it has with them).
     pub(crate) fn layout(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(object::bytes_of(self.header).get(..40).unwrap_or_default());
         hasher.update(object::bytes_of_slice(self.programs));
+        if let Ok(symbols) = self.symbols(elf::SHT_SYMTAB) {
+            hasher.update(&symbols.names.len().to_le_bytes());
+            hasher.update(object::bytes_of_slice(symbols.table));
+        }
         hasher.finalize()
     }
 
