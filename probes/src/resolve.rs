@@ -320,16 +320,23 @@ impl<'d> NamedFunctions<'d> {
     }
 }
 
-/// `.part.0.constprop.1` → `part`; nothing if there is no suffix.
+/// Link-time optimisation by GCC and by LLVM names a function of one file so that no other has its name: it is no clone.
+const RENAMED: [&str; 2] = ["lto_priv", "llvm"];
+
+/// `.part.0.constprop.1` → `part`; nothing if there is no suffix, or only `.lto_priv.0`.
 fn clone_kind(suffix: &[u8]) -> &str {
     let text = std::str::from_utf8(suffix).unwrap_or(".unreadable");
     if text.contains(".cold") {
         return "cold";
     }
-    text.trim_start_matches('.')
-        .split('.')
-        .next()
-        .unwrap_or_default()
+    let mut parts = text.trim_start_matches('.').split('.').peekable();
+    while let Some(part) = parts.next() {
+        if !RENAMED.contains(&part) {
+            return part;
+        }
+        parts.next_if(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    }
+    ""
 }
 
 /// Names of Fast API functions share no type with each other, only `Fast` at the start of an identifier.
@@ -910,5 +917,28 @@ impl AttachPlan {
             .binary_search_by_key(&address, |callback| callback.address)
             .ok()?;
         self.callbacks.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_link_time_optimisation_renames_is_no_clone() {
+        for (suffix, kind) in [
+            ("", ""),
+            (".lto_priv.0", ""),
+            (".llvm.16087093524823312478", ""),
+            (".lto_priv.0.lto_priv.1", ""),
+            (".part.0.constprop.1", "part"),
+            (".constprop.0.isra.0", "constprop"),
+            (".isra.0.lto_priv.0", "isra"),
+            (".lto_priv.0.part.0", "part"),
+            (".llvm.160.cold", "cold"),
+            (".lto_priv.0.cold", "cold"),
+        ] {
+            assert_eq!(clone_kind(suffix.as_bytes()), kind, "{suffix}");
+        }
     }
 }
