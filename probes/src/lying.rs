@@ -465,6 +465,22 @@ fn a_file_whose_symbols_would_take_all_memory_has_no_plan() {
     assert!(error.contains("longer names"), "{error}");
 }
 
+/// What `strip -x` leaves: no builtins, which are local.
+#[test]
+fn a_node_without_local_symbols_is_stripped() {
+    let (mut symbols, names) = own_tables();
+    symbols.drain(48..72);
+    let error = plan_with(&symbols, &names).unwrap_err();
+    assert!(
+        matches!(error, crate::PlanError::Stripped { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("without local symbols"),
+        "{error}"
+    );
+}
+
 #[test]
 fn functions_whose_names_would_take_all_memory_have_no_plan() {
     let (mut symbols, mut names) = own_tables();

@@ -253,7 +253,7 @@ impl<'d> NamedFunctions<'d> {
                         .to_owned(),
                 });
             }
-            if let Some(rest) = function.name.strip_prefix(b"Builtins_") {
+            if let Some(rest) = function.name.strip_prefix(elf::BUILTIN) {
                 first = first.min(function.address);
                 last = last.max(function.address.saturating_add(function.size));
                 if finder.is_match(function.name) && !rest.is_empty() {
