@@ -502,6 +502,27 @@ fn functions_whose_names_would_take_all_memory_have_no_plan() {
 }
 
 #[test]
+fn functions_whose_names_would_take_long_to_read_have_no_plan() {
+    let refusal = |count: usize| {
+        let (mut symbols, mut names) = own_tables();
+        // Ambiguous, and too deep: the parser gives up at once.
+        let name = format!("_Z1Av{}7FastApi{}", "SaI".repeat(11), "iP".repeat(200));
+        let first = symbols[24..48].to_vec();
+        let at = names.len() as u32;
+        names.extend(name.bytes());
+        names.push(0);
+        for _ in 0..count {
+            symbols.extend(at.to_le_bytes());
+            symbols.extend(&first[4..]);
+        }
+        plan_with(&symbols, &names).err().map(|e| e.to_string())
+    };
+    assert_eq!(refusal(10), None);
+    let error = refusal(1_000).unwrap();
+    assert!(error.contains("take longer to read"), "{error}");
+}
+
+#[test]
 fn headers_and_notes_that_go_on_for_ever_are_not_read() {
     let honest = small_node();
     let build_id = |bytes: &[u8]| read_all(bytes).unwrap().binary.build_id;

@@ -1,5 +1,6 @@
 //! Binary + catalogue → plan.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -69,6 +70,9 @@ const MOST_NAMED: usize = 64 << 10;
 /// Bytes of their names; official builds have 1 MB.
 const MOST_NAMED_BYTES: usize = 32 << 20;
 
+/// Bytes that their names make the demangler read, those that it reads again counted each time; of official builds it may read 2.1 million.
+const MOST_READ: u64 = 8 << 20;
+
 /// Milestone numbers begin at 0, 1 or 2.
 const HIGHEST_FIRST_MILESTONE: u32 = 16;
 
@@ -100,6 +104,7 @@ pub(crate) fn resolve(
         named: &named,
         returns: &returns,
         copies_builtins,
+        read: Cell::new(named.read),
     };
     let mut probes = Vec::new();
     for family in &catalogue {
@@ -204,6 +209,8 @@ struct NamedFunctions<'d> {
     /// C++ functions that builtins call through an exit frame (`Builtin_…`, `Runtime_…`): V8 reads their return addresses too.
     called_by_builtins: Vec<u64>,
     builtins: AddressRange,
+    /// See [`MOST_READ`].
+    read: u64,
 }
 
 impl<'d> NamedFunctions<'d> {
@@ -245,12 +252,19 @@ impl<'d> NamedFunctions<'d> {
         let mut called_by_builtins = Vec::new();
         let (mut first, mut last) = (u64::MAX, 0);
         let mut named_bytes = 0;
+        let mut read = 0;
         for function in &binary.functions {
-            if functions.len() > MOST_NAMED || named_bytes > MOST_NAMED_BYTES {
+            let what = if functions.len() > MOST_NAMED || named_bytes > MOST_NAMED_BYTES {
+                "it has more functions for JavaScript, or longer names of them, than any node"
+            } else if read > MOST_READ {
+                "the names of its functions take longer to read than those of any node"
+            } else {
+                ""
+            };
+            if !what.is_empty() {
                 return Err(PlanError::Malformed {
                     path: path.to_owned(),
-                    what: "it has more functions for JavaScript, or longer names of them, than any node"
-                        .to_owned(),
+                    what: what.to_owned(),
                 });
             }
             if let Some(rest) = function.name.strip_prefix(elf::BUILTIN) {
@@ -276,7 +290,7 @@ impl<'d> NamedFunctions<'d> {
             if clone == "cold" || !(finder.is_match(mangled) || is_fast_name(mangled)) {
                 continue;
             }
-            if let Some(name) = names::demangle(mangled) {
+            if let Some(name) = names::demangle_counted(mangled, &mut read) {
                 named_bytes += name.len();
                 functions.push(Named {
                     function: *function,
@@ -293,6 +307,7 @@ impl<'d> NamedFunctions<'d> {
             functions,
             called_by_builtins,
             builtins,
+            read,
         })
     }
 
@@ -385,6 +400,8 @@ struct Resolver<'a, 'd> {
     returns: &'a ReturnsToV8,
     /// Why, if it does.
     copies_builtins: Option<&'static str>,
+    /// See [`MOST_READ`].
+    read: Cell<u64>,
 }
 
 impl Resolver<'_, '_> {
@@ -680,8 +697,12 @@ impl Resolver<'_, '_> {
         let Some(function) = self.binary.function_at(address) else {
             return format!("{address:#x}");
         };
-        let name = names::demangle(names::split_clone(function.name).0)
+        let mut read = self.read.get();
+        let name = (read <= MOST_READ)
+            .then(|| names::demangle_counted(names::split_clone(function.name).0, &mut read))
+            .flatten()
             .unwrap_or_else(|| names::shown(function.name));
+        self.read.set(read);
         names::split_arguments(&name).map_or(name.clone(), |(head, _)| head.to_owned())
     }
 
