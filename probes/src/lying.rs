@@ -413,7 +413,14 @@ fn a_file_that_would_be_searched_for_hours_is_no_node() {
 
 /// A plan of the small node with these symbols and names instead of its own.
 fn plan_with(symbols: &[u8], names: &[u8]) -> Result<AttachPlan, crate::PlanError> {
-    let mut bytes = small_node();
+    plan_of(small_node(), symbols, names)
+}
+
+fn plan_of(
+    mut bytes: Vec<u8>,
+    symbols: &[u8],
+    names: &[u8],
+) -> Result<AttachPlan, crate::PlanError> {
     let (symbols_at, names_at) = (bytes.len(), bytes.len() + symbols.len());
     bytes.extend(symbols);
     bytes.extend(names);
@@ -520,6 +527,37 @@ fn functions_whose_names_would_take_long_to_read_have_no_plan() {
     assert_eq!(refusal(10), None);
     let error = refusal(1_000).unwrap();
     assert!(error.contains("take longer to read"), "{error}");
+}
+
+#[test]
+fn code_that_many_functions_claim_is_not_looked_at_again_and_again() {
+    let moved = |count: u64| {
+        let (mut symbols, mut names) = own_tables();
+        let mut bytes = small_node();
+        let code = BASE + bytes.len() as u64;
+        // cwde; nop: the second is the cheaper place for a probe.
+        bytes.extend([0x98, 0x90].repeat((1 << 19) + 100));
+        let length = (bytes.len() - PAGE) as u64;
+        for size in [64 + 32, 64 + 40] {
+            bytes[size..size + 8].copy_from_slice(&length.to_le_bytes());
+        }
+        let name = names.len() as u32;
+        names.extend(b"_ZN4node2fs4ReadERKN2v820FunctionCallbackInfoINS1_5ValueEEE\0");
+        for index in 0..count {
+            symbols.extend(name.to_le_bytes());
+            symbols.extend([0x12, 0, 1, 0]);
+            symbols.extend((code + 2 * index).to_le_bytes());
+            symbols.extend((1u64 << 20).to_le_bytes());
+        }
+        let plan = plan_of(bytes, &symbols, &names).unwrap();
+        let probes = plan.probes.iter();
+        probes
+            .filter(|p| p.symbol.contains("fs::Read") && p.state == crate::ProbeState::Resolved)
+            .count()
+    };
+    assert_eq!(moved(10), 10);
+    // 64 MB in all: 40 for the jumps of callbacks, the rest for their probes.
+    assert_eq!(moved(40), 23);
 }
 
 #[test]

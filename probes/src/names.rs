@@ -561,7 +561,7 @@ mod tests {
         // Up to three times for each `new`, in the second of two attempts.
         let (twice, length) = read("nwnw", 100);
         assert_eq!(twice, length + 9 * length);
-let (once, length) = read("nwnwnwnw", 3_500);
+        let (once, length) = read("nwnwnwnw", 3_500);
         assert_eq!(once, length);
     }
 

@@ -73,6 +73,9 @@ const MOST_NAMED_BYTES: usize = 32 << 20;
 /// Bytes that their names make the demangler read, those that it reads again counted each time; of official builds it may read 2.1 million.
 const MOST_READ: u64 = 8 << 20;
 
+/// How often the search for call sites looks at an instruction; in official builds 12,000 times.
+const MOST_LOOKS: usize = 128 << 10;
+
 /// Milestone numbers begin at 0, 1 or 2.
 const HIGHEST_FIRST_MILESTONE: u32 = 16;
 
@@ -105,6 +108,8 @@ pub(crate) fn resolve(
         returns: &returns,
         copies_builtins,
         read: Cell::new(named.read),
+        looks: Cell::new(MOST_LOOKS),
+        code_left: Cell::new(returns.left()),
     };
     let mut probes = Vec::new();
     for family in &catalogue {
@@ -402,6 +407,10 @@ struct Resolver<'a, 'd> {
     copies_builtins: Option<&'static str>,
     /// See [`MOST_READ`].
     read: Cell<u64>,
+    /// What is left of [`MOST_LOOKS`].
+    looks: Cell<usize>,
+    /// See [`ReturnsToV8::left`].
+    code_left: Cell<u64>,
 }
 
 impl Resolver<'_, '_> {
@@ -437,7 +446,11 @@ impl Resolver<'_, '_> {
                 CodeKind::Cpp => Callee::Cpp,
             };
             let never_returns = |target| never_returns(self.binary, target);
-            match callsites::find(self.binary.code(address), address, callee, &never_returns) {
+            let mut looks = self.looks.get();
+            let code = self.binary.code(address);
+            let sites = callsites::find(code, address, callee, &mut looks, &never_returns);
+            self.looks.set(looks);
+            match sites {
                 Ok(sites) => {
                     let [enter, exit] = roles(sites.callback);
                     for (role, at) in [(enter, sites.enter), (exit, sites.exit)] {
@@ -496,17 +509,20 @@ impl Resolver<'_, '_> {
             probes.push(absent(NO_SUCH_FUNCTION));
         }
         for named in found {
-            if let Some(inner) = &entry.unless_it_calls
-                && self.calls(named.function.address, inner)
-            {
-                let reason = format!("not needed: it calls {}, which is probed", inner.0);
-                probes.push(unattached(
-                    &named.name,
-                    family,
-                    entry.role.clone(),
+            let calls = |inner: &Pattern| match self.calls(named.function.address, inner) {
+                Some(false) => None,
+                Some(true) => Some((
                     ProbeState::Absent,
-                    &reason,
-                ));
+                    format!("not needed: it calls {}, which is probed", inner.0),
+                )),
+                None => Some((
+                    ProbeState::Unsafe,
+                    format!("the binary is too large to tell if it calls {}", inner.0),
+                )),
+            };
+            if let Some((state, reason)) = entry.unless_it_calls.as_ref().and_then(calls) {
+                let role = entry.role.clone();
+                probes.push(unattached(&named.name, family, role, state, &reason));
                 continue;
             }
             probes.push(self.at_entry(
@@ -519,8 +535,16 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Whether the function at `address` calls or jumps to one that the pattern means.
-    fn calls(&self, address: u64, pattern: &Pattern) -> bool {
+    /// The code of a function that is looked at from its beginning to its end; `None` if there is more of such code than in any node.
+    fn whole_code(&self, address: u64) -> Option<&[u8]> {
+        let code = self.binary.code(address);
+        let left = self.code_left.get().checked_sub(code.len() as u64)?;
+        self.code_left.set(left);
+        Some(code)
+    }
+
+    /// Whether the function at `address` calls or jumps to one that the pattern means; `None` if that takes too long to tell.
+    fn calls(&self, address: u64, pattern: &Pattern) -> Option<bool> {
         let inner: Vec<u64> = self
             .named
             .matching(pattern, &[])
@@ -528,14 +552,15 @@ impl Resolver<'_, '_> {
             .map(|named| named.function.address)
             .filter(|inner| *inner != address)
             .collect();
-        decode::decode(self.binary.code(address), address).any(|instruction| {
+        let mut instructions = decode::decode(self.whole_code(address)?, address);
+        Some(instructions.any(|instruction| {
             let target = if instruction.code() == Code::Call_rel32_64 {
                 Some(instruction.near_branch_target())
             } else {
                 decode::jump_target(&instruction)
             };
             target.is_some_and(|target| inner.contains(&target))
-        })
+        }))
     }
 
     /// A probe at a function's entry, and at its return if that is wished and safe.
@@ -600,7 +625,7 @@ impl Resolver<'_, '_> {
             if decode::is_emulated(&instruction, code.get(start..)?) {
                 let later = instruction.ip();
                 // Reached again from inside the function, it would count twice.
-                let again = decode::decode(code, address)
+                let again = decode::decode(self.whole_code(address)?, address)
                     .filter_map(|jump| decode::jump_target(&jump))
                     .any(|target| target > address && target <= later);
                 let holder = |argument: Register| {
