@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::elf::{self, Outline};
@@ -278,7 +278,7 @@ fn store(
         .tempfile_in(folder)?;
     temporary.write_all(&prefix_of(&body, layout, code))?;
     temporary.write_all(&body)?;
-    give_to_invoking_user(temporary.path());
+    give_to_invoking_user(temporary.as_file(), folder);
     temporary.persist(file).map_err(|error| error.error)?;
     Ok(())
 }
@@ -293,7 +293,14 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     }
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => {
-            give_to_invoking_user(folder);
+            // Not what somebody put in its place meanwhile, be it a link.
+            let made = File::options()
+                .read(true)
+                .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+                .open(folder)?;
+            if let Some(parent) = folder.parent() {
+                give_to_invoking_user(&made, parent);
+            }
             Ok(())
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
@@ -302,18 +309,18 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Under sudo: what is written into a user's cache must belong to that user.
-fn give_to_invoking_user(path: &Path) {
+fn give_to_invoking_user(made: &File, parent: &Path) {
     let Some((uid, gid)) = invoking_user() else {
         return;
     };
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let is_ours = made.metadata().is_ok_and(|made| made.uid() == me);
     // Root's own cache stays root's: only a folder of that user passes its owner on.
-    let in_users_folder = path
-        .parent()
-        .and_then(|folder| fs::metadata(folder).ok())
-        .is_some_and(|folder| folder.uid() == uid);
-    if in_users_folder {
+    let in_users_folder = fs::metadata(parent).is_ok_and(|folder| folder.uid() == uid);
+    if is_ours && in_users_folder {
         // A plan that stays root's is merely rebuilt by the user: no error.
-        let _ = std::os::unix::fs::lchown(path, Some(uid), Some(gid));
+        let _ = std::os::unix::fs::fchown(made, Some(uid), Some(gid));
     }
 }
 
