@@ -24,6 +24,9 @@ const CODE_AT_A_PLACE: u64 = 16;
 /// Plans take some 400 KB.
 const LARGEST_PLAN: u64 = 64 << 20;
 
+/// So many are kept in a folder.
+const MOST_PLANS: usize = 64;
+
 /// Changes with this crate's code and catalogue: see build.rs.
 const FINGERPRINT: &str = env!("NODEPROF_PLAN_FINGERPRINT");
 
@@ -139,6 +142,21 @@ fn file_name(build_id: &BuildId, layout: u32, can_be_mapped_again: bool) -> Stri
         false => "-apart",
     };
     format!("{}-{layout:08x}-{FINGERPRINT}{place}.plan", build_id.0)
+}
+
+/// Whether [`file_name`] gives such names, also of another version.
+fn is_file_name(name: &str) -> bool {
+    let hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some(name) = name.strip_suffix(".plan") else {
+        return false;
+    };
+    let parts: Vec<&str> = name
+        .strip_suffix("-apart")
+        .unwrap_or(name)
+        .split('-')
+        .collect();
+    matches!(parts.as_slice(), [build_id, layout, fingerprint]
+        if hex(build_id) && hex(layout) && layout.len() == 8 && hex(fingerprint) && fingerprint.len() == 16)
 }
 
 /// `None` if there is no such file, the reason if it cannot be used.
@@ -272,6 +290,10 @@ fn store(
 ) -> std::io::Result<()> {
     make_folder(folder)?;
     let body = postcard::to_stdvec(plan).map_err(std::io::Error::other)?;
+    // It would not be loaded either.
+    if (PREFIX + body.len()) as u64 > LARGEST_PLAN {
+        return Err(std::io::Error::other("the plan is too large"));
+    }
     let mut temporary = tempfile::Builder::new()
         .prefix(".plan")
         .permissions(fs::Permissions::from_mode(0o644))
@@ -280,7 +302,28 @@ fn store(
     temporary.write_all(&body)?;
     give_to_invoking_user(temporary.as_file(), folder);
     temporary.persist(file).map_err(|error| error.error)?;
+    forget_oldest(folder);
     Ok(())
+}
+
+/// Removes the plans of a folder that are older than the newest ones. One that cannot be removed stays.
+fn forget_oldest(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut plans: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_file_name))
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((metadata.modified().ok()?, entry.path()))
+        })
+        .collect();
+    plans.sort_unstable();
+    let old = plans.len().saturating_sub(MOST_PLANS);
+    for (_, path) in plans.iter().take(old) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Creates the folder and its missing parents, as the cache specification wants them, for the user who will own them.

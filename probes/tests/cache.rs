@@ -208,6 +208,40 @@ fn a_damaged_file_is_replaced() {
 }
 
 #[test]
+fn of_many_plans_the_newest_are_kept() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, age: u64| {
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+        file.set_modified(then).unwrap();
+    };
+    let name = |index: u64| {
+        let place = if index.is_multiple_of(2) {
+            "-apart"
+        } else {
+            ""
+        };
+        format!("{index:040x}-0123abcd-0123456789abcdef{place}.plan")
+    };
+    for index in 0..70 {
+        make(&name(index), 1_000 + index);
+    }
+    // What is not ours.
+    let others = ["notes.txt", "a-b-c.plan", "0123.plan"];
+    others.iter().for_each(|name| make(name, 1_000_000));
+    assert_eq!(load(&node, folder.path()).1, CacheOutcome::Built);
+    let is_there = |name: &str| folder.path().join(name).exists();
+    for index in 0..70 {
+        assert_eq!(is_there(&name(index)), index < 63, "{index}");
+    }
+    assert!(others.into_iter().all(is_there));
+    assert_eq!(load(&node, folder.path()).1, CacheOutcome::Hit);
+}
+
+#[test]
 fn the_plan_of_another_binary_is_not_used() {
     let (Some(node), Some(other)) = (node_build(VERSION), node_build("20.0.0")) else {
         return;
