@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::elf::{self, Outline};
@@ -23,6 +23,9 @@ const CODE_AT_A_PLACE: u64 = 16;
 
 /// Plans take some 400 KB.
 const LARGEST_PLAN: u64 = 64 << 20;
+
+/// So many are kept in a folder.
+const MOST_PLANS: usize = 64;
 
 /// Changes with this crate's code and catalogue: see build.rs.
 const FINGERPRINT: &str = env!("NODEPROF_PLAN_FINGERPRINT");
@@ -131,14 +134,29 @@ fn folder_for(metadata: &fs::Metadata) -> Option<String> {
     }
 }
 
-/// A single executable application has the build-id of the node that it was made from, and other segments; and where a file lies may decide what is safe
-/// to probe in it.
+/// A single executable application has the build-id of the node that it was made from, and other segments; a stripped copy of it has other symbols; and
+/// where a file lies may decide what is safe to probe in it.
 fn file_name(build_id: &BuildId, layout: u32, can_be_mapped_again: bool) -> String {
     let place = match can_be_mapped_again {
         true => "",
         false => "-apart",
     };
     format!("{}-{layout:08x}-{FINGERPRINT}{place}.plan", build_id.0)
+}
+
+/// Whether [`file_name`] gives such names, also of another version.
+fn is_file_name(name: &str) -> bool {
+    let hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some(name) = name.strip_suffix(".plan") else {
+        return false;
+    };
+    let parts: Vec<&str> = name
+        .strip_suffix("-apart")
+        .unwrap_or(name)
+        .split('-')
+        .collect();
+    matches!(parts.as_slice(), [build_id, layout, fingerprint]
+        if hex(build_id) && hex(layout) && layout.len() == 8 && hex(fingerprint) && fingerprint.len() == 16)
 }
 
 /// `None` if there is no such file, the reason if it cannot be used.
@@ -190,7 +208,7 @@ fn decode(bytes: &[u8], layout: u32) -> Result<(AttachPlan, u32), String> {
         return Err("it is no plan file".to_owned());
     }
     if prefix.get(8..12) != expected.get(8..12) {
-        return Err("the binary's segments lie elsewhere".to_owned());
+        return Err("the binary's segments or its symbols differ".to_owned());
     }
     if prefix != expected {
         return Err(damaged());
@@ -272,15 +290,40 @@ fn store(
 ) -> std::io::Result<()> {
     make_folder(folder)?;
     let body = postcard::to_stdvec(plan).map_err(std::io::Error::other)?;
+    // It would not be loaded either.
+    if (PREFIX + body.len()) as u64 > LARGEST_PLAN {
+        return Err(std::io::Error::other("the plan is too large"));
+    }
     let mut temporary = tempfile::Builder::new()
         .prefix(".plan")
         .permissions(fs::Permissions::from_mode(0o644))
         .tempfile_in(folder)?;
     temporary.write_all(&prefix_of(&body, layout, code))?;
     temporary.write_all(&body)?;
-    give_to_invoking_user(temporary.path());
+    give_to_invoking_user(temporary.as_file(), folder);
     temporary.persist(file).map_err(|error| error.error)?;
+    forget_oldest(folder);
     Ok(())
+}
+
+/// Removes the plans of a folder that are older than the newest ones. One that cannot be removed stays.
+fn forget_oldest(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut plans: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_file_name))
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((metadata.modified().ok()?, entry.path()))
+        })
+        .collect();
+    plans.sort_unstable();
+    let old = plans.len().saturating_sub(MOST_PLANS);
+    for (_, path) in plans.iter().take(old) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Creates the folder and its missing parents, as the cache specification wants them, for the user who will own them.
@@ -293,7 +336,14 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     }
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => {
-            give_to_invoking_user(folder);
+            // Not what somebody put in its place meanwhile, be it a link.
+            let made = File::options()
+                .read(true)
+                .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+                .open(folder)?;
+            if let Some(parent) = folder.parent() {
+                give_to_invoking_user(&made, parent);
+            }
             Ok(())
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
@@ -302,18 +352,18 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Under sudo: what is written into a user's cache must belong to that user.
-fn give_to_invoking_user(path: &Path) {
+fn give_to_invoking_user(made: &File, parent: &Path) {
     let Some((uid, gid)) = invoking_user() else {
         return;
     };
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let is_ours = made.metadata().is_ok_and(|made| made.uid() == me);
     // Root's own cache stays root's: only a folder of that user passes its owner on.
-    let in_users_folder = path
-        .parent()
-        .and_then(|folder| fs::metadata(folder).ok())
-        .is_some_and(|folder| folder.uid() == uid);
-    if in_users_folder {
+    let in_users_folder = fs::metadata(parent).is_ok_and(|folder| folder.uid() == uid);
+    if is_ours && in_users_folder {
         // A plan that stays root's is merely rebuilt by the user: no error.
-        let _ = std::os::unix::fs::lchown(path, Some(uid), Some(gid));
+        let _ = std::os::unix::fs::fchown(made, Some(uid), Some(gid));
     }
 }
 

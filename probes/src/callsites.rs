@@ -28,6 +28,12 @@ const MOST_INSTRUCTIONS: usize = 2048;
 /// A value with more origins than this is one of unknown origin.
 const MOST_ORIGINS: usize = 8;
 
+/// How often an instruction is looked at on average for what can be held where; in official builds 5 times.
+const MOST_LOOKS: usize = 32;
+
+/// So many instructions are tried for a place before a call, and after it.
+const MOST_TRIED: usize = 256;
+
 /// Stands for any origin.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -97,15 +103,17 @@ impl NoSites {
     }
 }
 
-/// Finds the sites in the function whose `code` lies at `address`; `never_returns` knows functions such as `abort`.
+/// Finds the sites in the function whose `code` lies at `address`; `never_returns` knows functions such as `abort`. Takes from `looks` how often
+/// it looked at an instruction, and gives up where none is left.
 pub(crate) fn find(
     code: &[u8],
     address: u64,
     callee: Callee,
+    looks: &mut usize,
     never_returns: &dyn Fn(u64) -> bool,
 ) -> Result<CallSites, NoSites> {
     let graph = Graph::new(code, address, never_returns)?;
-    let states = graph.values();
+    let states = graph.values(looks)?;
     let (call, origin) = graph.callback_call(&states, callee)?;
 
     // The thunk that V8 calls instead while it profiles returns to the same place.
@@ -157,6 +165,9 @@ struct Values {
 /// Bytes of a slot.
 const SLOT: i64 = 8;
 
+/// So many slots are known at a place at most.
+const MOST_SLOTS: usize = 64;
+
 /// The deepest slot that is looked for, in bytes: frames of V8 are smaller.
 const DEEPEST_SLOT: i64 = 1 << 20;
 
@@ -197,6 +208,15 @@ impl Values {
             register: Register::Rbp,
             slot: Some(i32::try_from(*slot).ok()?),
         })
+    }
+
+    /// A slot holds what the register does, if there are not too many of them.
+    fn store(&mut self, slot: i64, from: Register) {
+        self.forget(slot, SLOT);
+        if self.slots.len() < MOST_SLOTS {
+            self.slots
+                .insert(slot, self.registers[from as usize].clone());
+        }
     }
 
     /// What lies in these bytes is not known any more.
@@ -317,10 +337,12 @@ impl Graph {
 
     /// Which instructions are reached from `from` (themselves included) without passing one of `barred`.
     fn reach(&self, from: &[usize], barred: &[usize]) -> Vec<bool> {
+        let mut is_barred = vec![false; self.nodes.len()];
+        barred.iter().for_each(|index| is_barred[*index] = true);
         let mut seen = vec![false; self.nodes.len()];
         let mut stack: Vec<usize> = from.to_vec();
         while let Some(index) = stack.pop() {
-            if barred.contains(&index) || std::mem::replace(&mut seen[index], true) {
+            if is_barred[index] || std::mem::replace(&mut seen[index], true) {
                 continue;
             }
             stack.extend(&self.nodes[index].next);
@@ -336,10 +358,10 @@ impl Graph {
     }
 
     /// What each register can hold before each instruction; `None` for unreachable ones.
-    fn values(&self) -> Vec<Option<Values>> {
+    fn values(&self, looks: &mut usize) -> Result<Vec<Option<Values>>, NoSites> {
         let mut states: Vec<Option<Values>> = vec![None; self.nodes.len()];
         if self.nodes.is_empty() {
-            return states;
+            return Ok(states);
         }
         states[0] = Some(Values {
             registers: std::array::from_fn(|register| vec![register as u32]),
@@ -347,7 +369,10 @@ impl Graph {
         });
         let mut factory = InstructionInfoFactory::new();
         let mut work = vec![0];
+        let mut left = MOST_LOOKS * self.nodes.len();
         while let Some(index) = work.pop() {
+            left = left.checked_sub(1).ok_or(NoSites::TooLarge)?;
+            *looks = looks.checked_sub(1).ok_or(NoSites::TooLarge)?;
             let Some(state) = states[index].clone() else {
                 continue;
             };
@@ -365,7 +390,7 @@ impl Graph {
                 }
             }
         }
-        states
+        Ok(states)
     }
 
     fn step(
@@ -408,10 +433,7 @@ impl Graph {
                 }
                 Code::Mov_rm64_r64 => {
                     if let Some(from) = decode::register(instruction.op1_register()) {
-                        state.forget(slot, SLOT);
-                        state
-                            .slots
-                            .insert(slot, state.registers[from as usize].clone());
+                        state.store(slot, from);
                         return state;
                     }
                 }
@@ -529,6 +551,7 @@ impl Graph {
         holder: impl Fn(&Values) -> Option<Holder>,
     ) -> Option<(usize, Holder)> {
         let mut candidates = Vec::new();
+        let mut left = MOST_TRIED;
         for (index, node) in self.nodes.iter().enumerate() {
             if !node.emulated || calls.contains(&index) {
                 continue;
@@ -536,6 +559,7 @@ impl Graph {
             let Some(holder) = states[index].as_ref().and_then(&holder) else {
                 continue;
             };
+            left = left.checked_sub(1)?;
             let around = self.reach(&[0], &[index]);
             let on_every_path = calls.iter().all(|call| !around[*call]);
             let leads_to_call = !self.leaves_among(&self.reach(&node.next, calls));
@@ -555,11 +579,13 @@ impl Graph {
         let without_call = self.reach(&[0], calls);
         let after_call = self.reach(backs, &[]);
         let mut candidates = Vec::new();
+        let mut left = MOST_TRIED;
         for (index, node) in self.nodes.iter().enumerate() {
             let only_after = after_call[index] && !without_call[index];
             if !node.emulated || !only_after || calls.contains(&index) {
                 continue;
             }
+            left = left.checked_sub(1)?;
             let around = self.reach(backs, &[index]);
             if !self.leaves_among(&around) {
                 candidates.push((index, around));
@@ -592,7 +618,7 @@ mod tests {
                 &[0xff, 0xd0, 0x74, 0x00, 0xc9, 0xc3],
             ]
             .concat();
-            find(&code, 0x1000, Callee::Cpp, &|_| false)
+            find(&code, 0x1000, Callee::Cpp, &mut 1000, &|_| false)
         };
         let untouched: [(&str, &[u8]); 7] = [
             ("nothing", &[]),
@@ -629,6 +655,66 @@ mod tests {
         }
     }
 
+    /// Each round of the loop moves one more origin from slot to slot.
+    #[test]
+    fn a_function_made_to_be_looked_at_for_long_is_too_large() {
+        let at = |displacement: usize| (-(8 * displacement as i32)).to_le_bytes();
+        let code = |slots: usize| {
+            // push rbp; mov rbp, rsp
+            let mut code = vec![0x55, 0x48, 0x89, 0xe5];
+            for slot in 1..=slots + 1 {
+                // mov [rbp-8*slot], rbx
+                code.extend([0x48, 0x89, 0x9d]);
+                code.extend(at(slot));
+            }
+            let start = code.len();
+            // mov [rbp-8], rax
+            code.extend([0x48, 0x89, 0x85]);
+            code.extend(at(1));
+            for slot in (1..=slots).rev() {
+                // mov rcx, [rbp-8*slot]; mov [rbp-8*slot-8], rcx
+                code.extend([0x48, 0x8b, 0x8d]);
+                code.extend(at(slot));
+                code.extend([0x48, 0x89, 0x8d]);
+                code.extend(at(slot + 1));
+            }
+            // jne to the start; call rdx; jne; leave; ret
+            let back = start as i32 - (code.len() as i32 + 6);
+            code.extend([0x0f, 0x85]);
+            code.extend(back.to_le_bytes());
+            code.extend([0xff, 0xd2, 0x75, 0x00, 0xc9, 0xc3]);
+            code
+        };
+        let sites = |slots: usize, looks: &mut usize| {
+            find(&code(slots), 0x1000, Callee::NotFromIsolate, looks, &|_| {
+                false
+            })
+        };
+        assert!(sites(10, &mut 10_000).is_ok());
+        assert_eq!(sites(60, &mut 100_000), Err(NoSites::TooLarge));
+        let mut looks = 10;
+        assert_eq!(sites(10, &mut looks), Err(NoSites::TooLarge));
+        assert_eq!(looks, 0);
+        // More places before the call than are tried: jne to the next, again and again; call rdx; jne; leave; ret.
+        let places = |count: usize| {
+            let mut code = vec![0x55, 0x48, 0x89, 0xe5];
+            code.extend([0x75, 0x00].repeat(count));
+            code.extend([0xff, 0xd2, 0x75, 0x00, 0xc9, 0xc3]);
+            find(&code, 0, Callee::NotFromIsolate, &mut 10_000, &|_| false)
+        };
+        assert!(places(200).is_ok());
+        assert_eq!(places(300), Err(NoSites::NoEnter));
+        // More slots than are known at once, and no loop.
+        let mut straight = code(300);
+        straight.truncate(4 + 301 * 7);
+        let Ok(graph) = Graph::new(&straight, 0x1000, &|_| false) else {
+            panic!("it is not large");
+        };
+        let states = graph.values(&mut 1_000).unwrap();
+        let most = states.iter().flatten().map(|state| state.slots.len()).max();
+        assert_eq!(most, Some(MOST_SLOTS));
+    }
+
     #[test]
     fn code_of_any_bytes_gives_sites_inside_of_it_or_a_reason() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -660,7 +746,7 @@ mod tests {
             }
             let address = next() >> (next() % 40);
             for callee in [Callee::NotFromIsolate, Callee::Cpp] {
-                if let Ok(sites) = find(&code, address, callee, &|_| false) {
+                if let Ok(sites) = find(&code, address, callee, &mut 10_000, &|_| false) {
                     found += 1;
                     let inside = |site: u64| site.wrapping_sub(address) < code.len() as u64;
                     assert!(inside(sites.enter) && inside(sites.exit));

@@ -18,6 +18,9 @@ use crate::v8::Constants;
 /// Mangled `node::Start(int, char**)`: every build of node has it, nothing else does.
 pub(crate) const NODE_START: &[u8] = b"_ZN4node5StartEiPPc";
 
+/// In front of the names of V8's builtins.
+pub(crate) const BUILTIN: &[u8] = b"Builtins_";
+
 /// The largest function of a node binary is an interpreter of regular expressions, about 60 KiB; a symbol
 /// that claims more than this is not believed.
 const LARGEST_FUNCTION: u64 = 1 << 20;
@@ -165,11 +168,16 @@ impl<'d> Outline<'d> {
         })
     }
 
-    /// Tells apart two files of the same build-id whose segments lie elsewhere (stripped, patched, packed anew).
+    /// Tells apart two files of the same build-id whose segments lie elsewhere (patched, packed anew), or that have other symbols (stripped,
+    /// of which a plan may lack what it has with them).
     pub(crate) fn layout(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(object::bytes_of(self.header).get(..40).unwrap_or_default());
         hasher.update(object::bytes_of_slice(self.programs));
+        if let Ok(symbols) = self.symbols(elf::SHT_SYMTAB) {
+            hasher.update(&symbols.names.len().to_le_bytes());
+            hasher.update(object::bytes_of_slice(symbols.table));
+        }
         hasher.finalize()
     }
 
@@ -578,6 +586,12 @@ impl<'d> Binary<'d> {
                 PlanError::NotNode {
                     path: path.to_owned(),
                 }
+            });
+        }
+        // They are local: `strip -x` leaves the rest.
+        if !functions.iter().any(|f| f.name.starts_with(BUILTIN)) {
+            return Err(PlanError::Stripped {
+                path: path.to_owned(),
             });
         }
         functions.sort_unstable_by(|a, b| {

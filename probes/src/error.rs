@@ -77,11 +77,11 @@ pub enum PlanError {
         /// Asked for.
         path: PathBuf,
     },
-    /// It is node, but its symbol table was removed.
+    /// It is node, but its symbol table was removed, or the local symbols from it.
     #[error(
-        "found: {path} is node, but stripped: it has no .symtab, and V8's builtins are named nowhere else; \
-         needed: a node binary with its symbol table; to do: use a build from nodejs.org (nvm, fnm, volta and the \
-         official images ship them), or rebuild the package without `strip`"
+        "found: {path} is node, but stripped: it has no .symtab, or one without local symbols, and V8's builtins are \
+         named nowhere else; needed: a node binary with its symbol table; to do: use a build from nodejs.org (nvm, fnm, \
+         volta and the official images ship them), or rebuild the package without `strip`"
     )]
     Stripped {
         /// Asked for.

@@ -413,7 +413,14 @@ fn a_file_that_would_be_searched_for_hours_is_no_node() {
 
 /// A plan of the small node with these symbols and names instead of its own.
 fn plan_with(symbols: &[u8], names: &[u8]) -> Result<AttachPlan, crate::PlanError> {
-    let mut bytes = small_node();
+    plan_of(small_node(), symbols, names)
+}
+
+fn plan_of(
+    mut bytes: Vec<u8>,
+    symbols: &[u8],
+    names: &[u8],
+) -> Result<AttachPlan, crate::PlanError> {
     let (symbols_at, names_at) = (bytes.len(), bytes.len() + symbols.len());
     bytes.extend(symbols);
     bytes.extend(names);
@@ -465,6 +472,22 @@ fn a_file_whose_symbols_would_take_all_memory_has_no_plan() {
     assert!(error.contains("longer names"), "{error}");
 }
 
+/// What `strip -x` leaves: no builtins, which are local.
+#[test]
+fn a_node_without_local_symbols_is_stripped() {
+    let (mut symbols, names) = own_tables();
+    symbols.drain(48..72);
+    let error = plan_with(&symbols, &names).unwrap_err();
+    assert!(
+        matches!(error, crate::PlanError::Stripped { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("without local symbols"),
+        "{error}"
+    );
+}
+
 #[test]
 fn functions_whose_names_would_take_all_memory_have_no_plan() {
     let (mut symbols, mut names) = own_tables();
@@ -483,6 +506,58 @@ fn functions_whose_names_would_take_all_memory_have_no_plan() {
         matches!(error, crate::PlanError::Malformed { .. }),
         "{error}"
     );
+}
+
+#[test]
+fn functions_whose_names_would_take_long_to_read_have_no_plan() {
+    let refusal = |count: usize| {
+        let (mut symbols, mut names) = own_tables();
+        // Ambiguous, and too deep: the parser gives up at once.
+        let name = format!("_Z1Av{}7FastApi{}", "SaI".repeat(11), "iP".repeat(200));
+        let first = symbols[24..48].to_vec();
+        let at = names.len() as u32;
+        names.extend(name.bytes());
+        names.push(0);
+        for _ in 0..count {
+            symbols.extend(at.to_le_bytes());
+            symbols.extend(&first[4..]);
+        }
+        plan_with(&symbols, &names).err().map(|e| e.to_string())
+    };
+    assert_eq!(refusal(10), None);
+    let error = refusal(1_000).unwrap();
+    assert!(error.contains("take longer to read"), "{error}");
+}
+
+#[test]
+fn code_that_many_functions_claim_is_not_looked_at_again_and_again() {
+    let moved = |count: u64| {
+        let (mut symbols, mut names) = own_tables();
+        let mut bytes = small_node();
+        let code = BASE + bytes.len() as u64;
+        // cwde; nop: the second is the cheaper place for a probe.
+        bytes.extend([0x98, 0x90].repeat((1 << 19) + 100));
+        let length = (bytes.len() - PAGE) as u64;
+        for size in [64 + 32, 64 + 40] {
+            bytes[size..size + 8].copy_from_slice(&length.to_le_bytes());
+        }
+        let name = names.len() as u32;
+        names.extend(b"_ZN4node2fs4ReadERKN2v820FunctionCallbackInfoINS1_5ValueEEE\0");
+        for index in 0..count {
+            symbols.extend(name.to_le_bytes());
+            symbols.extend([0x12, 0, 1, 0]);
+            symbols.extend((code + 2 * index).to_le_bytes());
+            symbols.extend((1u64 << 20).to_le_bytes());
+        }
+        let plan = plan_of(bytes, &symbols, &names).unwrap();
+        let probes = plan.probes.iter();
+        probes
+            .filter(|p| p.symbol.contains("fs::Read") && p.state == crate::ProbeState::Resolved)
+            .count()
+    };
+    assert_eq!(moved(10), 10);
+    // 64 MB in all: 40 for the jumps of callbacks, the rest for their probes.
+    assert_eq!(moved(40), 23);
 }
 
 #[test]

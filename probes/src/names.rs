@@ -26,30 +26,53 @@ const LONGEST_DEMANGLED: usize = 64 << 10;
 /// Two forms differ, in names that the catalogue does not have: an empty parameter pack leaves `, &&` behind, and a function
 /// as a template argument is written with its own arguments.
 pub(crate) fn demangle(mangled: &[u8]) -> Option<String> {
-    let name = demangle_with(mangled, cpp_demangle::DemangleOptions::new())?;
+    demangle_counted(mangled, &mut 0)
+}
+
+/// The same; adds to `read` what the parser may have read for it (see [`how_to_parse`]), whether or not it is a name.
+pub(crate) fn demangle_counted(mangled: &[u8], read: &mut u64) -> Option<String> {
+    let name = demangle_reading(mangled, cpp_demangle::DemangleOptions::new(), read)?;
     (!name.contains(char::is_control)).then_some(name)
 }
 
 /// The C++ name that a mangled one means, written with these options, but for the depth; `None` if it is none, or one that was made to take long.
 pub fn demangle_with(mangled: &[u8], options: cpp_demangle::DemangleOptions) -> Option<String> {
+    demangle_reading(mangled, options, &mut 0)
+}
+
+fn demangle_reading(
+    mangled: &[u8],
+    options: cpp_demangle::DemangleOptions,
+    read: &mut u64,
+) -> Option<String> {
     if mangled.len() > LONGEST_MANGLED {
         return None;
     }
-    let depth = deepest(mangled)?;
+    let (depth, reads) = how_to_parse(mangled)?;
     // What is written has an end of its own.
     let options = options.recursion_limit(RECURSION);
     let (veiled, veils) = veiled(mangled);
     if veils > 0
-        && let Some(name) = veiled.and_then(|veiled| parse(&veiled, depth, options))
+        && let Some(veiled) = veiled
+        && let Some(name) = {
+            *read += reads;
+            parse(&veiled, depth, options)
+        }
         // Behind a `.` that stands for a parameter the parser may see what the compiler calls a copy of a function.
         && (!name.contains("[clone ") || mangled.contains(&b'.'))
     {
         return Some(unveiled(&name));
     }
     // Those functions themselves: `operator new`.
-    (veils <= MOST_VEILS)
-        .then(|| parse(mangled, depth, options))
-        .flatten()
+    if veils > MOST_VEILS {
+        return None;
+    }
+    let reads = reads * READ_AGAIN_BY_VEILS.pow(veils);
+    if reads > MOST_READ {
+        return None;
+    }
+    *read += reads;
+    parse(mangled, depth, options)
 }
 
 fn parse(name: &[u8], depth: u32, options: cpp_demangle::DemangleOptions) -> Option<String> {
@@ -69,22 +92,32 @@ const MOST_AMBIGUOUS: usize = 10;
 /// The same of one that is not deep. One of node has 42, others have 21.
 const MOST_AMBIGUOUS_IF_SHALLOW: usize = 48;
 
-/// How deep to parse a name; `None`: not at all.
+/// Bytes that the parser reads of a name at most, those that it reads again counted each time. Of node's own names the highest is 311,205. A
+/// million takes 0.8 s and 90 MB.
+const MOST_READ: u64 = 512 << 10;
+
+/// How deep to parse a name, and how many bytes the parser may read of it; `None`: not at all.
 ///
 /// The parser goes back: where it has found no way to read a piece of a name it tries another way, from the same place on. If there are several ways that
 /// each read the rest again, a name of some hundred bytes takes longer than anybody lives. It cannot be told to give up, so the pieces where there are
 /// several ways are counted beforehand: wherever they stand, even within the names of functions, for only the parser knows which bytes these are.
-fn deepest(mangled: &[u8]) -> Option<u32> {
-    let pieces: usize = (0..mangled.len())
-        .filter_map(|at| mangled.get(at..))
-        .map(ambiguous)
-        .sum();
+///
+/// Each of them doubles how often what is behind it is read. More of them than a deep name may have do not fit into each other where it may not be deep.
+fn how_to_parse(mangled: &[u8]) -> Option<(u32, u64)> {
+    let (mut pieces, mut reads) = (0, 0);
+    for at in 0..mangled.len() {
+        pieces += ambiguous(mangled.get(at..).unwrap_or_default());
+        reads += 1 << pieces.min(MOST_AMBIGUOUS);
+    }
+    if reads > MOST_READ {
+        return None;
+    }
     let converts = memchr::memmem::find(mangled, b"cv").is_some();
     let has_parameter = converts && has_arguments_of_a_parameter(mangled);
     match pieces {
-        0..=MOST_AMBIGUOUS => Some(RECURSION),
+        0..=MOST_AMBIGUOUS => Some((RECURSION, reads)),
         // Arguments of a template that is converted to are read twice at each level, which costs the least levels of all.
-        ..=MOST_AMBIGUOUS_IF_SHALLOW if !has_parameter => Some(SHALLOW),
+        ..=MOST_AMBIGUOUS_IF_SHALLOW if !has_parameter => Some((SHALLOW, reads)),
         _ => None,
     }
 }
@@ -140,11 +173,13 @@ const VEILS: [([u8; 2], [u8; 2]); 4] = [
     (*b"da", *b"d$"),
 ];
 
-/// So many of them a name has at most that is parsed with them: what follows may be read three times for each.
-const MOST_VEILS: usize = 4;
+/// So many of them a name has at most that is parsed with them.
+const MOST_VEILS: u32 = 4;
+/// How often what follows each of them may be read.
+const READ_AGAIN_BY_VEILS: u64 = 3;
 
 /// The name with all of [`VEILS`], and how many these are; `None` if it has what stands for one.
-fn veiled(mangled: &[u8]) -> (Option<Vec<u8>>, usize) {
+fn veiled(mangled: &[u8]) -> (Option<Vec<u8>>, u32) {
     let mut veiled = mangled.to_vec();
     let mut count = 0;
     let mut is_ambiguous = false;
@@ -504,6 +539,30 @@ mod tests {
             let _ = demangle(name.as_bytes());
         }
         assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn a_long_name_with_ambiguous_pieces_is_not_read_a_thousand_times() {
+        let read = |pieces: &str, rest| {
+            let name = format!("_Z1Av{pieces}7FastApi{}", "iP".repeat(rest));
+            let mut read = 0;
+            assert_eq!(demangle_counted(name.as_bytes(), &mut read), None, "{name}");
+            (read, name.len() as u64)
+        };
+        // It would take 7 s and 730 MB.
+        assert_eq!(read(&"SaI".repeat(10), 4_000).0, 0);
+        let (once, length) = read("", 4_000);
+        assert_eq!(once, length);
+        let (doubled, length) = read("SaI", 1_000);
+        assert!(
+            (2 * length - 10..2 * length).contains(&doubled),
+            "{doubled}"
+        );
+        // Up to three times for each `new`, in the second of two attempts.
+        let (twice, length) = read("nwnw", 100);
+        assert_eq!(twice, length + 9 * length);
+        let (once, length) = read("nwnwnwnw", 3_500);
+        assert_eq!(once, length);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Binary + catalogue → plan.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -70,6 +71,12 @@ const MOST_NAMED: usize = 64 << 10;
 /// Bytes of their names; official builds have 1 MB.
 const MOST_NAMED_BYTES: usize = 32 << 20;
 
+/// Bytes that their names make the demangler read, those that it reads again counted each time; of official builds it may read 2.1 million.
+const MOST_READ: u64 = 8 << 20;
+
+/// How often the search for call sites looks at an instruction; in official builds 12,000 times.
+const MOST_LOOKS: usize = 128 << 10;
+
 /// Milestone numbers begin at 0, 1 or 2.
 const HIGHEST_FIRST_MILESTONE: u32 = 16;
 
@@ -101,6 +108,9 @@ pub(crate) fn resolve(
         named: &named,
         returns: &returns,
         copies_builtins,
+        read: Cell::new(named.read),
+        looks: Cell::new(MOST_LOOKS),
+        code_left: Cell::new(returns.left()),
     };
     let mut probes = Vec::new();
     for family in &catalogue {
@@ -219,6 +229,8 @@ struct NamedFunctions<'d> {
     /// C++ functions that builtins call through an exit frame (`Builtin_…`, `Runtime_…`): V8 reads their return addresses too.
     called_by_builtins: Vec<u64>,
     builtins: AddressRange,
+    /// See [`MOST_READ`].
+    read: u64,
 }
 
 impl<'d> NamedFunctions<'d> {
@@ -260,15 +272,22 @@ impl<'d> NamedFunctions<'d> {
         let mut called_by_builtins = Vec::new();
         let (mut first, mut last) = (u64::MAX, 0);
         let mut named_bytes = 0;
+        let mut read = 0;
         for function in &binary.functions {
-            if functions.len() > MOST_NAMED || named_bytes > MOST_NAMED_BYTES {
+            let what = if functions.len() > MOST_NAMED || named_bytes > MOST_NAMED_BYTES {
+                "it has more functions for JavaScript, or longer names of them, than any node"
+            } else if read > MOST_READ {
+                "the names of its functions take longer to read than those of any node"
+            } else {
+                ""
+            };
+            if !what.is_empty() {
                 return Err(PlanError::Malformed {
                     path: path.to_owned(),
-                    what: "it has more functions for JavaScript, or longer names of them, than any node"
-                        .to_owned(),
+                    what: what.to_owned(),
                 });
             }
-            if let Some(rest) = function.name.strip_prefix(b"Builtins_") {
+            if let Some(rest) = function.name.strip_prefix(elf::BUILTIN) {
                 first = first.min(function.address);
                 last = last.max(function.address.saturating_add(function.size));
                 if finder.is_match(function.name) && !rest.is_empty() {
@@ -291,7 +310,7 @@ impl<'d> NamedFunctions<'d> {
             if clone == "cold" || !(finder.is_match(mangled) || is_fast_name(mangled)) {
                 continue;
             }
-            if let Some(name) = names::demangle(mangled) {
+            if let Some(name) = names::demangle_counted(mangled, &mut read) {
                 named_bytes += name.len();
                 functions.push(Named {
                     function: *function,
@@ -308,6 +327,7 @@ impl<'d> NamedFunctions<'d> {
             functions,
             called_by_builtins,
             builtins,
+            read,
         })
     }
 
@@ -335,16 +355,23 @@ impl<'d> NamedFunctions<'d> {
     }
 }
 
-/// `.part.0.constprop.1` → `part`; nothing if there is no suffix.
+/// Link-time optimisation by GCC and by LLVM names a function of one file so that no other has its name: it is no clone.
+const RENAMED: [&str; 2] = ["lto_priv", "llvm"];
+
+/// `.part.0.constprop.1` → `part`; nothing if there is no suffix, or only `.lto_priv.0`.
 fn clone_kind(suffix: &[u8]) -> &str {
     let text = std::str::from_utf8(suffix).unwrap_or(".unreadable");
     if text.contains(".cold") {
         return "cold";
     }
-    text.trim_start_matches('.')
-        .split('.')
-        .next()
-        .unwrap_or_default()
+    let mut parts = text.trim_start_matches('.').split('.').peekable();
+    while let Some(part) = parts.next() {
+        if !RENAMED.contains(&part) {
+            return part;
+        }
+        parts.next_if(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    }
+    ""
 }
 
 /// Names of Fast API functions share no type with each other, only `Fast` at the start of an identifier.
@@ -393,6 +420,12 @@ struct Resolver<'a, 'd> {
     returns: &'a ReturnsToV8,
     /// Why, if it does.
     copies_builtins: Option<&'static str>,
+    /// See [`MOST_READ`].
+    read: Cell<u64>,
+    /// What is left of [`MOST_LOOKS`].
+    looks: Cell<usize>,
+    /// See [`ReturnsToV8::left`].
+    code_left: Cell<u64>,
 }
 
 impl Resolver<'_, '_> {
@@ -428,7 +461,11 @@ impl Resolver<'_, '_> {
                 CodeKind::Cpp => Callee::Cpp,
             };
             let never_returns = |target| never_returns(self.binary, target);
-            match callsites::find(self.binary.code(address), address, callee, &never_returns) {
+            let mut looks = self.looks.get();
+            let code = self.binary.code(address);
+            let sites = callsites::find(code, address, callee, &mut looks, &never_returns);
+            self.looks.set(looks);
+            match sites {
                 Ok(sites) => {
                     let [enter, exit] = roles(sites.callback);
                     for (role, at) in [(enter, sites.enter), (exit, sites.exit)] {
@@ -487,17 +524,20 @@ impl Resolver<'_, '_> {
             probes.push(absent(NO_SUCH_FUNCTION));
         }
         for named in found {
-            if let Some(inner) = &entry.unless_it_calls
-                && self.calls(named.function.address, inner)
-            {
-                let reason = format!("not needed: it calls {}, which is probed", inner.0);
-                probes.push(unattached(
-                    &named.name,
-                    family,
-                    entry.role.clone(),
+            let calls = |inner: &Pattern| match self.calls(named.function.address, inner) {
+                Some(false) => None,
+                Some(true) => Some((
                     ProbeState::Absent,
-                    &reason,
-                ));
+                    format!("not needed: it calls {}, which is probed", inner.0),
+                )),
+                None => Some((
+                    ProbeState::Unsafe,
+                    format!("the binary is too large to tell if it calls {}", inner.0),
+                )),
+            };
+            if let Some((state, reason)) = entry.unless_it_calls.as_ref().and_then(calls) {
+                let role = entry.role.clone();
+                probes.push(unattached(&named.name, family, role, state, &reason));
                 continue;
             }
             probes.push(self.at_entry(
@@ -510,8 +550,16 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Whether the function at `address` calls or jumps to one that the pattern means.
-    fn calls(&self, address: u64, pattern: &Pattern) -> bool {
+    /// The code of a function that is looked at from its beginning to its end; `None` if there is more of such code than in any node.
+    fn whole_code(&self, address: u64) -> Option<&[u8]> {
+        let code = self.binary.code(address);
+        let left = self.code_left.get().checked_sub(code.len() as u64)?;
+        self.code_left.set(left);
+        Some(code)
+    }
+
+    /// Whether the function at `address` calls or jumps to one that the pattern means; `None` if that takes too long to tell.
+    fn calls(&self, address: u64, pattern: &Pattern) -> Option<bool> {
         let inner: Vec<u64> = self
             .named
             .matching(pattern, &[])
@@ -519,14 +567,15 @@ impl Resolver<'_, '_> {
             .map(|named| named.function.address)
             .filter(|inner| *inner != address)
             .collect();
-        decode::decode(self.binary.code(address), address).any(|instruction| {
+        let mut instructions = decode::decode(self.whole_code(address)?, address);
+        Some(instructions.any(|instruction| {
             let target = if instruction.code() == Code::Call_rel32_64 {
                 Some(instruction.near_branch_target())
             } else {
                 decode::jump_target(&instruction)
             };
             target.is_some_and(|target| inner.contains(&target))
-        })
+        }))
     }
 
     /// A probe at a function's entry, and at its return if that is wished and safe.
@@ -591,7 +640,7 @@ impl Resolver<'_, '_> {
             if decode::is_emulated(&instruction, code.get(start..)?) {
                 let later = instruction.ip();
                 // Reached again from inside the function, it would count twice.
-                let again = decode::decode(code, address)
+                let again = decode::decode(self.whole_code(address)?, address)
                     .filter_map(|jump| decode::jump_target(&jump))
                     .any(|target| target > address && target <= later);
                 let holder = |argument: Register| {
@@ -688,8 +737,12 @@ impl Resolver<'_, '_> {
         let Some(function) = self.binary.function_at(address) else {
             return format!("{address:#x}");
         };
-        let name = names::demangle(names::split_clone(function.name).0)
+        let mut read = self.read.get();
+        let name = (read <= MOST_READ)
+            .then(|| names::demangle_counted(names::split_clone(function.name).0, &mut read))
+            .flatten()
             .unwrap_or_else(|| names::shown(function.name));
+        self.read.set(read);
         names::split_arguments(&name).map_or(name.clone(), |(head, _)| head.to_owned())
     }
 
@@ -925,5 +978,28 @@ impl AttachPlan {
             .binary_search_by_key(&address, |callback| callback.address)
             .ok()?;
         self.callbacks.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_link_time_optimisation_renames_is_no_clone() {
+        for (suffix, kind) in [
+            ("", ""),
+            (".lto_priv.0", ""),
+            (".llvm.16087093524823312478", ""),
+            (".lto_priv.0.lto_priv.1", ""),
+            (".part.0.constprop.1", "part"),
+            (".constprop.0.isra.0", "constprop"),
+            (".isra.0.lto_priv.0", "isra"),
+            (".lto_priv.0.part.0", "part"),
+            (".llvm.160.cold", "cold"),
+            (".lto_priv.0.cold", "cold"),
+        ] {
+            assert_eq!(clone_kind(suffix.as_bytes()), kind, "{suffix}");
+        }
     }
 }

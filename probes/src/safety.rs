@@ -11,7 +11,7 @@ use iced_x86::{Code, OpKind};
 use crate::decode;
 use crate::elf::Binary;
 
-/// What all functions looked at may have in code: some ten times what a real node binary needs.
+/// What all functions looked at may have in code, here and for the rest of a plan: some ten times what a real node binary needs.
 const MOST_CODE: u64 = 64 << 20;
 
 /// Functions on whose return address V8 relies.
@@ -20,6 +20,8 @@ pub(crate) struct ReturnsToV8 {
     reached: HashMap<u64, u64>,
     /// Not all code could be looked at: nothing is proven.
     incomplete: bool,
+    /// What is left of [`MOST_CODE`].
+    left: u64,
 }
 
 impl ReturnsToV8 {
@@ -58,7 +60,13 @@ impl ReturnsToV8 {
         Self {
             reached,
             incomplete,
+            left: budget,
         }
+    }
+
+    /// How many bytes of code may still be looked at.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// The function whose tail jump makes a return probe on `address` unsafe (`address` itself if V8 calls it).

@@ -321,11 +321,17 @@ impl V8Layout {
             return Err("the binary was built with pointer compression".to_owned());
         }
         let function = instance("JSFunction")?;
+        let last_kind = function
+            .checked_add(16)
+            .ok_or_else(|| format!("v8dbg says {function} for JSFunction"))?;
         let flags = needed(
             "SharedFunctionInfo.flags",
             field("SharedFunctionInfo__flags"),
         )?;
         let line_ends = needed("Script.line_ends", field("Script__line_ends"))?;
+        let script_id = line_ends
+            .checked_add(WORD)
+            .ok_or_else(|| format!("v8dbg says {line_ends} for Script.line_ends"))?;
         let wrapper = field("BytecodeArray__wrapper").is_some();
         let scope_first = needed("ScopeInfo", one("scopeinfo_idx_first_vars"))?;
         let scope = instance("ScopeInfo")?;
@@ -336,6 +342,10 @@ impl V8Layout {
         } else {
             WORD
         };
+        let scope_variables = scope_first
+            .checked_mul(WORD)
+            .and_then(|words| words.checked_add(scope_flags))
+            .ok_or_else(|| format!("v8dbg says {scope_first} for ScopeInfo"))?;
         let script = field("SharedFunctionInfo__script")
             .or_else(|| field("SharedFunctionInfo__script_or_debug_info"));
         Ok(V8Layout {
@@ -350,7 +360,7 @@ impl V8Layout {
             script_source: offset("Script.source", field("Script__source").or(Some(WORD)))?,
             script_name: offset("Script.name", field("Script__name"))?,
             // Behind line_ends.
-            script_id: offset("Script.id", Some(line_ends + WORD))?,
+            script_id: offset("Script.id", Some(script_id))?,
             script_wrapped: offset(
                 "Script.eval_from_shared_or_wrapped_arguments",
                 field("Script__eval_from_shared_or_wrapped_arguments").or_else(|| {
@@ -365,7 +375,7 @@ impl V8Layout {
                 field("BytecodeArray__data").or(Some(54)),
             )?,
             scope_flags: offset("ScopeInfo.flags", Some(scope_flags))?,
-            scope_first: offset("ScopeInfo", Some(scope_flags + scope_first * WORD))?,
+            scope_first: offset("ScopeInfo", Some(scope_variables))?,
             scope_has_position: scope_first >= 5,
             first_function_type: one("FirstJSFunctionType")
                 .and_then(|t| u16::try_from(t).ok())
@@ -373,7 +383,7 @@ impl V8Layout {
             // Up to 20 the kinds of functions (class constructors, Array, Promise …) follow the plain one.
             last_function_type: one("LastJSFunctionType")
                 .and_then(|t| u16::try_from(t).ok())
-                .unwrap_or(function + 16),
+                .unwrap_or(last_kind),
             shared_type: instance("SharedFunctionInfo")?,
             script_type: instance("Script")?,
             scope_type: scope,
@@ -431,5 +441,57 @@ mod tests {
         assert!(!code.embedded);
         assert_eq!((code.instruction_start, code.instruction_size), (40, 56));
         assert_eq!(find(&FIELDS[..1]), None);
+    }
+
+    #[test]
+    fn constants_that_lie_about_their_sizes_are_told() {
+        // The least that a layout needs.
+        let honest = [
+            ("type_JSFunction__JS_FUNCTION_TYPE", 1_000),
+            ("type_ScopeInfo__SCOPE_INFO_TYPE", 200),
+            ("type_FixedDoubleArray__FIXED_DOUBLE_ARRAY_TYPE", 130),
+            ("type_SloppyArgumentsElements__TYPE", 140),
+            ("type_SharedFunctionInfo__TYPE", 201),
+            ("type_Script__SCRIPT_TYPE", 202),
+            ("type_BytecodeArray__TYPE", 203),
+            ("type_FixedArray__TYPE", 204),
+            ("type_FunctionTemplateInfo__TYPE", 205),
+            ("type_SourceTextModule__TYPE", 206),
+            ("type_SyntheticModule__TYPE", 207),
+            ("type_ByteArray__TYPE", 208),
+            ("FirstContextType", 210),
+            ("LastContextType", 220),
+            ("frametype_BuiltinExitFrame", 9),
+            ("scopeinfo_idx_first_vars", 3),
+            ("class_JSFunction__shared__SharedFunctionInfo", 24),
+            ("class_SharedFunctionInfo__name_or_scope_info__Object", 16),
+            ("class_SharedFunctionInfo__script__HeapObject", 40),
+            ("class_SharedFunctionInfo__flags__uint32_t", 52),
+            ("class_Script__name__Object", 16),
+            ("class_Script__line_ends__Object", 40),
+            (
+                "class_Script__eval_from_shared_or_wrapped_arguments__Object",
+                64,
+            ),
+        ];
+        let with = |name: &str, value: i32| {
+            let constants = honest.iter().copied();
+            let lie = |(key, honest)| (key, if key == name { value } else { honest });
+            V8Layout::find(&constants.map(lie).collect(), &[])
+        };
+        assert_eq!(with("", 0).map(|layout| layout.script_id), Ok(48));
+        for (name, value) in [
+            ("class_Script__line_ends__Object", i32::MAX - 3),
+            ("scopeinfo_idx_first_vars", i32::MAX / WORD),
+            ("scopeinfo_idx_first_vars", i32::MIN),
+            ("type_JSFunction__JS_FUNCTION_TYPE", 0xffff),
+        ] {
+            let told = with(name, value);
+            let expected = format!("v8dbg says {value} for ");
+            assert!(
+                matches!(&told, Err(error) if error.starts_with(&expected)),
+                "{name}: {told:?}"
+            );
+        }
     }
 }

@@ -89,6 +89,42 @@ fn binaries_of_one_build_id_and_other_segments_have_a_plan_each() {
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
 }
 
+/// As after `strip -x`: of fewer symbols a poorer plan is made, which is not that of the whole file.
+#[test]
+fn binaries_of_one_build_id_and_other_symbols_have_a_plan_each() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("plans");
+    let data = fs::read(&node).unwrap();
+    let u64_at = |at: usize| u64::from_le_bytes(data[at..at + 8].try_into().unwrap()) as usize;
+    let symtab = (u64_at(40)..data.len())
+        .step_by(64)
+        .find(|at| data[*at + 4..*at + 8] == 2u32.to_le_bytes())
+        .unwrap();
+    // The kind of a function's symbol: none.
+    let mut altered = data.clone();
+    let function = (u64_at(symtab + 24)..)
+        .step_by(24)
+        .find(|at| altered[*at + 4] & 0xf == 2)
+        .unwrap();
+    altered[function + 4] &= 0xf0;
+    // One byte less of names.
+    let mut shorter = data.clone();
+    let linked = u32::from_le_bytes(data[symtab + 40..symtab + 44].try_into().unwrap());
+    let names = u64_at(40) + linked as usize * 64;
+    let size = u64_at(names + 32) - 1;
+    shorter[names + 32..names + 40].copy_from_slice(&(size as u64).to_le_bytes());
+    for (what, bytes) in [("symbols", altered), ("names", shorter)] {
+        let other = folder.path().join(what);
+        fs::write(&other, bytes).unwrap();
+        assert_eq!(load(&other, &cache).1, CacheOutcome::Built, "{what}");
+    }
+    assert_eq!(load(&node, &cache).1, CacheOutcome::Built);
+    assert_eq!(load(&node, &cache).1, CacheOutcome::Hit);
+}
+
 /// As of a file that was patched, or of two builds that were given one build-id by hand.
 #[test]
 fn a_binary_of_the_same_build_id_and_other_code_at_a_probe_gets_a_plan_of_its_own() {
@@ -169,6 +205,40 @@ fn a_damaged_file_is_replaced() {
         assert_eq!(load(&node, folder.path()).1, CacheOutcome::Hit, "{what}");
         assert_eq!(fs::read(&file).unwrap(), good, "{what}");
     }
+}
+
+#[test]
+fn of_many_plans_the_newest_are_kept() {
+    let Some(node) = node_build(VERSION) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, age: u64| {
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+        file.set_modified(then).unwrap();
+    };
+    let name = |index: u64| {
+        let place = if index.is_multiple_of(2) {
+            "-apart"
+        } else {
+            ""
+        };
+        format!("{index:040x}-0123abcd-0123456789abcdef{place}.plan")
+    };
+    for index in 0..70 {
+        make(&name(index), 1_000 + index);
+    }
+    // What is not ours.
+    let others = ["notes.txt", "a-b-c.plan", "0123.plan"];
+    others.iter().for_each(|name| make(name, 1_000_000));
+    assert_eq!(load(&node, folder.path()).1, CacheOutcome::Built);
+    let is_there = |name: &str| folder.path().join(name).exists();
+    for index in 0..70 {
+        assert_eq!(is_there(&name(index)), index < 63, "{index}");
+    }
+    assert!(others.into_iter().all(is_there));
+    assert_eq!(load(&node, folder.path()).1, CacheOutcome::Hit);
 }
 
 #[test]

@@ -38,7 +38,9 @@ pub(crate) fn value_at_entry(
         .nodes
         .binary_search_by_key(&site, |node| node.instruction.ip())
         .ok()?;
-    graph.value_at_entry(&graph.values(), index, holder)
+    // Of a function that a plan has sites in.
+    let mut looks = usize::MAX;
+    graph.value_at_entry(&graph.values(&mut looks).ok()?, index, holder)
 }
 
 impl Graph {
