@@ -253,10 +253,12 @@ pub(crate) fn sort_of(demangled: &str) -> Option<CallbackSort> {
     }
     let (head, arguments) = split_arguments(demangled)?;
     let last = arguments.rsplit(", ").next().unwrap_or_default();
+    let (returns, path) = split_return_type(head);
     if last.starts_with("v8::PropertyCallbackInfo<") && last.ends_with("> const&") {
-        return Some(CallbackSort::Property);
+        // `bool ShouldIntercept<…>` is called by callbacks.
+        let is_callback = matches!(returns, "" | "void" | "v8::Intercepted");
+        return is_callback.then_some(CallbackSort::Property);
     }
-    let (_, path) = split_return_type(head);
     let name = components(path).last().copied().unwrap_or_default();
     if name.starts_with("SetFast") || path.contains("CFunction") {
         return None;
@@ -616,5 +618,10 @@ mod tests {
             ),
             Some(CallbackSort::Property)
         );
+        let intercepts = "node::webstorage::ShouldIntercept<v8::Value>(v8::Local<v8::Name>, v8::PropertyCallbackInfo<v8::Value> const&)";
+        assert_eq!(sort_of(&format!("bool {intercepts}")), None);
+        let property = Some(CallbackSort::Property);
+        assert_eq!(sort_of(&format!("void {intercepts}")), property);
+        assert_eq!(sort_of(&format!("v8::Intercepted {intercepts}")), property);
     }
 }
