@@ -139,10 +139,11 @@ static __always_inline bool is_onward(struct pt_regs *ctx, struct thread *t, str
 	bool onward = false;
 	__u64 caller;
 
-	if (!t->onward_sp && !(c->flags & COOKIE_GOES_ON))
+	/* Its group. */
+	if (!c->detail)
 		return false;
 	caller = read_word(ctx->sp);
-	if (t->onward_sp && t->onward_ip != ctx->ip)
+	if (t->onward_sp && t->onward_group == c->detail && t->onward_ip != ctx->ip)
 		onward = (ctx->sp == t->onward_sp && caller == t->onward_caller) ||
 			 (ctx->sp < t->onward_sp && caller - t->onward_ip < MAX_CALLBACK_BYTES);
 	if (onward) {
@@ -153,6 +154,7 @@ static __always_inline bool is_onward(struct pt_regs *ctx, struct thread *t, str
 	}
 	t->onward_sp = c->flags & COOKIE_GOES_ON ? ctx->sp : 0;
 	t->onward_caller = caller;
+	t->onward_group = c->detail;
 	t->onward_ip = ctx->ip;
 	return false;
 }

@@ -54,7 +54,7 @@ enum action {
 #define COOKIE_IS_CROSSING 2
 /* Of a call site: the callback's address is not in the register, but in the word of memory that lies this many words (the id) below it. */
 #define COOKIE_IN_SLOT 4
-/* The callback goes on in another one, whose entry is no call of its own. */
+/* The callback goes on in another one of its group (the detail; 0: it is of none), whose entry is no call of its own. */
 #define COOKIE_GOES_ON 8
 
 /* Details: kinds of a call site. */

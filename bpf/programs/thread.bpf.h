@@ -119,6 +119,7 @@ struct thread {
 	__u64 stack_start; /* of its main thread: above are arguments and environment; 0: not known */
 	/* The last entry of a callback that goes on in another one: stack pointer (0: none), return address, and where it is. */
 	__u64 onward_sp, onward_caller, onward_ip;
+	__u8 onward_group;
 	__u64 call_at; /* the last call that was seen at its entry only */
 	__u32 call_stack;
 	__u64 left_cpu; /* when it did; 0: it runs */

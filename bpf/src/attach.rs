@@ -176,15 +176,23 @@ impl Cookie {
                 c.action = wire::ACTION_FAST_ENTRY;
                 c.id = *callback;
             }
-            Role::PropertyEntry { callback, goes_on } => {
+            Role::PropertyEntry {
+                callback,
+                group,
+                goes_on,
+            } => {
                 c.action = wire::ACTION_PROPERTY_ENTRY;
                 c.id = *callback;
-                c.goes_on(*goes_on);
+                c.onward(*group, *goes_on);
             }
-            Role::CallbackEntry { callback, goes_on } => {
+            Role::CallbackEntry {
+                callback,
+                group,
+                goes_on,
+            } => {
                 c.action = wire::ACTION_CALLBACK_ENTRY;
                 c.id = *callback;
-                c.goes_on(*goes_on);
+                c.onward(*group, *goes_on);
             }
             Role::ToJs => c.action = wire::ACTION_TO_JS,
             Role::Milestone { number, timestamp } => {
@@ -232,7 +240,8 @@ impl Cookie {
         self.register_a = register as u8;
     }
 
-    fn goes_on(&mut self, goes_on: bool) {
+    fn onward(&mut self, group: u8, goes_on: bool) {
+        self.detail = group;
         if goes_on {
             self.flags |= wire::COOKIE_GOES_ON as u8;
         }

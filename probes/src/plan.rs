@@ -190,6 +190,8 @@ pub enum Role {
     PropertyEntry {
         /** Index into [`AttachPlan::callbacks`]. */
         callback: u32,
+        /** Those that go on in one another, from 1; 0: it is none of them. */
+        group: u8,
         /** It jumps to another one, or calls it: an entry of that with the same return address, or one in here, is no call of its own. */
         goes_on: bool,
     },
@@ -197,6 +199,8 @@ pub enum Role {
     CallbackEntry {
         /** Index into [`AttachPlan::callbacks`]. */
         callback: u32,
+        /** Those that go on in one another, from 1; 0: it is none of them. */
+        group: u8,
         /** It is but a jump to another one, whose entry is no call of its own. */
         goes_on: bool,
     },

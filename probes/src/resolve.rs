@@ -122,7 +122,7 @@ pub(crate) fn resolve(
         }
     }
     let go_on = onward::go_on(&callbacks, |address| binary.code(address));
-    for (index, (callback, goes_on)) in callbacks.iter().zip(go_on).enumerate() {
+    for (index, (callback, onward)) in callbacks.iter().zip(go_on).enumerate() {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let name = callback_names[&callback.address];
         let is_cached = SERVED_BY_CACHES.iter().any(|head| name.starts_with(head));
@@ -139,14 +139,16 @@ pub(crate) fn resolve(
                 };
                 let role = Role::CallbackEntry {
                     callback: index,
-                    goes_on,
+                    group: onward.group,
+                    goes_on: onward.goes_on,
                 };
                 (family, role)
             }
             CallbackSort::Property => {
                 let role = Role::PropertyEntry {
                     callback: index,
-                    goes_on,
+                    group: onward.group,
+                    goes_on: onward.goes_on,
                 };
                 (Family::Crossings, role)
             }
