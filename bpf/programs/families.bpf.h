@@ -140,8 +140,10 @@ static __always_inline bool is_onward(struct pt_regs *ctx, struct thread *t, str
 	__u64 caller;
 
 	/* Its group. */
-	if (!c->detail)
+	if (!c->detail) {
+		t->onward_sp = 0;
 		return false;
+	}
 	caller = read_word(ctx->sp);
 	if (t->onward_sp && t->onward_group == c->detail && t->onward_ip != ctx->ip)
 		onward = (ctx->sp == t->onward_sp && caller == t->onward_caller) ||
@@ -150,6 +152,7 @@ static __always_inline bool is_onward(struct pt_regs *ctx, struct thread *t, str
 		/* What goes on once more is remembered as it began. */
 		if (!(c->flags & COOKIE_GOES_ON))
 			t->onward_sp = 0;
+		t->announced = 0;
 		return true;
 	}
 	t->onward_sp = c->flags & COOKIE_GOES_ON ? ctx->sp : 0;

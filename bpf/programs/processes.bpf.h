@@ -466,6 +466,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	t->serial = 0;
 	t->events = 0;
 	t->requirer = t->loaded = t->resumed = t->announced = t->call_at = 0;
+	t->onward_sp = 0;
 	t->pid = process_number(task);
 	t->tid = thread_number(task);
 	RESERVE(record_text_large, r);

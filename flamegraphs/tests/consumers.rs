@@ -52,6 +52,14 @@ fn on_path(names: &[&str]) -> Option<PathBuf> {
 
 /// A node of one of these major versions: that of PATH, or an official build fetched for the tests.
 fn node(majors: impl RangeBounds<u32> + Debug) -> Option<PathBuf> {
+    let found = find_node(&majors);
+    if found.is_none() {
+        println!("skipped: no node of version {majors:?}; type: make node-builds");
+    }
+    found
+}
+
+fn find_node(majors: &impl RangeBounds<u32>) -> Option<PathBuf> {
     let cache = || {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
         let cache = std::env::var_os("XDG_CACHE_HOME")
@@ -68,7 +76,7 @@ fn node(majors: impl RangeBounds<u32> + Debug) -> Option<PathBuf> {
         .flatten()
         .flatten()
         .map(|entry| entry.path().join("bin/node"));
-    let found = on_path(&["node"]).into_iter().chain(builds).find(|node| {
+    on_path(&["node"]).into_iter().chain(builds).find(|node| {
         let version = Command::new(node).arg("--version").output();
         let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         let major = version.ok().and_then(|text| {
@@ -79,11 +87,7 @@ fn node(majors: impl RangeBounds<u32> + Debug) -> Option<PathBuf> {
                 .ok()
         });
         major.is_some_and(|major| majors.contains(&major))
-    });
-    if found.is_none() {
-        println!("skipped: no node of version {majors:?}; type: make node-builds");
-    }
-    found
+    })
 }
 
 fn run(command: &mut Command) -> String {
@@ -596,7 +600,7 @@ fn a_cpuprofile_has_the_shape_of_those_that_node_writes() {
     shape(&ours, "", &mut mine);
     let mut compared = 0;
     for major in [16, 20, 24, 26] {
-        let Some(node) = node(major..=major) else {
+        let Some(node) = find_node(&(major..=major)) else {
             continue;
         };
         let folder = tempfile::tempdir().unwrap();

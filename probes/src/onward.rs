@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iced_x86::Instruction;
+use iced_x86::{Instruction, Mnemonic};
 
 use crate::decode;
 use crate::plan::{Callback, CallbackSort};
@@ -41,11 +41,18 @@ pub(crate) fn go_on<'d>(callbacks: &[Callback], code: impl Fn(u64) -> &'d [u8]) 
     for (at, callback) in callbacks.iter().enumerate() {
         let address = callback.address.0;
         let (others, looked_at) = match callback.sort {
-            CallbackSort::Property => (&properties, left),
-            CallbackSort::Function => (&functions, left.min(1)),
+            CallbackSort::Property => (&properties, usize::MAX),
+            CallbackSort::Function => (&functions, 1),
             CallbackSort::Fast => continue,
         };
-        for instruction in decode::decode(code(address), address).take(looked_at) {
+        let instructions = decode::decode(code(address), address);
+        // Where a jump from elsewhere may land, there is this mark of no effect.
+        let mut instructions = instructions
+            .skip_while(|i| i.mnemonic() == Mnemonic::Endbr64)
+            .take(looked_at);
+        while left > 0
+            && let Some(instruction) = instructions.next()
+        {
             left -= 1;
             let target = goes_to(&instruction, callback.sort);
             let Some(&other) = target.and_then(|target| others.get(&target)) else {

@@ -10,7 +10,7 @@ use crate::breakdown::{self, Timeline};
 use crate::diff::figures::scalars;
 use crate::recording::{CrossingSum, FamilyState, KeptFigure, Recording, RunId, SerializationSum};
 use crate::relocate::{Places, Relocate as _, Table};
-use crate::report::{FileOperationProfile, RunProfile};
+use crate::report::{CpuByKind, FileOperationProfile, RunProfile};
 
 /// State of a family whose events were counted, and are not kept any more.
 pub const THINNED: &str = "thinned";
@@ -173,6 +173,10 @@ pub(crate) fn restore<'a>(run: &mut RunProfile, figures: impl Iterator<Item = &'
     put!(run.samples.by_kind, "samples.by_kind": javascript_ns node_javascript_ns builtins_ns inline_cache_misses_ns
         eager_compilation_ns lazy_compilation_ns baseline_compilation_ns optimizing_compilation_ns deserialization_ns
         garbage_collection_ns native_ns kernel_ns tracing_ns unknown_ns);
+    // Of a run that was thinned before there were kinds.
+    if run.samples.by_kind == CpuByKind::default() {
+        run.samples.by_kind.unknown_ns = run.samples.cpu_ns;
+    }
     let operation = |name: &str, of: &mut FileOperationProfile| {
         put(&format!("files.{name}.calls"), &mut of.calls);
         put(&format!("files.{name}.failed"), &mut of.failed);

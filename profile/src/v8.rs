@@ -43,11 +43,14 @@ pub fn compilation(function: &str) -> Option<Work> {
         "v8::internal::Compiler::CompileBaseline",
         "v8::internal::Compiler::CompileSharedWithBaseline",
     ];
-    const LAZY: [&str; 4] = [
+    const LAZY: [&str; 3] = [
         "v8::internal::Runtime_CompileLazy",
         "v8::internal::LazyCompileDispatcher",
         "v8::internal::parsing::ParseFunction",
-        "v8::internal::Compiler::Compile(",
+    ];
+    const CACHES: [&str; 2] = [
+        "v8::ScriptCompiler::CreateCodeCache",
+        "v8::internal::CodeSerializer::Serialize",
     ];
     const EAGER: [&str; 6] = [
         "v8::ScriptCompiler::",
@@ -61,7 +64,11 @@ pub fn compilation(function: &str) -> Option<Work> {
     Some(match () {
         () if is_of(&OPTIMIZING) => Work::OptimizingCompilation,
         () if is_of(&BASELINE) => Work::BaselineCompilation,
-        () if is_of(&LAZY) => Work::LazyCompilation,
+        () if is_of(&LAZY) || is(function, "v8::internal::Compiler::Compile") => {
+            Work::LazyCompilation
+        }
+        // What was compiled is written.
+        () if is_of(&CACHES) => return None,
         () if is_of(&EAGER) => Work::EagerCompilation,
         () => return None,
     })
@@ -75,7 +82,7 @@ pub fn is_compilation(function: &str) -> bool {
 
 /// Whether a native function makes objects of a snapshot or of a code cache. The same from 9.4 to 14.6.
 fn is_deserialization(function: &str) -> bool {
-    const ENTRIES: [&str; 11] = [
+    const ENTRIES: [&str; 10] = [
         "v8::internal::Deserializer",
         "v8::internal::StartupDeserializer",
         "v8::internal::ContextDeserializer",
@@ -86,9 +93,8 @@ fn is_deserialization(function: &str) -> bool {
         "v8::internal::CodeSerializer::Deserialize",
         "v8::internal::CodeSerializer::FinishOffThreadDeserialize",
         "v8::internal::Snapshot::VerifyChecksum",
-        "v8::internal::Checksum(",
     ];
-    begins(function, &ENTRIES)
+    begins(function, &ENTRIES) || is(function, "v8::internal::Checksum")
 }
 
 /// Whether a native function is of an inline cache: it runs when one has missed. The same from 9.4 to 14.6.
@@ -133,6 +139,12 @@ fn named(function: &str) -> &str {
         Some((returned, name)) if !returned.contains(['(', '<']) => name,
         _ => function,
     }
+}
+
+/// Whether a function is this one, with its parameters or without.
+fn is(function: &str, this: &str) -> bool {
+    let rest = named(function).strip_prefix(this);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
 }
 
 fn begins(function: &str, entries: &[&str]) -> bool {

@@ -37,6 +37,15 @@ impl<'a> Report<'a> {
         if run.mode == nodeprof_profile::groups::COUNT_MODE {
             return Some("Count mode records no stacks, so nothing can be blamed on anyone; record again without it: nodeprof trace -- COMMAND".to_owned());
         }
+        // Where neither was to be recorded, nothing tells that it did not.
+        let ran = run.milestones.bootstrap_complete.is_some()
+            || run.crossings.total > 0
+            || run.ended_by == "import"
+            || self.off("phases").is_some()
+            || self.off("crossings").is_some();
+        if !ran {
+            return None;
+        }
         // Of a sample without a stack it is not known what was done.
         let samples = &run.samples;
         if samples.cpu_ns > samples.by_kind.unknown_ns {
@@ -50,12 +59,7 @@ impl<'a> Report<'a> {
                 "No JavaScript frame is on any stack of this recording, so nothing can be blamed on anyone; {again}"
             ));
         }
-        // Where neither was to be recorded, nothing tells that it did not.
-        let ran = run.milestones.bootstrap_complete.is_some()
-            || run.crossings.total > 0
-            || self.off("phases").is_some()
-            || self.off("crossings").is_some();
-        ran.then(|| "This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned())
+        Some("This recording holds no stacks, so nothing can be blamed on anyone; record again: nodeprof trace -- COMMAND".to_owned())
     }
 
     /// Packages, then modules: a few of each.

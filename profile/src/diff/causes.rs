@@ -644,7 +644,7 @@ impl Search<'_> {
                 let field = key.list.fields().get(key.field);
                 match key.list {
                     List::Modules => field == Some(&FOUND_BY_STATS),
-                    List::Callbacks => self.by_callbacks() && self.is_search(key.row),
+                    List::Callbacks => self.is_search(key.row),
                     _ => false,
                 }
             })
@@ -891,26 +891,28 @@ impl Search<'_> {
         evidence
     }
 
-    /// Stats that were made to find modules, on both sides; where modules are not told, calls of the C++ function that makes them.
+    /// Stats that were made to find modules, on both sides. Where modules are not told, or as many were made for those that were found,
+    /// calls of the C++ function that makes them: also for what was not found.
     fn stats_to_find(&self) -> Option<(f64, f64)> {
-        let (list, field) = match self.by_callbacks() {
-            true => (List::Callbacks, "calls"),
-            false => (List::Modules, FOUND_BY_STATS),
-        };
+        let of_modules = self.sum(List::Modules, FOUND_BY_STATS, |_| true);
+        of_modules
+            .filter(|(base, head)| base != head)
+            .or_else(|| self.sum(List::Callbacks, "calls", |row| self.is_search(row)))
+    }
+
+    /// Medians of a figure's sum over some rows.
+    fn sum(&self, list: List, field: &str, is_of: impl Fn(usize) -> bool) -> Option<(f64, f64)> {
         let field = list.field(field)?;
         let mut all = Series::default();
-        for row in 0..self.sides.figures.table(list).names.len() {
-            if list == List::Modules || self.is_search(row) {
-                all.add(&Series::of(self.sides, list, row, field));
-            }
+        let rows = 0..self.sides.figures.table(list).names.len();
+        for row in rows.filter(|row| is_of(*row)) {
+            all.add(&Series::of(self.sides, list, row, field));
+        }
+        if all.base.is_empty() || all.head.is_empty() {
+            return None;
         }
         let (base, head) = (median(&all.base), median(&all.head));
         (base.is_finite() && head.is_finite()).then_some((base, head))
-    }
-
-    /// Whether no modules are told, as in count mode.
-    fn by_callbacks(&self) -> bool {
-        self.sides.figures.table(List::Modules).names.is_empty()
     }
 
     /// Whether a callback is the one by which Node's loaders ask what is at a path.
@@ -923,9 +925,10 @@ impl Search<'_> {
 
     /// How much more, or less, is looked for to find modules.
     fn searches(&self) -> Vec<String> {
-        let (one, many) = match self.by_callbacks() {
-            true => ("call of InternalModuleStat", "calls of InternalModuleStat"),
-            false => ("stat", "stats"),
+        let of_modules = self.sum(List::Modules, FOUND_BY_STATS, |_| true);
+        let (one, many) = match of_modules.filter(|(base, head)| base != head) {
+            Some(_) => ("stat", "stats"),
+            None => ("call of InternalModuleStat", "calls of InternalModuleStat"),
         };
         let stats = self.stats_to_find();
         let stats = stats.and_then(|(base, head)| difference(None, base, head, one, many));
