@@ -131,10 +131,10 @@ struct thread {
 	__u8 kept;	     /* frames that have been open since the last walk */
 	__u32 second, waits; /* waits that count at the limit, since that second */
 	__u32 known;	     /* 1 + the binary that the ranges are of */
-	__u32 flushes;	     /* tallies that went to the sums */
-	__u8 is_listed;	     /* in the map of those that have tallies */
-	__u8 settled;	     /* its event loop has started: calls go to the sums at once */
-	__u8 entered;	     /* calls into JavaScript are in the shadow stack while they last */
+	__u32 flushes; /* even, and another number after each change of tallies but a call; odd: one is under way */
+	__u8 is_listed; /* in the map of those that have tallies */
+	__u8 settled;	/* its event loop has started: calls go to the sums at once */
+	__u8 entered;	/* calls into JavaScript are in the shadow stack while they last */
 	/* Not in the counters yet. */
 	__u32 hits, syscalls;
 	struct ranges ranges;
@@ -514,12 +514,16 @@ __noinline int flush_tally(struct thread *t, __u32 index)
 	if (!tally->calls)
 		return 0;
 	key = call_key(t, tally->callback, tally->kind, STACK_NONE);
+	/* Who reads both meanwhile sees by these that he is to read again. */
+	t->flushes++;
+	barrier();
 	s = sum_in(&sums, &key);
 	if (s)
 		__sync_fetch_and_add(&s->calls, tally->calls);
 	else
 		count(COUNTER_SUMS_FULL, tally->calls);
 	tally->calls = 0;
+	barrier();
 	t->flushes++;
 	return 0;
 }
@@ -615,6 +619,9 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 		flush_tally(t, index);
 		tally->callback = callback;
 		tally->kind = kind;
+		barrier();
+		t->flushes += 2;
+		barrier();
 	}
 	tally->calls++;
 }

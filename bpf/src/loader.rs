@@ -687,18 +687,23 @@ impl Programs {
     fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> ([Vec<Entry>; 2], Vec<Sum>) {
         /// A thread that runs adds a callback's calls whenever another one takes its place.
         const TIMES: usize = 8;
-        let mut before = self.tallies(&is_wanted);
-        for _ in 1..TIMES {
+        let read = || {
+            let before = flushes(&self.tallies(&is_wanted));
             let sums = self.all_sums();
-            let after = self.tallies(&is_wanted);
-            let added = |of: &[Tallies]| of.iter().map(|t| (t.pid, t.flushes)).collect::<Vec<_>>();
-            if added(&before) == added(&after) {
-                return (sums, after.into_iter().flat_map(|t| t.sums).collect());
+            let tallies = self.tallies(&is_wanted);
+            // A thread that adds one while its state is copied is seen by the state after that.
+            let added = [flushes(&tallies), flushes(&self.tallies(&is_wanted))];
+            let is_one = added.iter().all(|after| *after == before)
+                && before.iter().all(|(_, flushes)| flushes % 2 == 0);
+            let tallies = tallies.into_iter().flat_map(|t| t.sums).collect();
+            (is_one, (sums, tallies))
+        };
+        for _ in 1..TIMES {
+            if let (true, counts) = read() {
+                return counts;
             }
-            before = after;
         }
-        let tallies = before.into_iter().flat_map(|t| t.sums).collect();
-        (self.all_sums(), tallies)
+        read().1
     }
 
     /// What main threads have counted and not added to the sums, by process.
@@ -811,9 +816,13 @@ fn entries(map: &dyn MapCore) -> Vec<Entry> {
 /// What a main thread has counted and not added to the sums yet.
 struct Tallies {
     pid: u32,
-    /// How often it has added some.
+    /// Another number whenever it has added some to the sums or begun one; odd: it is about to.
     flushes: u32,
     sums: Vec<Sum>,
+}
+
+fn flushes(tallies: &[Tallies]) -> Vec<(u32, u32)> {
+    (tallies.iter().map(|tallies| (tallies.pid, tallies.flushes))).collect()
 }
 
 impl Tallies {
