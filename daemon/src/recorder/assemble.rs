@@ -78,6 +78,7 @@ pub struct Assembler {
     names: HashMap<Vec<u8>, NameId>,
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
+    callees_outside: HashMap<(u8, Callee), CallbackId>,
     outside: Outside,
     /// Path of each open descriptor, where it is known.
     descriptors: HashMap<(ProcessId, i32), Opened>,
@@ -171,6 +172,7 @@ impl Assembler {
             image_of: HashMap::default(),
             first_milestones: HashMap::default(),
             callees: HashMap::default(),
+            callees_outside: HashMap::default(),
             outside: Outside::default(),
             descriptors: HashMap::default(),
             open_files: HashMap::default(),
@@ -401,21 +403,33 @@ impl Assembler {
             return id;
         }
         let plan = self.images.get(&index).map(|i| &i.plan);
-        let (binding, function) = match (callee, plan) {
-            (Callee::Index(i), Some(plan)) => match plan.callbacks.get(i as usize) {
-                Some(c) => (c.binding.clone(), c.function.clone()),
-                None => ("(unknown)".into(), format!("#{i}")),
-            },
-            (Callee::Address(a), Some(plan)) => match plan.callback_at(Address(a)) {
-                Some(c) => (c.binding.clone(), c.function.clone()),
-                None => self.outside.callback(pid, a),
-            },
+        let known = plan.and_then(|plan| match callee {
+            Callee::Index(i) => plan.callbacks.get(i as usize),
+            Callee::Address(a) => plan.callback_at(Address(a)),
+        });
+        let (binding, function) = match (callee, known) {
+            (_, Some(c)) => (c.binding.clone(), c.function.clone()),
             (Callee::Index(i), None) => ("(unknown)".into(), format!("#{i}")),
-            (Callee::Address(a), None) => self.outside.callback(pid, a),
+            (Callee::Address(a), None) => return self.callback_outside(pid, (index, a)),
         };
         let id = self.intern_callback(binding, function);
         self.callees.insert((index, callee), id);
         id
+    }
+
+    /// One that is not of the binary: another process may have another add-on there. Of one that has ended before it was asked for, such as a child by `fork`,
+    /// it is what another had there.
+    fn callback_outside(&mut self, pid: u32, (index, address): (u8, u64)) -> CallbackId {
+        let key = (index, Callee::Address(address));
+        if let Some((binding, function)) = self.outside.callback(pid, address) {
+            let id = self.intern_callback(binding, function);
+            self.callees_outside.insert(key, id);
+            return id;
+        }
+        match self.callees_outside.get(&key) {
+            Some(id) => *id,
+            None => self.intern_callback("(unknown)".into(), format!("{address:#x}")),
+        }
     }
 
     fn parent(&mut self, pid: u32, binary: u8, callee: Option<Callee>) -> Option<CallbackId> {
@@ -1306,6 +1320,27 @@ mod tests {
             }),
             (7, 0)
         );
+    }
+
+    #[test]
+    fn callbacks_outside_the_binary_are_each_processs_own() {
+        // No process has these numbers.
+        let pids = [u32::MAX - 2, u32::MAX - 1, u32::MAX];
+        let [one, other, ended] = pids;
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        a.outside.map(one, 0x1000..0x2000, "one.node");
+        a.outside.map(other, 0x1000..0x2000, "other.node");
+        let at = Some(Callee::Address(0x1010));
+        let mut name = |pid| {
+            let id = a.callback(pid, NO_IMAGE, CrossingKind::Slow, at);
+            a.recording.callbacks[id.0 as usize].binding.clone()
+        };
+        assert_eq!(name(ended), "(unknown)");
+        assert_eq!(name(one), "(add-on) one.node");
+        assert_eq!(name(other), "(add-on) other.node");
+        assert_eq!(name(one), "(add-on) one.node");
+        // The best that is known.
+        assert_eq!(name(ended), "(add-on) one.node");
     }
 
     #[test]

@@ -56,14 +56,10 @@ impl Mapped {
 
 impl Outside {
     /// Names of an add-on and of its function at this address.
-    pub(super) fn callback(&mut self, pid: u32, address: u64) -> (String, String) {
-        match self.of.entry(pid).or_default().find(pid, address) {
-            Some((range, name)) => (
-                format!("(add-on) {name}"),
-                format!("{:#x}", address - range.start),
-            ),
-            None => ("(unknown)".into(), format!("{address:#x}")),
-        }
+    pub(super) fn callback(&mut self, pid: u32, address: u64) -> Option<(String, String)> {
+        let (range, name) = self.of.entry(pid).or_default().find(pid, address)?;
+        let function = format!("{:#x}", address - range.start);
+        Some((format!("(add-on) {name}"), function))
     }
 
     /// The process executes something else. What was read of it has taken its time all the same.
@@ -126,8 +122,19 @@ fn code_of_file(line: &[u8]) -> Option<(Range<u64>, String)> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    impl Outside {
+        /// Has a file's code there in this process.
+        pub(in crate::recorder) fn map(&mut self, pid: u32, range: Range<u64>, name: &str) {
+            self.of
+                .entry(pid)
+                .or_default()
+                .table
+                .push((range, name.into()));
+        }
+    }
 
     #[test]
     fn functions_of_files_have_their_names_and_others_are_looked_for_a_limited_number_of_times() {
@@ -135,26 +142,25 @@ mod tests {
         let mut outside = Outside::default();
         // A function of this test's own binary.
         let own = find as fn(&Table, u64) -> _ as usize as u64;
-        let (binding, function) = outside.callback(me, own);
+        let (binding, function) = outside.callback(me, own).unwrap();
         assert!(binding.starts_with("(add-on) nodeprofd"), "{binding}");
         let offset = u64::from_str_radix(function.trim_start_matches("0x"), 16).unwrap();
         assert!(offset < own, "{function}");
         for address in 1..=1_000 {
-            let unknown = ("(unknown)".to_owned(), format!("{address:#x}"));
-            assert_eq!(outside.callback(me, address), unknown);
+            assert_eq!(outside.callback(me, address), None);
         }
         assert!(outside.of[&me].reads <= MOST_READS);
         // What is known stays known.
         assert_eq!(
             outside.callback(me, own),
-            (binding.clone(), function.clone())
+            Some((binding.clone(), function.clone()))
         );
         // Of another program it is read anew.
         outside.executes(me);
         assert_eq!(outside.of[&me].reads, 0);
         let mapped = &mut outside.of.get_mut(&me).unwrap();
         mapped.took = Duration::ZERO;
-        assert_eq!(outside.callback(me, own), (binding, function));
+        assert_eq!(outside.callback(me, own), Some((binding, function)));
         outside.forget(me);
         assert!(outside.of.is_empty());
     }
