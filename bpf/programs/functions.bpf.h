@@ -10,7 +10,7 @@
 struct function_key {
 	/* V8's id of the script, or of a builtin; in the upper half what tells names that closures were given */
 	__u64 script;
-	__u32 thread; /* serial number: ids count from 1 in each isolate */
+	__u32 thread; /* serial number: ids count from 1 in each isolate; of a script and its functions see keys_thread */
 	__u32 literal;
 };
 #define LITERAL_IS_SCRIPT	  0xfffffffe /* the key is a script's */
@@ -38,7 +38,8 @@ struct function_at {
 struct seen_script {
 	__u64 script; /* tagged */
 	__u32 epoch;
-	__u32 id, number;
+	__u32 id, thread; /* as in keys */
+	__u32 number;
 	__u32 module; /* it is a CommonJS module */
 };
 
@@ -624,6 +625,22 @@ __noinline int write_baseline(struct thread *t, struct image *image, struct base
 	return 0;
 }
 
+/*
+ * What stands for the thread in the keys of a script and its functions. One thread may have several isolates (isolated-vm), each with ids from 1 of
+ * its own: names and lengths tell their scripts from each other.
+ */
+__noinline __u32 keys_thread(struct thread *t, struct image *image, __u64 script)
+{
+	__u64 hash;
+
+	if (!t || !image)
+		return 0;
+	hash = name_hash(t, read_word(script - 1 + image->script_name));
+	hash ^= v8_string_length(t, read_word(script - 1 + image->script_source));
+	hash *= 0x9e3779b97f4a7c15ULL;
+	return t->serial ^ hash >> 32;
+}
+
 /* The number of a script; writes it if it is new. `key` is that of one of its functions. */
 static __always_inline __u32 script_number(struct thread *t, struct image *image, __u64 script,
 					   struct function_key key)
@@ -638,10 +655,10 @@ static __always_inline __u32 script_number(struct thread *t, struct image *image
 	return number;
 }
 
-/* The script of a function: its number, and V8's id in *id; false if it is none. */
+/* The script of a function: its number, and its part in *key; false if it is none. */
 static __always_inline bool script_of(struct thread *t, struct image *image, struct seen *seen,
-				      __u64 script, struct function_key key, __u32 *id,
-				      __u32 *number, bool *module)
+				      __u64 script, struct function_key *key, __u32 *number,
+				      bool *module)
 {
 	struct seen_script *s =
 		&seen->scripts[bounded(script >> 3 ^ script >> 9, SEEN_SCRIPTS - 1)];
@@ -649,13 +666,15 @@ static __always_inline bool script_of(struct thread *t, struct image *image, str
 	if (s->script != script || s->epoch != seen->epoch) {
 		if (instance_type(script) != image->script_type)
 			return false;
-		key.script = s->id = read_word(script - 1 + image->script_id) >> 32;
-		s->number = script_number(t, image, script, key);
+		key->script = s->id = read_word(script - 1 + image->script_id) >> 32;
+		key->thread = s->thread = keys_thread(t, image, script);
+		s->number = script_number(t, image, script, *key);
 		s->module = is_module(image, script);
 		s->script = script;
 		s->epoch = seen->epoch;
 	}
-	*id = s->id;
+	key->script = s->id;
+	key->thread = s->thread;
 	*number = s->number;
 	*module = s->module;
 	return true;
@@ -670,7 +689,7 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	struct function_at f = {};
 	struct map_head map = {};
 	__u64 shared, script;
-	__u32 number, id = 0;
+	__u32 number;
 	bool fresh, module = false;
 	__u32 type;
 
@@ -693,8 +712,7 @@ __noinline __u32 learn_function(struct thread *t, struct seen *seen, __u32 binar
 	t->first_nonstring = image->first_nonstring;
 	script = read_word(shared - 1 + image->shared_script);
 	key.thread = t->serial;
-	if (script_of(t, image, seen, script, key, &id, &f.script, &module)) {
-		key.script = id;
+	if (script_of(t, image, seen, script, &key, &f.script, &module)) {
 		/* Behind the flags. */
 		key.literal = read_word(shared - 1 + image->shared_flags) >> 32;
 		f.own_name = own_name(t, image, function, &map, &seen->accessor_map);

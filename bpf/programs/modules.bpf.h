@@ -89,7 +89,7 @@ __noinline __u32 module_number(struct thread *t, __u64 module)
 	if (instance_type(s.script) != image->script_type)
 		return 0;
 	key.script = read_word(s.script - 1 + image->script_id) >> 32;
-	key.thread = t->serial;
+	key.thread = keys_thread(t, image, s.script);
 	return script_number(t, image, s.script, key);
 }
 
