@@ -16,6 +16,7 @@ CONSUMERS := flamegraphs/tests/consumers/node_modules/.package-lock.json
 PAGE_PACKAGES := flamegraphs/page/node_modules/.package-lock.json
 PAGE := flamegraphs/page/dist/page.html
 BENCH_SUBJECTS := bench/subjects/node_modules/.package-lock.json
+ISOLATES := cli/tests/isolates/node_modules/.package-lock.json
 # What draws the plots of the articles.
 ARTICLE_PLOTS := bench/articles/node_modules/.package-lock.json
 # Which of them `make articles` replays; all if none is named.
@@ -56,7 +57,7 @@ test: ## run all tests, also the privileged ones
 	@scripts/setup build test
 	@# Its one test is skipped without it.
 	@scripts/fetch-prometheus || true
-	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(ARTICLE_PLOTS) $(CONSUMERS) $(PAGE)
+	@$(MAKE) --no-print-directory node-builds $(EXPRESS) $(ESM) $(BENCH_SUBJECTS) $(ISOLATES) $(ARTICLE_PLOTS) $(CONSUMERS) $(PAGE)
 	@scripts/run-tests
 
 node-builds: ## fetch the official Node.js builds that the tests probe
@@ -144,7 +145,7 @@ uninstall: ## remove what install installed, and end the service; configuration 
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 
 clean: ## remove what was built; fetched Node.js builds stay
-	rm -rf examples/*/node_modules bench/subjects/node_modules bench/articles/node_modules flamegraphs/tests/consumers/node_modules flamegraphs/page/node_modules flamegraphs/page/dist/page.html
+	rm -rf examples/*/node_modules bench/subjects/node_modules cli/tests/isolates/node_modules bench/articles/node_modules flamegraphs/tests/consumers/node_modules flamegraphs/page/node_modules flamegraphs/page/dist/page.html
 	rm -f target/nodeprof_*.deb
 	@if command -v cargo >/dev/null 2>&1; then cargo clean; else echo "make: cargo not found: what it built stays in $(TARGET)" >&2; fi
 

@@ -627,16 +627,18 @@ __noinline int write_baseline(struct thread *t, struct image *image, struct base
 
 /*
  * What stands for the thread in the keys of a script and its functions. One thread may have several isolates (isolated-vm), each with ids from 1 of
- * its own: names and lengths tell their scripts from each other.
+ * its own: names and lengths tell their scripts from each other, and their beginnings those that have no name.
  */
 __noinline __u32 keys_thread(struct thread *t, struct image *image, __u64 script)
 {
-	__u64 hash;
+	__u64 name, source, hash;
 
 	if (!t || !image)
 		return 0;
-	hash = name_hash(t, read_word(script - 1 + image->script_name));
-	hash ^= v8_string_length(t, read_word(script - 1 + image->script_source));
+	name = read_word(script - 1 + image->script_name);
+	source = read_word(script - 1 + image->script_source);
+	hash = name_hash(t, v8_string_length(t, name) > 0 ? name : source);
+	hash ^= v8_string_length(t, source);
 	hash *= 0x9e3779b97f4a7c15ULL;
 	return t->serial ^ hash >> 32;
 }

@@ -14,6 +14,7 @@ mod commands;
 mod compilation;
 mod crossings;
 mod files;
+mod isolates;
 mod milestones;
 mod modules;
 mod processes;

@@ -1,0 +1,71 @@
+//! Several isolates that share threads, as isolated-vm makes them: in each V8 counts its scripts from 1.
+
+use std::{collections::BTreeMap, path::Path};
+
+use nodeprof_profile::{Recording, recording::Crossing};
+use serde::Deserialize;
+
+use crate::support::{Node, Trace, project};
+
+/// What the program says that it has done.
+#[derive(Deserialize)]
+struct Told {
+    rounds: u64,
+    isolates: u64,
+    /// Calls to the add-on, by function.
+    calls: BTreeMap<String, u64>,
+}
+
+/// Names of a call's functions, the innermost first.
+fn functions<'a>(recording: &'a Recording, call: &Crossing) -> impl Iterator<Item = String> + 'a {
+    let frames = call.stack.into_iter().flat_map(|s| recording.frames_of(s));
+    frames.map(|frame| String::from_utf8_lossy(recording.name(frame.function)).into_owned())
+}
+
+/// The package has binaries for these two.
+mod functions_are_those_of_their_isolates {
+    crate::support::on_each_node! { @versions super::functions_are_those_of_their_isolates, node_22 "22.23.3", node_24 "24.21.0" }
+}
+
+fn functions_are_those_of_their_isolates(node: &Node) {
+    let folder = project("cli/tests/isolates");
+    if !Path::new(&folder).join("node_modules/isolated-vm").is_dir() {
+        println!("skipped: cli/tests/isolates has no isolated-vm; run make test");
+        return;
+    }
+    let script = format!("{folder}/index.js");
+    let program = node.command(["--no-node-snapshot", &script]);
+    let traced = Trace::new(["--freq", "0"], program).run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let told: Told = serde_json::from_str(&traced.stdout()).expect("what the program has done");
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let mut calls = BTreeMap::new();
+    let mut back = BTreeMap::new();
+    for call in &recording.crossings {
+        let callback = &recording.callbacks[call.callback.0 as usize];
+        let all: Vec<String> = functions(&recording, call).collect();
+        if let Some(at) = all.iter().position(|name| name.starts_with("inner_")) {
+            if callback.binding.contains("isolated-vm") {
+                *calls.entry(all[at].clone()).or_insert(0) += 1;
+                let outer = all[at].replace("inner", "outer");
+                assert_eq!(all[at + 1..at + 3], ["inner".into(), outer], "{all:?}");
+            }
+        }
+        // Of the main thread's isolate, called from another one.
+        let has = |name: &str| all.iter().any(|of| of == name);
+        if callback.function.contains("Uptime") && has("host_called") && has("back") {
+            let scripts = call.stack.into_iter().flat_map(|s| recording.frames_of(s));
+            let from = scripts.filter(|frame| recording.name(frame.function) == b"back");
+            let files: Vec<_> = (from.filter_map(|frame| frame.file))
+                .map(|file| String::from_utf8_lossy(recording.name(file)).into_owned())
+                .collect();
+            *back.entry(files).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(calls, told.calls);
+    let expected = (0..told.isolates)
+        .map(|k| (vec![format!("file:///isolate-{k}.js")], told.rounds))
+        .collect::<BTreeMap<_, u64>>();
+    assert_eq!(back, expected);
+}
