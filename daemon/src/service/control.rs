@@ -1049,6 +1049,10 @@ mod tests {
         let recording = client.fetch(&[2, 1, 4, 5, 1]).unwrap();
         let order = (0..5).map(|run| recording.number(RunId(run)));
         assert_eq!(order.collect::<Vec<_>>(), [2, 1, 4, 5, 1].map(Some));
+        // Of all that come one after another, too, not only of each piece.
+        assert_eq!(client.fetch_within(&[1, 2], 1 << 30).unwrap().runs.len(), 2);
+        let all = client.fetch_within(&[1, 2], 1 << 10).unwrap_err();
+        assert!(matches!(all, AskError::TooMuch(_)), "{all}");
         let alone = client.fetch(&[1, 3]).unwrap_err();
         assert!(matches!(alone, AskError::TooMuch(_)), "{alone}");
     }
