@@ -61,12 +61,16 @@ pub fn is_permitted() -> bool {
 
 /// What a trace by a service needs here: the rest is the service's.
 pub fn checks_beside_a_service() -> Vec<Check> {
-    vec![architecture(), kernel()]
+    let mut all = vec![architecture(), kernel()];
+    all.extend(filters());
+    all
 }
 
 /// Asks the kernel for everything that a trace needs. `plan`: of the node binary to try an attach on.
 pub fn checks(plan: Option<&AttachPlan>) -> Vec<Check> {
-    let mut all = vec![architecture(), kernel(), type_information(), capabilities()];
+    let mut all = vec![architecture(), kernel()];
+    all.extend(filters());
+    all.extend([type_information(), capabilities()]);
     let programs = Programs::load(&Options {
         ring_bytes: 4096,
         sample_hz: TRIED_HZ,
@@ -108,13 +112,42 @@ fn architecture() -> Check {
     }
 }
 
-fn kernel() -> Check {
+/// As uname(1) has it.
+fn release() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.trim();
+    release.trim().to_owned()
+}
+
+/// The first two numbers of a release.
+fn version(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map_while(|n| n.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Whether the return of a probed function is a system call that seccomp filters may refuse: `uretprobe` came with Linux 6.11, and passes all filters since 6.14.
+/// Later 6.12 and 6.13 have that change, too, which their releases do not tell for sure.
+fn filters_see_returns(release: &str) -> bool {
+    ((6, 11)..=(6, 13)).contains(&version(release))
+}
+
+/// What this kernel may do to programs under a seccomp filter, if it is one of those.
+pub fn filters_warning() -> Option<String> {
+    let release = release();
+    filters_see_returns(&release).then(|| format!(
+        "Linux {release} may end a program under a seccomp filter (a container, SystemCallFilter=) at the first return of a probed function, in either mode; needed: Linux 6.14, or a later 6.12 or 6.13; or leave such programs out"
+    ))
+}
+
+fn filters() -> Option<Check> {
+    let warning = filters_warning()?;
+    Some(Check::limited("seccomp", "not looked for", warning))
+}
+
+fn kernel() -> Check {
+    let release = release();
+    let version = version(&release);
     // uprobe_multi came with Linux 6.6.
     if version >= (6, 6) {
         Check::ok("kernel", format!("Linux {release}"))
@@ -295,5 +328,28 @@ fn kernel_names() -> Check {
             e.to_string(),
             "the kernel's functions have no names in CPU samples; needed: CONFIG_KALLSYMS",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_see_the_returns_of_some_kernels() {
+        for (release, see) in [
+            ("6.10.14", false),
+            ("6.11.0-29-generic", true),
+            ("6.12", true),
+            ("6.12.41+deb13-amd64", true),
+            ("6.13.0-rc1", true),
+            ("6.14.0", false),
+            ("6.1.12", false),
+            ("5.11.0", false),
+            ("7.12.1", false),
+            ("", false),
+        ] {
+            assert_eq!(filters_see_returns(release), see, "{release}");
+        }
     }
 }

@@ -605,6 +605,56 @@ fn without_rights_the_message_says_what_to_type() {
     assert!(!folder.path("x.nodeprof").exists());
 }
 
+/// As the README says.
+#[test]
+#[ignore = "needs root"]
+fn two_capabilities_are_all_that_a_trace_needs() {
+    let Some(node) = build(NODE) else { return };
+    let folder = Folder::new();
+    let (mine, copy) = (folder.path("nodeprof"), folder.path("node"));
+    copy_program(env!("CARGO_BIN_EXE_nodeprof"), &mine);
+    copy_program(&node, &copy);
+    let own = folder.path("own");
+    fs::create_dir(&own).unwrap();
+    allow_all(&own, 0o777);
+    let traced = |rights: &[&str], output: &Path| {
+        let mut all = vec!["-all"];
+        all.extend(rights);
+        let (all, rights) = (all.join(","), rights.join(","));
+        run(command("setpriv")
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .args(["--bounding-set", &all])
+            .args(["--inh-caps", &rights, "--ambient-caps", &rights])
+            .arg(&mine)
+            .args(["trace", "-o"])
+            .arg(output)
+            .arg("--")
+            .arg(&copy)
+            .args(["-p", "require('fs').existsSync('/none')"])
+            .env("XDG_CACHE_HOME", own.join("cache"))
+            .env("HOME", &own))
+    };
+    let (needed, recording) = (["+bpf", "+perfmon"], own.join("x.nodeprof"));
+    let whole = traced(&needed, &recording);
+    assert_eq!(
+        (whole.code(), whole.stdout().as_str()),
+        (0, "false\n"),
+        "{}",
+        whole.stderr()
+    );
+    let recording = nodeprof_profile::Recording::load(&recording).unwrap();
+    assert!(recording.crossings.len() > 100);
+    for missing in needed {
+        let output = own.join("less.nodeprof");
+        refused(
+            &traced(&[missing], &output),
+            125,
+            &["needed: root, or CAP_BPF and CAP_PERFMON"],
+        );
+        assert!(!output.exists());
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_kernel_without_type_information_is_named_and_tracefs_is_not_needed() {

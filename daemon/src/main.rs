@@ -84,6 +84,9 @@ fn main() -> ExitCode {
     if arguments.check {
         return ExitCode::SUCCESS;
     }
+    if let Some(warning) = nodeprof_bpf::preflight::filters_warning() {
+        warn!("{warning}");
+    }
     let mut supervisor = Supervisor::new();
     let served = serve(
         config,

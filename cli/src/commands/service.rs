@@ -70,7 +70,12 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
             }
         }
         ServiceCommand::Diff { base, head } => {
-            let groups = of(&Runs::Service(client), &[base, head], &Filter::default())?;
+            let groups = of(
+                &Runs::Service(client),
+                &[base, head],
+                &Filter::default(),
+                u64::MAX,
+            )?;
             let loaded = Loaded::of_groups(groups, base.clone(), head.clone(), derived);
             let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
             match json {

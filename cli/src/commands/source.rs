@@ -10,7 +10,7 @@ use nodeprof_profile::{
     store::database::{DatabaseError, Filter, Found, Labels, Reader, RunNumber, Summary},
     wording::counted,
 };
-use nodeprofd::control::{Client, DEFAULT_SOCKET, Find};
+use nodeprofd::control::{AskError, Client, DEFAULT_SOCKET, Find};
 
 use crate::args::store::Store;
 
@@ -78,14 +78,15 @@ pub fn path(store: &Store) -> PathBuf {
 
 /// Loads the runs of the store that each of these texts names; one recording has them all.
 pub fn of_store(store: &Store, texts: &[&str]) -> anyhow::Result<(Vec<Group>, Recording)> {
-    of(&Runs::open(store)?, texts, &Filter::default())
+    of(&Runs::open(store)?, texts, &Filter::default(), u64::MAX)
 }
 
-/// The same of a store that is open already, and of those of the runs that are let through.
+/// The same of a store that is open already, of those of the runs that are let through, if they take no more than so many bytes of memory.
 pub fn of(
     reader: &Runs,
     texts: &[&str],
     through: &Filter,
+    most_bytes: u64,
 ) -> anyhow::Result<(Vec<Group>, Recording)> {
     let mut all: Vec<RunNumber> = Vec::new();
     let mut groups = Vec::new();
@@ -112,7 +113,7 @@ pub fn of(
         });
         all.extend(found);
     }
-    let recording = reader.load(&all)?;
+    let recording = reader.load_within(&all, most_bytes)?;
     if recording.runs.len() != all.len() {
         bail!("runs of the store were removed while they were read; type the command again");
     }
@@ -128,6 +129,8 @@ fn numbers(runs: &[RunNumber]) -> String {
 fn all_there(reader: &Runs, chosen: &[RunNumber]) -> anyhow::Result<()> {
     let filter = Filter {
         runs: Some(chosen.to_vec()),
+        // Of a longer list no more is taken.
+        most: Some(MOST_RUNS),
         ..Filter::default()
     };
     let found = reader.look_for(&filter)?;
@@ -211,11 +214,22 @@ impl Runs {
         })
     }
 
-    /// Runs as a recording.
-    pub fn load(&self, runs: &[RunNumber]) -> anyhow::Result<Recording> {
-        Ok(match self {
-            Runs::File(reader) => reader.load(runs)?,
-            Runs::Service(client) => client.fetch(runs)?,
+    /// Runs as a recording, if they take no more than so many bytes of memory, about.
+    pub fn load_within(&self, runs: &[RunNumber], most: u64) -> anyhow::Result<Recording> {
+        let loaded = match self {
+            Runs::File(reader) => reader.load_within(runs, most).map_err(anyhow::Error::from),
+            Runs::Service(client) => client.fetch_within(runs, most).map_err(Into::into),
+        };
+        loaded.map_err(|error| {
+            let is_file = matches!(error.downcast_ref(), Some(DatabaseError::TooMuch { .. }));
+            let is_service = matches!(error.downcast_ref(), Some(AskError::TooMuch(_)));
+            match is_file || is_service {
+                true => anyhow::anyhow!(
+                    "{error}, of one label, command or package, or of fewer days ({} asked for)",
+                    counted(runs.len() as u64, "# [was|were]")
+                ),
+                false => error,
+            }
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Which recordings there are.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
@@ -91,6 +91,7 @@ impl Folder {
     /// All recordings with what is in them.
     pub fn list(&self) -> io::Result<Vec<Listed>> {
         let files = self.files()?;
+        let mut there = HashSet::new();
         let listed = files.into_iter().filter_map(|(name, path)| {
             let about = fs::metadata(&path).ok()?;
             let changed = about.modified().unwrap_or(UNIX_EPOCH);
@@ -104,6 +105,7 @@ impl Folder {
                 }
                 summary
             });
+            there.insert(key.clone());
             Some(Listed {
                 name,
                 command: summary.command,
@@ -115,7 +117,12 @@ impl Folder {
                 error: summary.error,
             })
         });
-        Ok(listed.collect())
+        let listed = listed.collect();
+        // What was there before, or was another content, comes no more.
+        if let Ok(mut known) = self.known.lock() {
+            known.retain(|key, _| there.contains(key));
+        }
+        Ok(listed)
     }
 }
 
@@ -146,5 +153,30 @@ impl Summary {
             wall_ns: first.map(|run| run.ended.0.saturating_sub(run.started.0)),
             error: None,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_files_that_changed_or_went_nothing_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let recordings = Folder::new(folder.path().to_owned(), Vec::new());
+        let path = folder.path().join("a.nodeprof");
+        for bytes in 1..5 {
+            fs::write(&path, vec![b'x'; bytes]).unwrap();
+            let listed = recordings.list().unwrap();
+            assert_eq!(
+                listed.iter().map(|one| one.bytes).sum::<u64>(),
+                bytes as u64
+            );
+        }
+        assert_eq!(recordings.known.lock().unwrap().len(), 1);
+        fs::remove_file(&path).unwrap();
+        assert!(recordings.list().unwrap().is_empty());
+        assert!(recordings.known.lock().unwrap().is_empty());
     }
 }

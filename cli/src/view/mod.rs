@@ -7,6 +7,7 @@
 mod folder;
 mod server;
 mod starts;
+mod turns;
 
 pub use folder::Folder;
 pub use server::{Served, Serves, serve, without_default_port};

@@ -16,7 +16,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{
-        Html, IntoResponse, Response,
+        IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
     },
     routing::get,
@@ -31,13 +31,19 @@ use tokio::{
 };
 use tokio_stream::{Stream, StreamExt as _, wrappers::WatchStream};
 
-use super::{Folder, starts};
+use super::{
+    Folder, starts,
+    turns::{Failure, Turns, Work},
+};
 use crate::args::{Listen, store::Store};
 use crate::commands::{diff::Loaded, diff::derived, report, source};
 use crate::{http, token::same};
 
 /// Files change several times while they are written: the list is made anew when they are quiet.
 const QUIET: Duration = Duration::from_millis(200);
+
+/// Bytes that runs of a store take which a request loads, about: what is made of them takes as much again twice, and the unit allows 1 GB (`MemoryMax`).
+pub(super) const MOST_LOADED: u64 = 256 << 20;
 
 /// What is served.
 #[derive(Debug)]
@@ -57,6 +63,9 @@ pub(super) struct Shared {
     /// The values of `Host` that are ours.
     hosts: Vec<String>,
     changes: watch::Receiver<u64>,
+    turns: Turns,
+    /// Bytes of the runs of a request: [`MOST_LOADED`].
+    pub(super) most_loaded: u64,
 }
 
 /// Where pages are served, and to whom.
@@ -116,6 +125,8 @@ pub fn serve(
             token,
             hosts,
             changes,
+            turns: Turns::default(),
+            most_loaded: MOST_LOADED,
         });
         ready(&url)?;
         let routes = guarded(routes, shared);
@@ -292,23 +303,35 @@ fn refusal(shared: &Shared, headers: &HeaderMap, query: Option<&str>) -> Option<
     None
 }
 
-/// A failure as a page's answer.
-pub(super) struct Failure(pub(super) StatusCode, pub(super) String);
-
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        (self.0, self.1 + "\n").into_response()
-    }
+/// Reads and reckons in its turn, and where it keeps no other request waiting; what comes of it is the answer.
+pub(super) async fn answer(
+    shared: &Arc<Shared>,
+    work: Work,
+    kind: &'static str,
+    page: impl FnOnce(&Shared) -> anyhow::Result<Vec<u8>> + Send + 'static,
+) -> Result<Response, Failure> {
+    let turn = shared.turns.next(work).await?;
+    let shared = shared.clone();
+    let bytes = blocking(move || {
+        // Also if who has asked is gone, it is this one's turn until the end.
+        let _turn = turn;
+        Ok(shared.turns.sends(page(&shared)?))
+    })
+    .await??;
+    Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
 }
 
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}"))
-    }
+/// The same of a page.
+pub(super) async fn page(
+    shared: &Arc<Shared>,
+    work: Work,
+    page: impl FnOnce(&Shared) -> anyhow::Result<String> + Send + 'static,
+) -> Result<Response, Failure> {
+    let bytes = |shared: &Shared| page(shared).map(String::into_bytes);
+    answer(shared, work, "text/html; charset=utf-8", bytes).await
 }
 
-/// Reads and reckons where it keeps no other request waiting.
-pub(super) async fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> Result<T, Failure> {
     match tokio::task::spawn_blocking(work).await {
@@ -328,8 +351,11 @@ fn listed(folder: &Folder) -> anyhow::Result<serde_json::Value> {
     Ok(json!({ "folder": shown, "recordings": recordings }))
 }
 
-async fn list(State(shared): State<Arc<Shared>>) -> Result<Html<String>, Failure> {
-    blocking(move || Ok(Html(web::list(&listed(&shared.folder)?)?))).await
+async fn list(State(shared): State<Arc<Shared>>) -> Result<Response, Failure> {
+    page(&shared, Work::Loads, |shared| {
+        Ok(web::list(&listed(&shared.folder)?)?)
+    })
+    .await
 }
 
 pub(super) type Pairs = Vec<(String, String)>;
@@ -354,7 +380,7 @@ fn named(folder: &Folder, query: &Pairs) -> Result<Vec<(String, PathBuf)>, Failu
 async fn recording(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let mut files = named(&shared.folder, &query)?.into_iter();
     let (Some((name, path)), None) = (files.next(), files.next()) else {
         return Err(Failure(
@@ -364,12 +390,11 @@ async fn recording(
     };
     let run = query.iter().find(|(key, _)| key == "run");
     let run = run.and_then(|(_, number)| number.parse::<u32>().ok());
-    blocking(move || {
+    page(&shared, Work::Loads, move |_| {
         let (recording, profile) = derived(nodeprof_profile::Recording::load(&path)?);
         let run = run.filter(|n| *n >= 1 && *n as usize <= recording.runs.len());
         let run = run.map(|number| RunId(number - 1));
-        let page = report::html(&name, &recording, &profile, run, Place::Server)?;
-        Ok(Html(page))
+        report::html(&name, &recording, &profile, run, Place::Server)
     })
     .await
 }
@@ -377,7 +402,7 @@ async fn recording(
 async fn comparison(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let files = named(&shared.folder, &query)?;
     let mut files = files.into_iter().map(|(_, path)| Selector::all(path));
     let (Some(base), head, None) = (files.next(), files.next(), files.next()) else {
@@ -386,11 +411,11 @@ async fn comparison(
             "found: not two recordings; needed: file=BASE, then file=HEAD".into(),
         ));
     };
-    blocking(move || {
+    page(&shared, Work::Loads, move |_| {
         let loaded = Loaded::load(&base, head.as_ref(), &Store::default())?;
         let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
         let (base, head) = loaded.pages();
-        Ok(Html(web::comparison(&base, &head, &diff, Place::Server)?))
+        Ok(web::comparison(&base, &head, &diff, Place::Server)?)
     })
     .await
 }
@@ -404,7 +429,16 @@ async fn events(
         let shared = shared.clone();
         async move {
             tokio::time::sleep(QUIET).await;
-            let list = blocking(move || listed(&shared.folder)).await;
+            let list = match shared.turns.next(Work::Loads).await {
+                Ok(turn) => {
+                    blocking(move || {
+                        let _turn = turn;
+                        listed(&shared.folder)
+                    })
+                    .await
+                }
+                Err(busy) => Err(busy),
+            };
             let event = Event::default().event("recordings");
             // What cannot be read now is told by the next change.
             Ok(match list {
@@ -414,6 +448,25 @@ async fn events(
         }
     });
     Sse::new(lists).keep_alive(KeepAlive::default())
+}
+
+#[cfg(test)]
+impl Shared {
+    /// For the runs of a store, of which a request may load so much.
+    pub(super) fn of_store(path: PathBuf, most_loaded: u64) -> Shared {
+        Shared {
+            folder: Folder::new("/".into(), Vec::new()),
+            store: Store {
+                store: true,
+                store_path: Some(path),
+            },
+            token: String::new(),
+            hosts: Vec::new(),
+            changes: watch::channel(0).1,
+            turns: Turns::default(),
+            most_loaded,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use anyhow::bail;
 use axum::{
     Router,
     extract::{Query, State},
-    http::{StatusCode, header},
-    response::{Html, IntoResponse, Response},
+    http::StatusCode,
+    response::Response,
     routing::get,
 };
 use nodeprof_flamegraphs::{
@@ -17,15 +17,19 @@ use nodeprof_flamegraphs::{
     web::{self, Place},
 };
 use nodeprof_profile::{
+    Recording,
     diff::{Diff, sides::Side},
     groups::Group,
     recording::RunId,
-    store::database::{Filter, Labels},
+    store::database::{Filter, Labels, RunNumber},
     trend::Trend,
 };
 use serde_json::json;
 
-use super::server::{Failure, Pairs, Shared, blocking};
+use super::{
+    server::{Pairs, Shared, answer, page},
+    turns::{Failure, Work},
+};
 use crate::{
     args::store::Store,
     commands::{
@@ -95,11 +99,15 @@ fn filter(query: &Pairs) -> Result<Filter, Failure> {
 async fn starts(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let filter = filter(&query)?;
     let figure = asked(&query, "figure").map(str::to_owned);
     let by = asked(&query, "by").unwrap_or("commit").to_owned();
-    blocking(move || {
+    let work = match figure {
+        Some(_) => Work::Loads,
+        None => Work::Lists,
+    };
+    page(&shared, work, move |shared| {
         let reader = Runs::open(&shared.store)?;
         let runs = reader.find(&filter)?;
         let (trend, trend_error) = match figure {
@@ -108,15 +116,9 @@ async fn starts(
             Some(_) if runs.is_empty() => (None, None),
             Some(figure) => {
                 let numbers: Vec<u32> = runs.iter().map(|run| run.id).collect();
-                let (recording, profile) = derived(reader.load(&numbers)?);
-                let group = Group::all(&recording, "");
-                let side = Side {
-                    recording: &recording,
-                    profile: &profile,
-                    group,
-                };
-                match Trend::new(&side, &figure, &by) {
+                match trend(&reader, &numbers, shared.most_loaded, &figure, &by) {
                     Ok(trend) => (Some(trend), None),
+                    // The list is there nevertheless, to choose fewer of.
                     Err(error) => (None, Some(error.to_string())),
                 }
             }
@@ -132,9 +134,26 @@ async fn starts(
             "trend": trend,
             "trend_error": trend_error,
         });
-        Ok(Html(web::starts(&starts)?))
+        Ok(web::starts(&starts)?)
     })
     .await
+}
+
+/// A figure of runs, from commit to commit.
+fn trend(
+    reader: &Runs,
+    runs: &[RunNumber],
+    most_loaded: u64,
+    figure: &str,
+    by: &str,
+) -> anyhow::Result<Trend> {
+    let (recording, profile) = derived(reader.load_within(runs, most_loaded)?);
+    let side = Side {
+        recording: &recording,
+        profile: &profile,
+        group: Group::all(&recording, ""),
+    };
+    Ok(Trend::new(&side, figure, by)?)
 }
 
 /// The number of one run.
@@ -143,22 +162,20 @@ fn number(query: &Pairs) -> Result<u32, Failure> {
     found.ok_or_else(|| bad("found: no run; needed: run=NUMBER, one of the list".into()))
 }
 
+fn one(shared: &Shared, number: u32) -> anyhow::Result<Recording> {
+    let (reader, text) = (Runs::open(&shared.store)?, number.to_string());
+    Ok(source::of(&reader, &[&text], &Filter::default(), shared.most_loaded)?.1)
+}
+
 async fn run(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let number = number(&query)?;
-    blocking(move || {
-        let (_, recording) = source::of_store(&shared.store, &[&number.to_string()])?;
-        let (recording, profile) = derived(recording);
+    page(&shared, Work::Loads, move |shared| {
+        let (recording, profile) = derived(one(shared, number)?);
         let name = format!("run {number}");
-        Ok(Html(report::html(
-            &name,
-            &recording,
-            &profile,
-            None,
-            Place::Server,
-        )?))
+        report::html(&name, &recording, &profile, None, Place::Server)
     })
     .await
 }
@@ -166,7 +183,7 @@ async fn run(
 async fn comparison(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
-) -> Result<Html<String>, Failure> {
+) -> Result<Response, Failure> {
     let side = |key: &str| {
         let text = asked(&query, key).map(str::to_owned);
         text.ok_or_else(|| {
@@ -178,13 +195,13 @@ async fn comparison(
     };
     let (base, head) = (side("base")?, side("head")?);
     let through = filter(&query)?;
-    blocking(move || {
+    page(&shared, Work::Loads, move |shared| {
         let reader = Runs::open(&shared.store)?;
-        let found = source::of(&reader, &[&base, &head], &through)?;
+        let found = source::of(&reader, &[&base, &head], &through, shared.most_loaded)?;
         let loaded = Loaded::of_groups(found, base, head, derived);
         let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
         let (base, head) = loaded.pages();
-        Ok(Html(web::comparison(&base, &head, &diff, Place::Server)?))
+        Ok(web::comparison(&base, &head, &diff, Place::Server)?)
     })
     .await
 }
@@ -194,16 +211,17 @@ async fn profile(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<Pairs>,
 ) -> Result<Response, Failure> {
-    let one = match asked(&query, "run") {
+    let number = match asked(&query, "run") {
         Some(_) => Some(number(&query)?),
         None => None,
     };
     let filter = filter(&query)?;
     let of = asked(&query, "of").unwrap_or("crossings").to_owned();
     let metric: Metric = of.parse().map_err(|error| bad(format!("{error}")))?;
-    let packed = blocking(move || {
-        let recording = match one {
-            Some(number) => source::of_store(&shared.store, &[&number.to_string()])?.1,
+    let kind = "application/octet-stream";
+    answer(&shared, Work::Loads, kind, move |shared| {
+        let recording = match number {
+            Some(number) => one(shared, number)?,
             None => {
                 let reader = Runs::open(&shared.store)?;
                 let runs = reader.find(&filter)?;
@@ -211,7 +229,7 @@ async fn profile(
                 if numbers.is_empty() {
                     bail!("found: no run that fits; needed: one at least, see the list");
                 }
-                reader.load(&numbers)?
+                reader.load_within(&numbers, shared.most_loaded)?
             }
         };
         let runs = (0..recording.runs.len() as u32).map(RunId);
@@ -219,13 +237,57 @@ async fn profile(
         pprof::write_runs(&recording, &Request::new(metric), runs, &mut packed)?;
         Ok(packed)
     })
-    .await?;
-    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
-    Ok((kind, packed).into_response())
+    .await
 }
 
 /// Whether there is a store to serve.
 pub fn check(store: &Store) -> anyhow::Result<()> {
     Runs::open(store)?;
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+    use nodeprof_profile::store::database::Database;
+
+    #[test]
+    fn runs_that_take_too_much_memory_are_refused_with_what_to_ask_for_instead() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("starts.db");
+        let mut database = Database::open(&path).unwrap();
+        for _ in 0..2 {
+            database.keep(Recording::synthetic(500), None).unwrap();
+        }
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        let most = |most_loaded| {
+            let shared = State(Arc::new(Shared::of_store(path.clone(), most_loaded)));
+            let query = |pairs: &[(&str, &str)]| {
+                let pairs = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+                Query(pairs.collect::<Pairs>())
+            };
+            let sides = query(&[("base", "1"), ("head", "2")]);
+            runtime.block_on(async {
+                [
+                    run(shared.clone(), query(&[("run", "1")])).await.err(),
+                    comparison(shared.clone(), sides).await.err(),
+                    profile(shared.clone(), query(&[])).await.err(),
+                ]
+            })
+        };
+        for refused in most(1 << 10) {
+            let Failure(status, why) = refused.unwrap();
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{why}");
+            assert!(why.contains("of memory; needed: fewer"), "{why}");
+        }
+        // A build without its page says that instead.
+        for refused in most(1 << 30).into_iter().flatten() {
+            assert!(!refused.1.contains("of memory"), "{}", refused.1);
+        }
+        let reader = Runs::open(&Shared::of_store(path.clone(), 0).store).unwrap();
+        let refused = trend(&reader, &[1, 2], 1 << 10, "crossings", "commit").unwrap_err();
+        assert!(refused.to_string().contains("of memory; needed: fewer"));
+    }
 }

@@ -14,6 +14,8 @@ use sd_notify::NotifyState;
 
 /// How often it tells the watchdog that it goes round, and looks whether anybody needs it.
 const ROUND: Duration = Duration::from_secs(5);
+/// What it waits for before it tries again to take in who asks.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// Services that are guarded now.
 static GUARDED: AtomicUsize = AtomicUsize::new(0);
@@ -56,14 +58,22 @@ fn main() -> ExitCode {
                 std::ptr::null_mut(),
                 libc::SOCK_CLOEXEC,
             ) {
-                ..0 => continue,
+                ..0 => {
+                    // Out of descriptors, say: it gets better by waiting.
+                    std::thread::sleep(BREATH);
+                    continue;
+                }
                 new => OwnedFd::from_raw_fd(new),
             }
         };
         GUARDED.fetch_add(1, Ordering::AcqRel);
-        std::thread::spawn(move || {
+        let guarding = std::thread::Builder::new().spawn(move || {
             guard(&socket);
             GUARDED.fetch_sub(1, Ordering::AcqRel);
         });
+        // Without a thread for it who asked sees the end of the socket, and asks again. The others stay guarded.
+        if guarding.is_err() {
+            GUARDED.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }

@@ -47,6 +47,8 @@ pub const LONGEST_STEP: usize = 64;
 pub const MOST_FOUND: usize = 1000;
 /// Labels that one request chooses runs by. Each is a search of its own: 900 took the store 12 s.
 pub const MOST_LABELS: usize = 16;
+/// Bytes of memory, about, for one of a recording that is handed over: it is there as it came, too, while it is read.
+const OF_A_BYTE: u64 = 2;
 /// Runs of one recording that is handed over.
 pub const MOST_FETCHED: usize = 50;
 /// Where the service listens by default.
@@ -410,7 +412,16 @@ impl Client {
     /// # Errors
     /// [`AskError`].
     pub fn fetch(&self, runs: &[RunNumber]) -> Result<Recording, AskError> {
+        self.fetch_within(runs, u64::MAX)
+    }
+
+    /// The same of runs that take no more than so many bytes of memory, about.
+    ///
+    /// # Errors
+    /// [`AskError`]; [`AskError::TooMuch`] if they take more.
+    pub fn fetch_within(&self, runs: &[RunNumber], most: u64) -> Result<Recording, AskError> {
         let mut all = Recording::default();
+        let mut bytes_left = most / OF_A_BYTE;
         // What is to be fetched yet, the next last; in halves where it is too much.
         let mut left: Vec<&[RunNumber]> = runs.chunks(MOST_FETCHED).rev().collect();
         while let Some(some) = left.pop() {
@@ -428,6 +439,12 @@ impl Client {
             let (Answer::Recording { bytes }, connection) = answer else {
                 return Err(AskError::Unexpected);
             };
+            bytes_left = bytes_left.checked_sub(bytes).ok_or_else(|| {
+                AskError::TooMuch(format!(
+                    "found runs that take more than {} MB of memory; needed: fewer or smaller ones at a time",
+                    most >> 20
+                ))
+            })?;
             let mut content = Vec::new();
             connection.take(bytes).read_to_end(&mut content)?;
             if content.len() as u64 != bytes {

@@ -19,6 +19,9 @@ use super::{
 /// Bytes of a command line that are kept. The kernel lets it be some megabytes.
 const LONGEST_COMMAND: usize = 64 << 10;
 
+/// Arguments that are told apart: more have no room in what is kept. One that is all but empty takes tens of bytes in memory, and a process may say that it has three million.
+const MOST_ARGUMENTS: usize = LONGEST_COMMAND;
+
 /// Bytes of arguments and environment that are read of a process: the kernel lets an exec have three quarters of 8 MiB (`bprm_stack_limits` of fs/exec.c),
 /// but a process may say afterwards that its own are gigabytes (`PR_SET_MM_MAP` of prctl(2)).
 const LONGEST_STRINGS: u64 = 6 << 20;
@@ -186,9 +189,18 @@ fn read_strings(pid: u32, name: &str) -> io::Result<Vec<u8>> {
     Ok(strings)
 }
 
+/// Of more than [`MOST_ARGUMENTS`] the others are one, in which they are apart by a space, as they are for the rules.
 fn arguments(line: &[u8]) -> Vec<Vec<u8>> {
     let line = line.strip_suffix(b"\0").unwrap_or(line);
-    line.split(|b| *b == 0).map(<[u8]>::to_vec).collect()
+    let parts = line.splitn(MOST_ARGUMENTS + 1, |b| *b == 0);
+    let mut arguments: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
+    if let Some(others) = arguments.get_mut(MOST_ARGUMENTS) {
+        others
+            .iter_mut()
+            .filter(|b| **b == 0)
+            .for_each(|b| *b = b' ');
+    }
+    arguments
 }
 
 /// User that a process runs as; `None` if it has ended.
@@ -328,6 +340,25 @@ mod tests {
         let kept = context.kept_command();
         assert_eq!(kept[..2], context.command[..2]);
         assert_eq!(kept[2..], [Vec::from("…")]);
+    }
+
+    #[test]
+    fn so_many_arguments_are_told_apart_and_the_rules_see_all() {
+        let line = "x\0".repeat(4 * MOST_ARGUMENTS);
+        let mut context = Context {
+            command: arguments(line.as_bytes()),
+            ..Context::default()
+        };
+        assert_eq!(context.command.len(), MOST_ARGUMENTS + 1);
+        let whole = line.replace('\0', " ");
+        assert_eq!(context.start().command.as_deref(), Some(whole.trim_end()));
+        let kept = context.kept_command();
+        assert_eq!(kept.len(), LONGEST_COMMAND / 2 + 1);
+        // Empty ones, as many as are told apart.
+        context.command = arguments(&[0; 2 * MOST_ARGUMENTS]);
+        let kept = context.kept_command();
+        assert_eq!(kept.len(), MOST_ARGUMENTS + 1);
+        assert_eq!(kept.last(), Some(&Vec::from("…")));
     }
 
     #[test]

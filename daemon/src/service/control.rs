@@ -55,6 +55,9 @@ const LOOP_PATIENCE: Duration = Duration::from_secs(15);
 const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 /// For the store to find what is asked for.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
+/// Niceness of a thread that reads the store: of a processor that the loop that records, or a program, wants, too, it has a tenth, which is enough to give
+/// back locks.
+const NICE: libc::c_int = 10;
 /// Stack of a connection's thread.
 const STACK: usize = 512 << 10;
 /// Bytes of a recording that is handed over: it is built in memory.
@@ -508,6 +511,10 @@ fn serve(mut stream: UnixStream, peer: &Peer, shared: &Shared) {
 /// Answers a request. One answer of many runs at a time is in memory as more than its bytes.
 fn give(stream: &mut UnixStream, ask: Ask, peer: &Peer, shared: &Shared) {
     let is_list = matches!(ask, Ask::Runs(_) | Ask::Labels);
+    if is_list || matches!(ask, Ask::Fetch { .. }) {
+        // SAFETY: takes integers; the calling thread, which ends with this answer.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    }
     let one_at_a_time = is_list.then(|| shared.readers.enter(Reading::List, peer.uid));
     let refused = |why: String| (Answer::Refused { why }, None);
     let (answer, content) = answer(ask, peer, shared).unwrap_or_else(refused);
@@ -1049,8 +1056,39 @@ mod tests {
         let recording = client.fetch(&[2, 1, 4, 5, 1]).unwrap();
         let order = (0..5).map(|run| recording.number(RunId(run)));
         assert_eq!(order.collect::<Vec<_>>(), [2, 1, 4, 5, 1].map(Some));
+        // Of all that come one after another, too, not only of each piece.
+        assert_eq!(client.fetch_within(&[1, 2], 1 << 30).unwrap().runs.len(), 2);
+        let all = client.fetch_within(&[1, 2], 1 << 10).unwrap_err();
+        assert!(matches!(all, AskError::TooMuch(_)), "{all}");
         let alone = client.fetch(&[1, 3]).unwrap_err();
         assert!(matches!(alone, AskError::TooMuch(_)), "{alone}");
+    }
+
+    #[test]
+    fn who_reads_the_store_takes_the_processor_from_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = service(folder.path(), &access(folder.path()));
+        // SAFETY: takes integers; the calling thread.
+        let own = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = own();
+        let runs = || Ask::Runs(Find::default());
+        let fetch = || Ask::Fetch { runs: vec![1] };
+        let asks = [(runs(), NICE), (fetch(), NICE), (Ask::Labels, NICE)];
+        for (ask, wanted) in asks.into_iter().chain([(Ask::Metrics, before)]) {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            let reads = std::thread::spawn(move || (&theirs).read_to_end(&mut Vec::new()));
+            let nice = std::thread::scope(|scope| {
+                let answers = scope.spawn(|| {
+                    give(&mut ours, ask, &peer(0, &[]), &control.shared);
+                    own()
+                });
+                answers.join().unwrap()
+            });
+            drop(ours);
+            assert!(reads.join().unwrap().unwrap() > 0);
+            assert_eq!(nice, wanted.max(before));
+        }
+        assert_eq!(own(), before);
     }
 
     #[test]

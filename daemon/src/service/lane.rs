@@ -362,14 +362,21 @@ fn spawn(text: &str, guard: Option<&Path>) -> io::Result<Running> {
     super::tracer::leave_open(&mut command, vec![job.socket]);
     let mut child = command.spawn()?;
     drop(theirs);
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(text.as_bytes())?;
+    let stdin = child.stdin.take();
+    let told = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes()));
+    match told.and_then(|()| hear(&ours)) {
+        Ok((news, wake)) => Ok(Running::new(child, ours, news, wake)),
+        Err(error) => {
+            // Nobody else waits for it, and another one is tried each second.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
     }
-    listen(child, ours)
 }
 
-/// Hears what a lane says.
-fn listen(child: Child, ours: UnixStream) -> io::Result<Running> {
+/// Hears what a lane says; the second part tells that it has said something.
+fn hear(ours: &UnixStream) -> io::Result<(Receiver<Option<Message>>, Arc<OwnedFd>)> {
     let (sender, news) = channel();
     let wake = Arc::new(event::new()?);
     let (stream, of_thread) = (ours.try_clone()?, wake.clone());
@@ -389,18 +396,29 @@ fn listen(child: Child, ours: UnixStream) -> io::Result<Running> {
                 }
             }
         })?;
-    Ok(Running {
-        child,
-        stream: ours,
-        news,
-        wake,
-        heard: Instant::now(),
-        pinged: Instant::now(),
-        holder: 0,
-        events: 0,
-        starts: BTreeSet::new(),
-        is_over: false,
-    })
+    Ok((news, wake))
+}
+
+impl Running {
+    fn new(
+        child: Child,
+        stream: UnixStream,
+        news: Receiver<Option<Message>>,
+        wake: Arc<OwnedFd>,
+    ) -> Running {
+        Running {
+            child,
+            stream,
+            news,
+            wake,
+            heard: Instant::now(),
+            pinged: Instant::now(),
+            holder: 0,
+            events: 0,
+            starts: BTreeSet::new(),
+            is_over: false,
+        }
+    }
 }
 
 fn receive(stream: &UnixStream) -> Option<Message> {
@@ -554,10 +572,11 @@ mod tests {
     /// A lane at whose other end nobody is, but who has the stream.
     fn with(stream: UnixStream) -> Lane {
         let child = Command::new("sleep").arg("100").spawn().unwrap();
+        let (news, wake) = hear(&stream).unwrap();
         Lane {
             text: String::new(),
             guard: None,
-            running: Some(listen(child, stream).unwrap()),
+            running: Some(Running::new(child, stream, news, wake)),
             ended: None,
             told: (false, 1),
         }
@@ -623,6 +642,14 @@ mod tests {
         let (lost, _) = until_gone(&mut lane, &mut counts);
         assert!(lost.is_empty(), "{lost:?}");
         assert_eq!((counts.losses(), counts.passed_over()), (60, 6));
+    }
+
+    #[test]
+    fn of_a_lane_that_could_not_be_told_anything_nothing_is_left() {
+        // More than a pipe takes of one who does not read: this program takes no lane's options, and ends.
+        assert!(spawn(&"x".repeat(1 << 20), None).is_err());
+        let children = fs::read_to_string("/proc/thread-self/children").unwrap();
+        assert_eq!(children, "");
     }
 
     #[test]
