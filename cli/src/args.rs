@@ -190,7 +190,7 @@ pub struct Trace {
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: Format,
-    /// Do not print the report
+    /// Print neither the report as text nor where the recording is; JSON that --format asks for is printed
     #[arg(short, long)]
     pub quiet: bool,
     /// The program and its arguments
