@@ -119,7 +119,7 @@ fn runs_and_processes_are_chosen_by_number() {
     for (arguments, needed) in [
         (
             &["--run", "2"][..],
-            "has no run 2; needed: a number from 1 to 1",
+            "has no run 2; needed: 1, its only run",
         ),
         (
             &["--process", "7"],
