@@ -314,7 +314,7 @@ pub struct Flame {
     /// Format; which program opens which is in docs/flame-graphs.md
     #[arg(long, default_value = "svg")]
     pub format: FlameFormat,
-    /// File to write; `-` is standard output [default: standard output, which only folded and json may be if it is a terminal]
+    /// File to write; `-` is standard output, which may be a terminal for folded and json only [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists
