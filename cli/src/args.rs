@@ -29,7 +29,13 @@ use nodeprofd::recorder::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, Mode, Until};
 )]
 pub struct Cli {
     /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 900
+    )]
     pub color: Color,
     /// What to do
     #[command(subcommand)]
