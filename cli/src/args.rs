@@ -29,7 +29,13 @@ use nodeprofd::recorder::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, Mode, Until};
 )]
 pub struct Cli {
     /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 900
+    )]
     pub color: Color,
     /// What to do
     #[command(subcommand)]
@@ -166,7 +172,7 @@ pub struct Trace {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(FAMILIES))]
     pub families: Vec<String>,
     /// CPU samples per second and CPU, up to 10000; 0: none [default: 997; none in count mode]
-    #[arg(long, value_name = "N", value_parser = frequency)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = frequency)]
     pub freq: Option<u32>,
     /// Also count the entries of every binding callback (about 1,000 more probes) and compare
     #[arg(long)]
@@ -190,7 +196,7 @@ pub struct Trace {
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: Format,
-    /// Do not print the report
+    /// Print neither the report as text nor where the recording is; JSON that --format asks for is printed
     #[arg(short, long)]
     pub quiet: bool,
     /// The program and its arguments
@@ -231,7 +237,7 @@ pub struct Report {
     #[command(flatten)]
     pub store: store::Store,
     /// A run of it, from 1 [default: all; of repeated runs, what they took and did]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// Format of the report
     #[arg(long, default_value = "text")]
@@ -273,7 +279,7 @@ pub struct Flame {
     #[command(flatten)]
     pub store: store::Store,
     /// A run of it, from 1 [default: the first with probes]
-    #[arg(long, value_name = "N", conflicts_with = "diff", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "diff", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// Compare two recordings, or two groups of runs (FILE@NAME, FILE@KEY=VALUE): colour by change, grey where chance explains it. One FILE: its runs called base and head
     #[arg(long, value_names = ["BASE", "HEAD"], num_args = 1..=2, value_parser = diff::selector(), conflicts_with = "file")]
@@ -288,22 +294,22 @@ pub struct Flame {
     #[arg(long, value_name = "FORM", value_parser = By::from_str)]
     pub by: Option<By>,
     /// main, all, or the number of a thread [default: main for off-cpu and wall, else all]
-    #[arg(long, value_name = "WHICH", value_parser = Threads::from_str)]
+    #[arg(long, value_name = "WHICH", allow_negative_numbers = true, value_parser = Threads::from_str)]
     pub thread: Option<Threads>,
     /// Only this process of the tree
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pub process: Option<u32>,
     /// From a milestone or phase (exec, loop_start, main_script), or a time since the exec (12ms)
-    #[arg(long, value_name = "WHEN", value_parser = Point::from_str)]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = Point::from_str)]
     pub from: Option<Point>,
     /// Until the same; a phase is part of it
-    #[arg(long, value_name = "WHEN", value_parser = Point::from_str)]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = Point::from_str)]
     pub until: Option<Point>,
     /// From left to right: merged: what is alike is one frame, by name; time: in order of time; of svg and folded [default: merged]
     #[arg(long, value_name = "ORDER", value_parser = Order::from_str)]
     pub order: Option<Order>,
     /// Of svg: frames narrower than this part of the whole are not drawn, in percent [default: 0.01]
-    #[arg(long, value_name = "PERCENT", value_parser = least)]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = least)]
     pub least: Option<u32>,
     /// Of svg: what stands above the graph [default: what is counted]
     #[arg(long, value_name = "TEXT")]
@@ -314,7 +320,7 @@ pub struct Flame {
     /// Format; which program opens which is in docs/flame-graphs.md
     #[arg(long, default_value = "svg")]
     pub format: FlameFormat,
-    /// File to write; `-` is standard output [default: standard output]
+    /// File to write; `-` is standard output, which may be a terminal for folded and json only [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite FILE if it exists
@@ -358,7 +364,12 @@ pub struct View {
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Port of this machine; 0 is any free one
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 0
+    )]
     pub port: u16,
     /// Instead: an address and port that others may reach, or unix:PATH for a socket that a web server in front connects to
     #[arg(long, value_name = "ADDRESS", conflicts_with = "port")]
@@ -450,7 +461,7 @@ pub struct Export {
     #[arg(long, default_value = "csv")]
     pub format: ExportFormat,
     /// Of this run only, from 1 [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// File to write; `-` is standard output [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -517,6 +528,12 @@ pub struct Doctor {
     /// The node binary [default: node of PATH]
     #[arg(long, value_name = "PATH")]
     pub node: Option<PathBuf>,
+}
+
+/// A number of things, or of levels.
+fn number(text: &str) -> Result<usize, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("found {text:?}; needed: a whole number, 0 or more"))
 }
 
 fn frequency(text: &str) -> Result<u32, String> {
@@ -587,6 +604,42 @@ mod tests {
         for bad in ["", "10001", "-1", "1e3", "1kHz", "99999999999"] {
             let error = frequency(bad).expect_err(bad);
             assert!(error.contains("0 (none) to 10000"), "{error}");
+        }
+    }
+
+    #[test]
+    fn negative_numbers_are_told_what_is_needed() {
+        for (words, needed) in [
+            ("trace --freq -1 -- node", "0 (none) to 10000"),
+            ("trace --until -1ms -- node", "a time"),
+            ("report x --run -1", "1..=4294967295"),
+            ("flame x --of cpu --run -1", "1..=4294967295"),
+            ("flame x --of cpu --process -1", "0..=4294967295"),
+            ("flame x --of cpu --thread -1", "the number of a thread"),
+            ("flame x --of cpu --from -1ms", "a milestone or phase"),
+            ("flame x --of cpu --until -1", "a milestone or phase"),
+            ("flame x --of cpu --least -1", "from 0 to 100"),
+            ("view --port -1", "0..=65535"),
+            ("export x --of runs --run -1", "1..=4294967295"),
+            ("bench --runs -1 -- node", "1..=4294967295"),
+            ("bench --warmup -1 -- node", "0 or more"),
+            ("bench --probed-runs -1 -- node", "0 or more"),
+            ("bench --seed -1 -- node", "0 or more"),
+            ("compare -n -1 --base a --head b", "1..="),
+            ("compare --max-pairs -1 --base a --head b", "1..="),
+            ("compare --margin -1 --base a --head b", "above 0"),
+            ("blame x --limit -1", "0 or more"),
+            ("blame x --process -1", "0..=4294967295"),
+            ("tree x --depth -1", "0 or more"),
+            ("tree x --min -1ms", "a time"),
+            ("critical-chain x --fuzz -1ms", "a time"),
+            ("service runs --number -1", "1 to 1000"),
+            ("service runs --since -1h", "a time"),
+        ] {
+            let words = ["nodeprof"].into_iter().chain(words.split(' '));
+            let error = Cli::try_parse_from(words).err().map(|e| e.to_string());
+            let error = error.unwrap_or_default();
+            assert!(error.contains(needed) && !error.contains("tip"), "{error}");
         }
     }
 

@@ -25,16 +25,30 @@ use clap::Parser;
 const OWN_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = match args::Cli::try_parse() {
-        Ok(cli) => cli,
+    let outcome = match args::Cli::try_parse() {
+        Ok(cli) => run(cli),
         Err(error) => {
-            let _ = print_usage(&error, args::color(std::env::args_os()));
-            // Help and version are no failure.
-            return ExitCode::from(if error.use_stderr() { OWN_FAILURE } else { 0 });
+            let printed = print_usage(&error, args::color(std::env::args_os()));
+            if error.use_stderr() {
+                return ExitCode::from(OWN_FAILURE);
+            }
+            // Help and version are no failure, if they were written.
+            (printed.map(|()| ExitCode::SUCCESS)).map_err(Into::into)
         }
     };
+    match outcome {
+        Ok(code) => code,
+        Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say!("nodeprof: {}", terminal::told_once(&error));
+            ExitCode::from(commands::trace::exit_code(&error).unwrap_or(OWN_FAILURE))
+        }
+    }
+}
+
+fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
     let color = cli.color;
-    let outcome = match cli.command {
+    match cli.command {
         args::Command::Trace(a) => commands::trace::run(a, color),
         args::Command::Report(a) => commands::report::run(&a, color),
         args::Command::Blame(a) => commands::modules::blame(&a, color),
@@ -54,26 +68,25 @@ fn main() -> ExitCode {
         args::Command::Doctor(a) => commands::doctor::run(&a, color),
         args::Command::Completions(a) => commands::manual::completions(&a),
         args::Command::Manual(a) => commands::manual::run(&a),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            say!("nodeprof: {}", terminal::told_once(&error));
-            ExitCode::from(commands::trace::exit_code(&error).unwrap_or(OWN_FAILURE))
-        }
     }
 }
 
 /// What clap says about the command line, in colour as that says.
 fn print_usage(error: &clap::Error, color: args::Color) -> std::io::Result<()> {
     let text = match color {
-        args::Color::Auto => return error.print(),
+        args::Color::Auto => {
+            error.print()?;
+            return std::io::stdout().flush();
+        }
         args::Color::Always => error.render().ansi().to_string(),
         args::Color::Never => error.render().to_string(),
     };
     match error.use_stderr() {
         true => std::io::stderr().write_all(text.as_bytes()),
-        false => std::io::stdout().write_all(text.as_bytes()),
+        false => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes())?;
+            out.flush()
+        }
     }
 }

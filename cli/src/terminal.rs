@@ -49,6 +49,42 @@ pub fn width(stream: &(impl IsTerminal + AsRawFd)) -> usize {
     }
 }
 
+/// Columns for lines that are broken or cut on a terminal only: whoever reads a pipe or file gets them whole.
+pub fn room() -> Option<usize> {
+    let out = io::stdout();
+    out.is_terminal().then(|| width(&out))
+}
+
+/// Text that begins in the column `begin`, as do the lines that it is broken into where it is wider than `room`; between words only.
+pub fn broken(text: &str, begin: usize, room: Option<usize>) -> String {
+    let Some(room) = room else {
+        return text.to_owned();
+    };
+    let mut lines = String::new();
+    let mut used = begin;
+    for (index, word) in text.split(' ').enumerate() {
+        let more = word.chars().count();
+        match index {
+            0 => {}
+            _ if used + 1 + more > room => {
+                lines.truncate(lines.trim_end().len());
+                lines.push('\n');
+                lines.push_str(&" ".repeat(begin));
+                used = begin;
+            }
+            // No space begins a line.
+            _ if used == begin => {}
+            _ => {
+                lines.push(' ');
+                used += 1;
+            }
+        }
+        lines.push_str(word);
+        used += more;
+    }
+    lines
+}
+
 /// Writes all to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
@@ -89,6 +125,18 @@ pub fn told_once(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_broken_for_a_terminal_only() {
+        let text = "load and pass  the verifier";
+        assert_eq!(broken(text, 2, None), text);
+        assert_eq!(broken(text, 2, Some(40)), text);
+        assert_eq!(broken(text, 2, Some(15)), "load and pass\n  the verifier");
+        assert_eq!(
+            broken("unbreakable word", 4, Some(8)),
+            "unbreakable\n    word"
+        );
+    }
 
     #[test]
     fn only_our_own_output_has_a_reader_that_had_enough() {

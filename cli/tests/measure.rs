@@ -276,6 +276,10 @@ fn what_was_measured_is_kept_and_judged_whoever_reads_it() {
             assert_eq!(status(&check, full().into()), Some(125), "{max}");
         }
     }
+    for help in [&["--help"][..], &["--version"], &["bench", "--help"]] {
+        assert_eq!(status(help, full().into()), Some(125), "{help:?}");
+        assert_eq!(status(help, nobody()), Some(0), "{help:?}");
+    }
     // Whether all is well here is told by its status, too.
     let doctor = status(&["doctor"], std::process::Stdio::null());
     assert_eq!(status(&["doctor"], nobody()), doctor);
@@ -283,17 +287,23 @@ fn what_was_measured_is_kept_and_judged_whoever_reads_it() {
 
 #[test]
 fn an_interrupt_keeps_what_has_ended() {
-    interrupted_while("echo run >> log; sleep 0.1", None);
+    interrupted_while("echo run >> log; sleep 0.1", None, libc::SIGINT);
+}
+
+#[test]
+fn a_request_to_end_keeps_what_has_ended() {
+    interrupted_while("echo run >> log; sleep 0.1", None, libc::SIGTERM);
 }
 
 /// A signal from the keyboard ends the command that prepares a run, too, which is no failure of it then.
 #[test]
 fn an_interrupt_while_a_run_is_prepared_keeps_what_has_ended() {
-    interrupted_while("true", Some("echo run >> log; sleep 0.1"));
+    let prepare = Some("echo run >> log; sleep 0.1");
+    interrupted_while("true", prepare, libc::SIGINT);
 }
 
-/// As by Ctrl-C: all processes get the signal.
-fn interrupted_while(script: &str, prepare: Option<&str>) {
+/// As by Ctrl-C, or at the end of a service: all processes get the signal.
+fn interrupted_while(script: &str, prepare: Option<&str>, signal: i32) {
     let folder = folder();
     let log = folder.path().join("log");
     let mut command = std::process::Command::new(NODEPROF);
@@ -323,8 +333,8 @@ fn interrupted_while(script: &str, prepare: Option<&str>) {
     }
     let pid = child.id() as i32;
     // SAFETY: our own child, not yet waited for.
-    unsafe { libc::kill(-pid, libc::SIGINT) };
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    unsafe { libc::kill(-pid, signal) };
+    assert_eq!(child.wait().unwrap().code(), Some(128 + signal));
     let recording = Recording::load(folder.path().join("i.nodeprof")).unwrap();
     assert!(
         (3..10).contains(&recording.runs.len()),

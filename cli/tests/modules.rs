@@ -4,7 +4,8 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    io::Read as _,
+    os::{fd::FromRawFd as _, unix::fs::PermissionsExt as _},
     process::{Command, Output},
 };
 
@@ -117,10 +118,7 @@ fn runs_and_processes_are_chosen_by_number() {
     ));
     assert!(text.contains("main.js"), "{text}");
     for (arguments, needed) in [
-        (
-            &["--run", "2"][..],
-            "has no run 2; needed: a number from 1 to 1",
-        ),
+        (&["--run", "2"][..], "has no run 2; needed: 1, its only run"),
         (
             &["--process", "7"],
             "has no modules of process 7; needed: one of 500",
@@ -339,6 +337,44 @@ fn a_file_is_replaced_whole_or_stays_as_it_was() {
         .expect("nodeprof starts");
     assert!(status.success());
     assert_eq!(read(&folder.path().join("b.svg")), read(&path));
+}
+
+#[test]
+fn what_is_no_text_is_not_written_to_a_terminal() {
+    let folder = folder();
+    for (format, file) in [
+        ("svg", Some("flame.svg")),
+        ("pprof", Some("flame.pb.gz")),
+        ("chrome", Some("trace.json")),
+        ("folded", None),
+    ] {
+        let mut ends = [0; 2];
+        let [ours, theirs] = &mut ends;
+        let (name, terminal) = (std::ptr::null_mut(), std::ptr::null());
+        // SAFETY: room for two descriptors; no name, the default terminal.
+        let made = unsafe { libc::openpty(ours, theirs, name, terminal, std::ptr::null()) };
+        assert_eq!(made, 0);
+        // SAFETY: new descriptors that nobody else owns.
+        let [mut ours, theirs] = ends.map(|end| unsafe { fs::File::from_raw_fd(end) });
+        let output = Command::new(NODEPROF)
+            .args(["flame", "a.nodeprof", "--of", "crossings", "--format"])
+            .arg(format)
+            .current_dir(folder.path())
+            .stdout(theirs)
+            .stderr(std::process::Stdio::piped())
+            .output()
+            .expect("nodeprof starts");
+        let said = stderr(&output);
+        let mut shown = [0; 4096];
+        let shown = ours.read(&mut shown).unwrap_or_default();
+        match file {
+            Some(file) => {
+                assert_eq!((output.status.code(), shown), (Some(125), 0), "{said}");
+                assert!(said.contains(&format!("type: -o {file}")), "{said}");
+            }
+            None => assert!(output.status.success() && shown > 0, "{said}"),
+        }
+    }
 }
 
 #[test]

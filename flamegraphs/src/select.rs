@@ -7,6 +7,7 @@ use nodeprof_profile::breakdown::{PhaseId, Timeline};
 use nodeprof_profile::recording::{Nanoseconds, ProcessId, RunId, Sample, ThreadId};
 
 use crate::fold::Metric;
+use crate::text::words::phase_name;
 use crate::units::time;
 
 /// Which threads of the selected processes.
@@ -72,6 +73,8 @@ impl FromStr for Point {
                 .split('+')
                 .map(|part| match part {
                     "event_loop" => "loop",
+                    // Alone, it is the instant.
+                    "exec" if name.contains('+') => "process",
                     part => part,
                 })
                 .collect();
@@ -363,6 +366,17 @@ impl Points {
         at.0.saturating_sub(self.origin.0)
     }
 
+    /// A phase as the JSON calls it, and as a report prints it where that is another name.
+    fn named(&self, phase: &str) -> String {
+        let printed = phase_name(phase);
+        let is_same = printed.to_ascii_lowercase().replace(' ', "_") == phase
+            || self.milestones.iter().any(|(known, _)| *known == printed);
+        match is_same {
+            true => phase.to_owned(),
+            false => format!("{phase} (or '{printed}')"),
+        }
+    }
+
     fn resolve(
         &self,
         point: Option<&Point>,
@@ -382,8 +396,8 @@ impl Points {
             (None, Some(&(_, from, until))) => Ok(Some(if end { until } else { from })),
             (None, None) => Err(SelectError::NoSuchPoint {
                 name: name.clone(),
-                known: (self.milestones.iter().map(|(name, _)| name.as_str()))
-                    .chain(self.phases.iter().map(|(name, ..)| name.as_str()))
+                known: (self.milestones.iter().map(|(name, _)| name.clone()))
+                    .chain(self.phases.iter().map(|(name, ..)| self.named(name)))
                     .collect::<Vec<_>>()
                     .join(", "),
             }),
@@ -413,12 +427,28 @@ mod tests {
             ("V8 + bootstrap", "v8+bootstrap"),
             ("main script", "main_script"),
             ("main script + event loop", "main_script+loop"),
+            ("exec + platform", "process+platform"),
+            ("exec", "exec"),
         ] {
             assert_eq!(printed.parse(), Ok(Point::Named(name.into())), "{printed}");
         }
         for wrong in ["", "12", "1h", "-1ms", "1e400s", "a.b", "_x", "1..2ms"] {
             assert!(wrong.parse::<Point>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_point_that_is_not_there_names_those_that_are_as_a_report_prints_them_too() {
+        let phase = |name: &str| (name.to_owned(), Nanoseconds(0), Nanoseconds(1));
+        let points = Points {
+            origin: Nanoseconds(0),
+            milestones: vec![("exec".to_owned(), Nanoseconds(0))],
+            phases: ["process", "v8", "main_script", "loop"].map(phase).into(),
+        };
+        let error = points.resolve(Some(&Point::Named("lop".into())), true);
+        let known = "exec, process, v8, main_script, loop (or 'event loop')".to_owned();
+        let name = "lop".to_owned();
+        assert_eq!(error, Err(SelectError::NoSuchPoint { name, known }));
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod processes;
 mod trace;
 mod tree;
 mod verdict;
-mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 

@@ -263,6 +263,22 @@ fn every_module_stands_once_in_the_tree_below_its_requirer() {
 }
 
 #[test]
+fn what_one_required_stands_in_order_of_the_start_of_loading() {
+    let mut run = run(&program());
+    let text = |run: &RunProfile| tree(run, &TreeOptions::default(), &plain(100));
+    let is_first = |run: &RunProfile, first: &str, second: &str| {
+        let text = text(run);
+        text.find(first).unwrap() < text.find(second).unwrap()
+    };
+    assert!(is_first(&run, "server/index.js", "lib/settings.js"));
+    // As an ES module whose code came late, but which was asked for early.
+    let settings = (run.modules.iter_mut()).find(|module| module.path.ends_with("lib/settings.js"));
+    settings.unwrap().start_ns = Some(0);
+    assert!(is_first(&run, "lib/settings.js", "server/index.js"));
+    assert!(is_first(&run, "main.js", "lib/settings.js"));
+}
+
+#[test]
 fn the_chain_follows_the_slowest() {
     let run = run(&program());
     let text = critical_chain(&run, &ChainOptions::default(), &plain(120));

@@ -374,6 +374,7 @@ impl Group {
                 number,
                 needed: match self.runs.len() {
                     0 => "a recording with runs".to_owned(),
+                    1 if recording.runs.len() == 1 => "1, its only run".to_owned(),
                     all if all == recording.runs.len() => format!("a number from 1 to {all}"),
                     _ => format!("one of {}", words(there.map(|run| run.to_string()))),
                 },

@@ -32,10 +32,10 @@ Examples:
 
 Runs of the store were not run in turn: what else the machine did is in their times, too, and the verdict says so. Counts do not mind.")]
 pub struct Diff {
-    /// What to compare with
+    /// What to compare with: a recording, or runs of one: FILE@NAME, FILE@KEY=VALUE
     #[arg(value_parser = selector())]
     pub base: Selector,
-    /// What to compare
+    /// What to compare [default: the runs of BASE called head, with those called base]
     #[arg(value_parser = selector())]
     pub head: Option<Selector>,
     /// Or runs of the store
@@ -79,10 +79,10 @@ Examples:
   nodeprof check both.nodeprof@head --against both.nodeprof@base --format github
   nodeprof check --store commit=9b40de --against commit=3f1c2a")]
 pub struct Check {
-    /// What to check
+    /// What to check: a recording, or runs of one: FILE@NAME, FILE@KEY=VALUE
     #[arg(value_parser = selector())]
     pub head: Selector,
-    /// What to compare with
+    /// What to compare with: a recording, or runs of one
     #[arg(long, value_name = "BASE", value_parser = selector())]
     pub against: Option<Selector>,
     /// Or runs of the store
@@ -138,7 +138,7 @@ pub enum BudgetCommand {
 /// `nodeprof budget init`.
 #[derive(Args)]
 pub struct BudgetInit {
-    /// The baseline
+    /// The baseline: a recording, or runs of one: FILE@NAME, FILE@KEY=VALUE
     #[arg(value_parser = selector())]
     pub base: Selector,
     /// Or runs of the store

@@ -11,19 +11,19 @@ use super::TraceMode;
 #[derive(Args)]
 pub struct Measuring {
     /// Runs of each command before the measured ones; their times do not count, the private dirty memory comes from them
-    #[arg(short, long, value_name = "N", default_value_t = 2)]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, default_value_t = 2, value_parser = super::number)]
     pub warmup: usize,
     /// Command given to sh -c before each run, not timed
     #[arg(short, long, value_name = "CMD")]
     pub prepare: Option<OsString>,
     /// Runs of each command with probes, for the counts; 0: times only, which needs no root
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 10, value_parser = super::number)]
     pub probed_runs: usize,
     /// Of runs with probes: full: every call with its time; count: exact counts only
     #[arg(long, default_value = "full")]
     pub mode: TraceMode,
     /// CPU samples per second and CPU in runs with probes, up to 10000; 0: none [default: 997; none in count mode]
-    #[arg(long, value_name = "N", value_parser = super::frequency)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::frequency)]
     pub freq: Option<u32>,
     /// A node binary that child processes may execute (those on PATH are known)
     #[arg(long = "node", value_name = "PATH")]
@@ -32,7 +32,7 @@ pub struct Measuring {
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
     /// Seed of the order of runs [default: from the clock; it is printed]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
     pub seed: Option<u64>,
     /// Go on if a command fails (exit status not 0, or a signal)
     #[arg(short, long)]
@@ -69,7 +69,7 @@ Wall, user and system time and memory come from runs without probes; crossings, 
 between. All are in one recording: docs/compare.md.")]
 pub struct Bench {
     /// Measured runs of each command [default: 3 s of them, at least 10]
-    #[arg(short = 'n', long, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "RUNS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,
     /// Name of the runs (label name); {VAR} stands for a parameter
     #[arg(long, value_name = "NAME")]
@@ -97,13 +97,13 @@ Commands are split into words as a shell does, and run without one. The order wi
 pairs the times are looked at, by a rule that keeps the chance of a false alarm at 0.2 % in all: docs/compare.md.")]
 pub struct Compare {
     /// Run exactly this many pairs, and look once; fewer than 10 give counts, but no verdict on time
-    #[arg(short = 'n', long, value_name = "PAIRS", conflicts_with = "max_pairs", value_parser = clap::value_parser!(u32).range(1..=PAIRS_LIMIT as i64))]
+    #[arg(short = 'n', long, value_name = "PAIRS", allow_negative_numbers = true, conflicts_with = "max_pairs", value_parser = clap::value_parser!(u32).range(1..=PAIRS_LIMIT as i64))]
     pub pairs: Option<u32>,
     /// Stop as soon as the answer is certain, or after this many pairs
-    #[arg(long, value_name = "N", default_value_t = MOST_PAIRS as u32, value_parser = clap::value_parser!(u32).range(1..=PAIRS_LIMIT as i64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = MOST_PAIRS as u32, value_parser = clap::value_parser!(u32).range(1..=PAIRS_LIMIT as i64))]
     pub max_pairs: u32,
     /// A difference in percent below which both sides count as alike
-    #[arg(long, value_name = "PERCENT", default_value_t = MARGIN * 100.0, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, default_value_t = MARGIN * 100.0, value_parser = percent)]
     pub margin: f64,
     /// The command to compare with
     #[arg(
@@ -144,6 +144,11 @@ pub fn label(text: &str) -> Result<(String, String), String> {
             "found {text:?}; needed: KEY=VALUE without a comma; type for example --label commit=1a2b3c"
         )),
     }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse();
+    seed.map_err(|_| format!("found {text:?}; needed: a whole number, 0 or more"))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -16,10 +16,10 @@ pub struct Source {
     #[command(flatten)]
     pub store: super::store::Store,
     /// A run of it, from 1 [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// Modules of this process only [default: all]
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pub process: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ pub struct Blame {
     #[arg(long = "as", default_value = "requirer")]
     pub role: Role,
     /// Rows [default: all]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = super::number)]
     pub limit: Option<usize>,
     /// Format of the list
     #[arg(long, default_value = "text")]
@@ -83,7 +83,7 @@ pub struct CriticalChain {
     #[command(flatten)]
     pub source: Source,
     /// Show also modules that took at most this much less than the slowest beside them, such as 5ms
-    #[arg(long, value_name = "TIME", value_parser = super::nanoseconds)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = super::nanoseconds)]
     pub fuzz: Option<u64>,
 }
 
@@ -94,10 +94,10 @@ pub struct Tree {
     #[command(flatten)]
     pub source: Source,
     /// Levels below the main script [default: all]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = super::number)]
     pub depth: Option<usize>,
     /// Only modules that took at least this long with all that they required, such as 5ms
-    #[arg(long, value_name = "TIME", value_parser = super::nanoseconds)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = super::nanoseconds)]
     pub min: Option<u64>,
     /// Only modules of the package NAME, and what required them
     #[arg(long, value_name = "NAME")]

@@ -68,13 +68,13 @@ pub struct Runs {
     #[arg(long, value_name = "NAME")]
     pub package: Option<String>,
     /// Only those that started so long ago at most: 90s, 30min, 2h, 7d
-    #[arg(long, value_name = "TIME", value_parser = ago)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = ago)]
     pub since: Option<std::time::Duration>,
     /// Only those of this user
     #[arg(long, value_name = "NAME|UID", value_parser = user)]
     pub user: Option<u32>,
     /// At most so many, up to 1000
-    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = how_many)]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, default_value_t = 20, value_parser = how_many)]
     pub number: usize,
 }
 

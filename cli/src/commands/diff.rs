@@ -22,7 +22,11 @@ use crate::{
 /// Compares two groups of runs.
 pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
     if args.format == DiffFormat::Html {
-        super::not_on_a_terminal(args.output.as_ref(), "diff.html")?;
+        super::not_on_a_terminal(
+            args.output.as_ref(),
+            "an HTML page is for a browser",
+            "diff.html",
+        )?;
     }
     let loaded = Loaded::load(&args.base, args.head.as_ref(), &args.store)?;
     let diff = diff::Diff::new(&loaded.base_side(), &loaded.head_side());

@@ -64,6 +64,7 @@ pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
         },
     });
     let color = terminal::colored(color, &io::stdout());
+    let room = terminal::room();
     let mut text = String::new();
     for check in &all {
         let (word, code, todo) = match &check.outcome {
@@ -77,8 +78,10 @@ pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
         } else {
             word
         };
-        let _ = writeln!(text, "{word}  {:<13} {}", check.name, check.found);
+        let found = terminal::broken(&check.found, 23, room);
+        let _ = writeln!(text, "{word}  {:<13} {found}", check.name);
         if let Some(todo) = todo {
+            let todo = terminal::broken(todo, 25, room);
             let _ = writeln!(text, "{:22} → {todo}", "");
         }
     }

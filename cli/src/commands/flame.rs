@@ -1,9 +1,6 @@
 //! `nodeprof flame`.
 
-use std::{
-    io::{self, IsTerminal as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use nodeprof_flamegraphs::{
@@ -26,6 +23,10 @@ use crate::args::{Flame, FlameDirection, FlameFormat};
 /// Draws a flame graph.
 pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
     let mut request = request(args)?;
+    let (what, example) = file_of(args.format);
+    if !matches!(args.format, FlameFormat::Folded | FlameFormat::Json) {
+        super::not_on_a_terminal(args.output.as_ref(), what, example)?;
+    }
     if let Some(base) = args.diff.first() {
         return difference(args, base, args.diff.get(1), &request);
     }
@@ -48,9 +49,6 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
             request.run.0 + 1,
             name.unwrap_or_default()
         );
-    }
-    if args.format == FlameFormat::Pprof && args.output.is_none() && io::stdout().is_terminal() {
-        anyhow::bail!("pprof files are not text; needed: a file or a pipe; type: -o app.pb.gz");
     }
     let mut content = Vec::new();
     for note in draw(args, &recording, &request, &mut content)? {
@@ -155,8 +153,22 @@ fn output(args: &Flame, content: &[u8]) -> anyhow::Result<()> {
         args.output.as_ref(),
         args.force,
         content,
-        super::Example::output("flame.svg"),
+        super::Example::output(file_of(args.format).1),
     )
+}
+
+/// What a file of a format is, and a name for one.
+fn file_of(format: FlameFormat) -> (&'static str, &'static str) {
+    match format {
+        FlameFormat::Svg => ("a picture is for a browser", "flame.svg"),
+        FlameFormat::Folded => ("folded stacks are for programs", "flame.folded"),
+        FlameFormat::Speedscope => ("this is for speedscope", "flame.speedscope.json"),
+        FlameFormat::Pprof => ("this is for pprof", "flame.pb.gz"),
+        FlameFormat::Firefox => ("this is for the Firefox Profiler", "flame.firefox.json"),
+        FlameFormat::Chrome => ("this is for Perfetto", "trace.json"),
+        FlameFormat::Cpuprofile => ("this is for Chrome DevTools", "flame.cpuprofile"),
+        FlameFormat::Json => ("JSON is for programs", "flame.json"),
+    }
 }
 
 /// Writes the file's content, and says what is not in it.

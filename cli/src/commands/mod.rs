@@ -59,12 +59,10 @@ fn check_nodes(nodes: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses to print a page where a person would see its source.
-fn not_on_a_terminal(path: Option<&PathBuf>, example: &str) -> anyhow::Result<()> {
+/// Refuses to print a page or picture where a person would see its source; `what` it is for.
+fn not_on_a_terminal(path: Option<&PathBuf>, what: &str, example: &str) -> anyhow::Result<()> {
     if path.is_none_or(|path| is_standard_output(path)) && io::stdout().is_terminal() {
-        anyhow::bail!(
-            "an HTML page is for a browser, not for a terminal; needed: a file or a pipe; type: -o {example}"
-        );
+        anyhow::bail!("{what}, not for a terminal; needed: a file or a pipe; type: -o {example}");
     }
     Ok(())
 }

@@ -19,7 +19,11 @@ pub fn run(args: &Probes, color: Color) -> anyhow::Result<ExitCode> {
     let text = match args.format {
         _ if args.bpftrace => bpftrace::program(&plan, &groups(&args.families))?,
         Format::Json => serde_json::to_string_pretty(&as_json(&plan))? + "\n",
-        Format::Text => as_text(&plan, terminal::colored(color, &io::stdout())),
+        Format::Text => as_text(
+            &plan,
+            terminal::colored(color, &io::stdout()),
+            terminal::room(),
+        ),
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -73,7 +77,13 @@ fn as_json(plan: &AttachPlan) -> serde_json::Value {
     })
 }
 
-fn as_text(plan: &AttachPlan, color: bool) -> String {
+/// The column of what is probed: the entry, or the return, too.
+const KIND: usize = 33;
+/// The column of the function.
+const SYMBOL: usize = 47;
+
+/// `room`: columns of the terminal that it is for.
+fn as_text(plan: &AttachPlan, color: bool, room: Option<usize>) -> String {
     let paint = |code: &str, text: String| {
         if color {
             format!("\x1b[{code}m{text}\x1b[0m")
@@ -83,15 +93,15 @@ fn as_text(plan: &AttachPlan, color: bool) -> String {
     };
     let mut out = String::new();
     let b = &plan.binary;
-    let _ = writeln!(
-        out,
-        "{}  node {}  V8 {}  {}  build-id {}\n",
+    let binary = format!(
+        "{}  node {}  V8 {}  {}  build-id {}",
         b.path.display(),
         b.node_version.as_deref().unwrap_or("of unknown version"),
         b.v8_version.as_deref().unwrap_or("of unknown version"),
         b.arch,
         b.build_id.as_ref().map_or("none", |i| &i.0),
     );
+    let _ = writeln!(out, "{}\n", terminal::broken(&binary, 0, room));
     let mut families: Vec<String> = Vec::new();
     for name in plan.probes.iter().map(family) {
         if !families.contains(&name) {
@@ -134,12 +144,19 @@ fn as_text(plan: &AttachPlan, color: bool) -> String {
             let address = p
                 .address
                 .map_or_else(|| format!("{:>12}", "–"), |a| format!("{:>#12x}", a.0));
-            let reason = p
-                .reason
-                .as_deref()
-                .map(|r| format!("  ({r})"))
-                .unwrap_or_default();
-            let _ = writeln!(out, "  {shown} {address}  {kind:<12}  {}{reason}", p.symbol);
+            let symbol = shortened(&p.symbol, room.map(|room| room.saturating_sub(SYMBOL)));
+            let reason = p.reason.as_deref().map(|reason| {
+                let wide = SYMBOL + symbol.chars().count() + reason.chars().count() + 4;
+                match room.is_some_and(|room| wide > room) {
+                    true => {
+                        let broken = terminal::broken(&format!("({reason})"), KIND, room);
+                        format!("\n{:KIND$}{broken}", "")
+                    }
+                    false => format!("  ({reason})"),
+                }
+            });
+            let reason = reason.unwrap_or_default();
+            let _ = writeln!(out, "  {shown} {address}  {kind:<12}  {symbol}{reason}");
         }
         out.push('\n');
     }
@@ -149,4 +166,49 @@ fn as_text(plan: &AttachPlan, color: bool) -> String {
         plan.callbacks.len()
     );
     out
+}
+
+/// A function without its parameters where there is no room for them, and without the beginning of its name where there is none for that.
+fn shortened(symbol: &str, room: Option<usize>) -> String {
+    let Some(room) = room.filter(|room| symbol.chars().count() > *room) else {
+        return symbol.to_owned();
+    };
+    let name = match parameters(symbol) {
+        Some(at) if !symbol[at..].starts_with("()") => format!("{}(…)", &symbol[..at]),
+        _ => symbol.to_owned(),
+    };
+    let more = name.chars().count().saturating_sub(room);
+    match more {
+        0 => name,
+        more => format!("…{}", name.chars().skip(more + 1).collect::<String>()),
+    }
+}
+
+/// Where the parameters of a function begin.
+fn parameters(symbol: &str) -> Option<usize> {
+    let mut depth = 0;
+    let mut brackets = symbol.rmatch_indices(['(', ')']);
+    let opening = brackets.find(|(_, bracket)| {
+        depth += if *bracket == ")" { 1 } else { -1 };
+        depth == 0
+    });
+    opening.map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_function_loses_its_parameters_first() {
+        let symbol = "v8::(anonymous namespace)::Get(v8::Info<v8::Value, f(int)> const&) const";
+        assert_eq!(shortened(symbol, None), symbol);
+        assert_eq!(shortened(symbol, Some(80)), symbol);
+        let name = "v8::(anonymous namespace)::Get(…)";
+        assert_eq!(shortened(symbol, Some(71)), name);
+        assert_eq!(shortened(symbol, Some(33)), name);
+        assert_eq!(shortened(symbol, Some(9)), "…::Get(…)");
+        assert_eq!(shortened("Builtins_Call", Some(6)), "…_Call");
+        assert_eq!(shortened("node::Run()", Some(6)), "…Run()");
+    }
 }

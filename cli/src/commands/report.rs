@@ -26,7 +26,11 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
         numbered_run(&recording, number, &args.file.to_string_lossy())?;
     }
     if args.format == ReportFormat::Html {
-        super::not_on_a_terminal(args.output.as_ref(), "report.html")?;
+        super::not_on_a_terminal(
+            args.output.as_ref(),
+            "an HTML page is for a browser",
+            "report.html",
+        )?;
         let file = args.file.display().to_string();
         let run = args.run.map(|number| RunId(number - 1));
         let page = html(&file, &recording, &profile, run, web::Place::File)?;

@@ -115,6 +115,8 @@ fn default_name(program: &[OsString]) -> PathBuf {
     let known = nodeprof_profile::script(&words).filter(|_| first == "node");
     let name = match (known, script) {
         (Some(script), _) => stem(script.as_ref()),
+        // Code is no name.
+        _ if first == "node" && is_code(program) => "eval".to_owned(),
         (None, Some(script)) if first == "node" => stem(script),
         _ => first,
     };
@@ -135,6 +137,16 @@ fn default_name(program: &[OsString]) -> PathBuf {
         name => name,
     };
     PathBuf::from(format!("{safe}-{}.nodeprof", local_time()))
+}
+
+/// Whether the program is code on the command line of node, which names no script.
+fn is_code(program: &[OsString]) -> bool {
+    let words = program.iter().map(|word| word.as_encoded_bytes());
+    let mut words = words.take_while(|word| *word != b"--");
+    words.any(|word| {
+        let name = word.split(|byte| *byte == b'=').next();
+        name.is_some_and(|name| [&b"-e"[..], b"--eval", b"-p", b"--print", b"-pe"].contains(&name))
+    })
 }
 
 /// `YYYYMMDD-HHMMSS`, local.
@@ -177,7 +189,17 @@ mod tests {
         assert!(name(&["npm", "--version"]).starts_with("npm-2"));
         assert!(name(&["node", "a b\n/c*d.js"]).starts_with("c-d-2"));
         assert!(name(&["node"]).starts_with("node-2"));
-        assert!(name(&["node", "-p", "'ran'"]).starts_with("ran-2"));
-        assert!(name(&["node", "-p", "-1", "''"]).starts_with("trace-2"));
+        assert!(name(&["-'-"]).starts_with("trace-2"));
+        for code in [
+            &["node", "-p", "'ran'"][..],
+            &["node", "-r", "./x.js", "-e", "require('./app.js')", "a"],
+            &["node", "--eval=0"],
+            &["/usr/bin/node", "-pe", "-1"],
+        ] {
+            assert!(name(code).starts_with("eval-2"), "{code:?}");
+        }
+        assert!(name(&["node", "app.js", "-e", "x"]).starts_with("app-2"));
+        assert!(name(&["tool", "-e", "x"]).starts_with("tool-2"));
+        assert!(name(&["node", "--run", "build", "--", "-e"]).starts_with("build-2"));
     }
 }

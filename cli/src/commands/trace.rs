@@ -116,7 +116,8 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
 }
 
 fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()> {
-    if args.quiet {
+    // JSON that was asked for is no chatter.
+    if args.quiet && args.format == Format::Text {
         return Ok(());
     }
     let profile = Profile::from_recording(recording);

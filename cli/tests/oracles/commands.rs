@@ -47,21 +47,26 @@ fn standard_input_and_output_are_the_programs_own() {
 fn the_report_as_json_follows_the_programs_output() {
     let Some(node) = node() else { return };
     let folder = crate::support::folder();
-    let output = plain(&mut Command::new(crate::support::NODEPROF))
-        .args(["trace", "--format", "json", "-o", "t.nodeprof", "--"])
-        .args(node.command(["-e", "console.log('mine')"]))
-        .current_dir(folder.path())
-        .output()
-        .expect("nodeprof starts");
-    assert!(output.status.success());
-    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
-    let json = stdout
-        .strip_prefix("mine\n")
-        .expect("the program's output first");
-    let shown: serde_json::Value = serde_json::from_str(json).expect("JSON");
-    assert_eq!(shown["schema"], 2);
-    let saved = report(&folder.path().join("t.nodeprof"));
-    assert_eq!(shown["runs"][0], saved);
+    for (quiet, file) in [(&[][..], "t.nodeprof"), (&["--quiet"], "q.nodeprof")] {
+        let output = plain(&mut Command::new(crate::support::NODEPROF))
+            .args(["trace", "--format", "json", "-o", file])
+            .args(quiet)
+            .arg("--")
+            .args(node.command(["-e", "console.log('mine')"]))
+            .current_dir(folder.path())
+            .output()
+            .expect("nodeprof starts");
+        assert!(output.status.success());
+        assert_eq!(output.stderr.is_empty(), !quiet.is_empty());
+        let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+        let json = stdout
+            .strip_prefix("mine\n")
+            .expect("the program's output first");
+        let shown: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        assert_eq!(shown["schema"], 2);
+        let saved = report(&folder.path().join(file));
+        assert_eq!(shown["runs"][0], saved);
+    }
 }
 
 #[test]

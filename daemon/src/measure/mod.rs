@@ -177,6 +177,11 @@ impl Runner {
     /// Whether the user wants it to end: the run during which that happened does not count.
     pub fn interrupted(&self) -> bool {
         self.signals.pass_on(None);
+        self.ended_by().is_some()
+    }
+
+    /// The signal by which the user told it to end.
+    pub fn ended_by(&self) -> Option<i32> {
         self.signals.asked_to_end()
     }
 

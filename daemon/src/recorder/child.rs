@@ -75,7 +75,7 @@ pub(crate) struct Signals {
     descriptor: OwnedFd,
     /// What was blocked before: programs that are started inherit this.
     mask: libc::sigset_t,
-    asked_to_end: Cell<bool>,
+    asked_to_end: Cell<Option<i32>>,
 }
 
 const SIGNALS: [i32; 7] = [
@@ -137,7 +137,7 @@ impl Signals {
             Ok(Signals {
                 descriptor: OwnedFd::from_raw_fd(fd),
                 mask: old,
-                asked_to_end: Cell::new(false),
+                asked_to_end: Cell::new(None),
             })
         }
     }
@@ -147,8 +147,8 @@ impl Signals {
         &self.mask
     }
 
-    /// Whether an interrupt or a request to end has come.
-    pub(crate) fn asked_to_end(&self) -> bool {
+    /// The first interrupt or request to end that has come.
+    pub(crate) fn asked_to_end(&self) -> Option<i32> {
         self.asked_to_end.get()
     }
 
@@ -170,8 +170,10 @@ impl Signals {
                 return;
             }
             let signal = info.ssi_signo as i32;
-            if [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal) {
-                self.asked_to_end.set(true);
+            if [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal)
+                && self.asked_to_end.get().is_none()
+            {
+                self.asked_to_end.set(Some(signal));
             }
             if let Some(pid) = pid
                 && info.ssi_code <= 0

@@ -96,9 +96,13 @@ function Causes({ diff }: { diff: Diff }) {
     return <section class="card"><h3>Causes</h3><p class="empty">No part of the run explains a difference.</p></section>;
   }
   const most = Math.max(1, ...diff.causes.map((cause) => Math.abs(cause.change_ns)));
+  // As the report says it.
+  const title = ["alike", "no_difference"].includes(diff.verdict.answer)
+    ? "What differs: what came or went or is done more or less often, then parts whose time changed"
+    : "What explains the difference: the largest part first, then what only counts tell";
   return (
     <section class="card" aria-labelledby="causes">
-      <h3 id="causes">What explains the difference, the largest part first</h3>
+      <h3 id="causes">{title}</h3>
       <ol class="findings">
         {diff.causes.map((cause, index) => (
           <li key={index} data-cause={cause.kind}>

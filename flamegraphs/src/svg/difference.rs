@@ -309,7 +309,10 @@ fn change(change: f64, of: f64, unit: Unit) -> String {
         Unit::Count(_) => number(whole),
     };
     match of > 0.0 && change > -of {
-        true => format!("{sign}{value} ({:+.1} %)", change / of * 100.0),
+        true => {
+            let percent = change.abs() / of * 100.0;
+            format!("{sign}{value} ({sign}{percent:.1} %)")
+        }
         false => format!("{sign}{value}"),
     }
 }
@@ -359,4 +362,15 @@ fn legend(differential: &Differential, direction: Direction, width: usize) -> Le
     }
     svg.push_str("</g>\n");
     Legend { svg, rows: row + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decrease_has_one_sign() {
+        assert_eq!(change(-2e6, 8e6, Unit::Time), "−2.00 ms (−25.0 %)");
+        assert_eq!(change(2e6, 8e6, Unit::Time), "+2.00 ms (+25.0 %)");
+    }
 }

@@ -54,6 +54,17 @@ impl<'a> Tree<'a> {
                 _ => tree.roots.push(index),
             }
         }
+        // Their order is that of the first sight of their code; that of an ES module is found long before it is compiled.
+        let start = |index: &usize| modules[*index].start_ns.unwrap_or(i64::MAX);
+        for children in &mut tree.children {
+            children.sort_by_key(start);
+        }
+        // Those of a thread stay together.
+        for roots in tree.roots.chunk_by_mut(|&a, &b| {
+            (modules[a].pid, modules[a].thread) == (modules[b].pid, modules[b].thread)
+        }) {
+            roots.sort_by_key(start);
+        }
         tree
     }
 

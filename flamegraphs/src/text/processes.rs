@@ -27,7 +27,8 @@ impl Report<'_> {
         let partial: Vec<Phrase> = self.off("processes").into_iter().map(warning).collect();
         self.page.section("Processes", &partial);
         let mut table = Table::new([
-            Column::right("pid").drop(5),
+            // What `--process` takes: the command is cut before it is left out.
+            Column::right("pid"),
             Column::right("start").drop(4),
             Column::right("time"),
             Column::right("user").drop(6),
@@ -36,7 +37,7 @@ impl Report<'_> {
             Column::right("crossings").drop(1),
             Column::right("files").drop(3),
             Column::left("end"),
-            Column::left("process").flexible(40, 100),
+            Column::left("process").flexible(32, 100),
         ]);
         let rows = tree(processes);
         for (prefix, process) in rows.iter().take(PROCESSES) {

@@ -30,7 +30,7 @@ pub(super) fn capitalised(text: &str) -> String {
 }
 
 /// Names of phases as in the JSON, in words.
-pub(super) fn phase_name(name: &str) -> String {
+pub(crate) fn phase_name(name: &str) -> String {
     let words: Vec<String> = name
         .split('+')
         .map(|part| match part {

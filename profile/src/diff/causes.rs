@@ -663,27 +663,27 @@ impl Search<'_> {
                 "loading.package_json_lookups",
             ),
         ] {
-            let (surest, events) = match kind {
-                CauseKind::Resolution => (surest_to_find(), self.stats_to_find()),
+            let change =
+                |medians: Option<(f64, f64)>| medians.map_or(0.0, |(base, head)| head - base);
+            let (surest, whole, events) = match kind {
+                CauseKind::Resolution => {
+                    let whole = change(self.stats_to_find());
+                    (surest_to_find(), whole, whole.abs())
+                }
                 _ => {
                     let table = self.sides.figures.table(List::Run);
-                    let rows = figures.iter().filter_map(|figure| table.find(figure));
-                    let medians = rows.filter_map(|row| self.medians(List::Run, row, ""));
-                    let events = medians.map(|(base, head)| (head - base).abs()).sum();
-                    (surest_of(figures), Some((0.0, events)))
+                    let of_figure = |figure: &&str| {
+                        let row = table.find(figure);
+                        change(row.and_then(|row| self.medians(List::Run, row, "")))
+                    };
+                    let changes: Vec<f64> = figures.iter().map(of_figure).collect();
+                    let whole = changes.first().copied().unwrap_or_default();
+                    let events = changes.iter().map(|change| change.abs()).sum();
+                    (surest_of(figures), whole, events)
                 }
             };
             let Some(surest) = surest.filter(|_| !told(kind, "")) else {
                 continue;
-            };
-            let events = events.map_or(0.0, |(base, head)| head - base);
-            let whole = match figures.first() {
-                Some(figure) => {
-                    let row = self.sides.figures.table(List::Run).find(figure);
-                    let medians = row.and_then(|row| self.medians(List::Run, row, ""));
-                    medians.map_or(0.0, |(base, head)| head - base)
-                }
-                None => events,
             };
             if !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
@@ -705,7 +705,7 @@ impl Search<'_> {
             }
             let mut cause = self.of_count(kind, "", series, left, &evidence);
             (cause.certainty, cause.adjusted_p) = (surest.certainty, surest.adjusted_p);
-            steps.push((events.abs(), cause));
+            steps.push((events, cause));
         }
         // What happens so and so often more or less, most first.
         steps.sort_by(|a, b| b.0.total_cmp(&a.0));

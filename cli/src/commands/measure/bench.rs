@@ -7,7 +7,7 @@ use nodeprof_profile::{Profile, groups::NAME, statistics::Summary};
 use nodeprofd::measure::Subject;
 
 use super::{
-    GoOn, Label, Session, is_probed, label, leave,
+    GoOn, Label, Session, is_probed, label,
     parameters::{Values, combinations, substitute},
     style,
 };
@@ -53,7 +53,7 @@ pub fn run(args: Bench, color: Color) -> anyhow::Result<ExitCode> {
     }
     session.save()?;
     terminal::printed(printed)?;
-    Ok(leave(go_on))
+    Ok(session.leave(go_on))
 }
 
 /// Without `{VAR}` all values would run the same.

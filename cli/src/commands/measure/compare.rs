@@ -14,7 +14,7 @@ use nodeprof_profile::{
 use nodeprofd::measure::Subject;
 
 use super::super::diff::quoted;
-use super::{GoOn, Session, is_probed, label, leave, style, words};
+use super::{GoOn, Session, is_probed, label, style, words};
 use crate::{
     args::{Color, measure::Compare},
     terminal,
@@ -79,7 +79,7 @@ pub fn run(args: Compare, color: Color) -> anyhow::Result<ExitCode> {
     }
     session.save()?;
     terminal::printed(printed)?;
-    Ok(leave(go_on))
+    Ok(session.leave(go_on))
 }
 
 /// The difference of both sides; `file`: where their recording will be.

@@ -36,9 +36,6 @@ use crate::{
 };
 use progress::Progress;
 
-/// As after SIGINT.
-const INTERRUPTED: u8 = 130;
-
 /// A label of a run.
 type Label = (String, String);
 
@@ -228,6 +225,14 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Ends with 0, or as programs do that a signal ended: 130 after SIGINT.
+    fn leave(&self, go_on: GoOn) -> ExitCode {
+        let signal = self.runner.ended_by().filter(|_| !go_on);
+        signal.map_or(ExitCode::SUCCESS, |signal| {
+            ExitCode::from(128 + signal as u8)
+        })
+    }
+
     /// Writes the recording and the exports; tells where the recording is.
     fn save(&self) -> anyhow::Result<()> {
         if self.all.runs.is_empty() {
@@ -249,14 +254,6 @@ impl<'a> Session<'a> {
             export(path, self.measuring.force, &node_csv(&self.all)?, CSV)?;
         }
         Ok(())
-    }
-}
-
-/// Ends with 0, or as programs do that were interrupted.
-fn leave(go_on: GoOn) -> ExitCode {
-    match go_on {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(INTERRUPTED),
     }
 }
 
