@@ -27,6 +27,7 @@ on_each_node!(
 );
 on_each_node!(
     hooks_require_nothing_of_what_they_pass_on,
+    what_hooks_on_a_thread_find_is_of_who_asked_them,
     of_two_imports_at_once_the_first_one_is_the_requirer,
     code_of_one_name_is_of_the_package_that_runs_it,
     who_reads_a_modules_file_later_does_not_load_it,
@@ -301,6 +302,86 @@ fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {
         ("late.mjs", Some("main.mjs")),
     ];
     check_requirers(&traced, &top, &expected);
+}
+
+/// By what the hook is told, however long it waits: the first that asks for a file is its requirer. What the hooks' thread compiles to tell
+/// what kind of module it is it does not load.
+fn what_hooks_on_a_thread_find_is_of_who_asked_them(node: &Node) {
+    if node.major() < 18 {
+        println!("skipped: no module.register");
+        return;
+    }
+    for waits in ["", "await 1;"] {
+        let hook = HOOK.replace("const found", &format!("{waits} const found"));
+        let files = [
+            ("hook.mjs", hook.as_str()),
+            (
+                "main.mjs",
+                "import { register } from 'module';\n\
+                 register('./hook.mjs', import.meta.url);\n\
+                 await import('./all.mjs');",
+            ),
+            (
+                "all.mjs",
+                "import './a.mjs';\nimport './b.cjs';\nimport './plain.js';\n\
+                 import './first.mjs';\nimport './second.mjs';\n\
+                 await import('./late.mjs');\nawait import('./late.cjs');\n\
+                 await import('./late.js');",
+            ),
+            ("a.mjs", ""),
+            ("b.cjs", ""),
+            ("plain.js", "exports.answer = 42;"),
+            ("first.mjs", "import('./x.cjs');"),
+            ("second.mjs", "import('./x.cjs');\nimport('./y.cjs');"),
+            ("x.cjs", ""),
+            ("y.cjs", ""),
+            ("late.mjs", "import './deep.mjs';\nimport './deep.cjs';"),
+            ("deep.mjs", "import('./deeper.cjs');"),
+            ("deep.cjs", ""),
+            ("deeper.cjs", ""),
+            ("late.cjs", ""),
+            ("late.js", "exports.answer = 42;"),
+        ];
+        for arguments in [&["main.mjs"][..], &["--loader", "./hook.mjs", "all.mjs"]] {
+            let folder = folder();
+            let top = fs::canonicalize(folder.path()).expect("a folder");
+            for (name, text) in files {
+                write(&top, name, text);
+            }
+            let log = top.join("log");
+            let mut trace = Trace::new::<&str, _>([], node.command(arguments)).in_folder(&top);
+            trace.command().env("ORACLE_HOOK", &log);
+            let traced = trace.run();
+            traced.succeeded();
+            traced.lost_nothing();
+            let found = modules(&traced);
+            let told = fs::read_to_string(&log).expect("the hook's list");
+            let mut expected = Requirers::new();
+            for line in told.lines() {
+                let line: Value = serde_json::from_str(line).expect("JSON");
+                let path =
+                    |value: &Value| value.as_str()?.strip_prefix("file://").map(str::to_owned);
+                if let Some(url) = path(&line["url"]) {
+                    expected.entry(url).or_insert_with(|| path(&line["by"]));
+                }
+            }
+            // `--loader` tells its own hook of itself in some versions, but not the main thread.
+            expected.remove(&format!("{}/hook.mjs", top.display()));
+            assert!(expected.len() >= 14, "{expected:?}");
+            for (module, requirer) in &expected {
+                assert_eq!(
+                    found.get(module),
+                    Some(requirer),
+                    "{module}, {arguments:?}, {waits}"
+                );
+            }
+            // The other thread has the hook alone.
+            let pids = program_modules(&traced).filter(|m| m["thread"] != m["pid"]);
+            let others: BTreeSet<&str> = pids.map(|module| text(&module["path"])).collect();
+            let hook = format!("{}/hook.mjs", top.display());
+            assert_eq!(others, BTreeSet::from([hook.as_str()]), "{arguments:?}");
+        }
+    }
 }
 
 fn a_module_that_cannot_be_compiled_is_what_its_name_says(node: &Node) {
