@@ -204,6 +204,8 @@ fn loads_are_how_often_a_module_was_loaded(node: &Node) {
     assert_eq!(loaded(&traced, "/again.cjs"), ("cjs".to_owned(), 2));
     let (traced, _) = trace_files(node, &[], &["-e", "1 + 1"]);
     assert_eq!(loaded(&traced, "[eval]"), ("script".to_owned(), 1));
+    // Nothing of what Node puts around it.
+    assert_eq!(modules(&traced).into_keys().collect::<Vec<_>>(), ["[eval]"]);
     if node.major() < 18 {
         return;
     }

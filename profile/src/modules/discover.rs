@@ -351,16 +351,13 @@ impl<'a> Finder<'a> {
             return (ModuleKind::Builtin, (all.len() as u32).max(1));
         }
         // What cannot be compiled is compiled once more as a module, for a better message.
-        let is_common = matches!(
-            script.path.rsplit(|&byte| byte == b'.').next(),
-            Some(b"cjs" | b"cts")
-        );
+        let is_common = matches!(script.form(), b"cjs" | b"cts");
         // A file that could be either is compiled as a function first: then it is one of the modules.
         if modules > 0 && !is_common {
             // WebAssembly gets a module of Node's making around it, of the same name.
-            let kind = match script.path.ends_with(b".wasm") {
-                true => ModuleKind::Wasm,
-                false => ModuleKind::EsModule,
+            let kind = match script.form() {
+                b"wasm" => ModuleKind::Wasm,
+                _ => ModuleKind::EsModule,
             };
             return (kind, modules);
         }
@@ -378,11 +375,11 @@ impl<'a> Finder<'a> {
                 return (kind, opened);
             }
         }
-        let kind = match script.path.rsplit(|&byte| byte == b'.').next() {
-            Some(b"json") => ModuleKind::Json,
-            Some(b"wasm") => ModuleKind::Wasm,
-            Some(b"node") => ModuleKind::AddOn,
-            Some(b"cjs" | b"cts") => ModuleKind::CommonJs,
+        let kind = match script.form() {
+            b"json" => ModuleKind::Json,
+            b"wasm" => ModuleKind::Wasm,
+            b"node" => ModuleKind::AddOn,
+            b"cjs" | b"cts" => ModuleKind::CommonJs,
             _ => ModuleKind::EsModule,
         };
         (kind, 1)
