@@ -1221,6 +1221,30 @@ fn check_times(traced: &Traced, oracle: &Path, top: &Path) -> Result<(), String>
     Ok(())
 }
 
+/// The body of the main module lasts when the recorder begins to sum up calls: who runs it waits as it.
+#[test]
+#[ignore = "needs root"]
+fn who_waits_after_very_many_calls_waits_as_itself() {
+    const WAITED_MS: u64 = 400;
+    let main = format!(
+        "const fs = require('fs');\n\
+         for (let i = 0; i < 200_000; i++) fs.existsSync('/nowhere');\n\
+         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, {WAITED_MS});"
+    );
+    for version in ["20.20.2", "24.21.0"] {
+        let Some(node) = Node::find(version) else {
+            continue;
+        };
+        let (traced, top) = trace_files(&node, &[("main.cjs", &main)], &["main.cjs"]);
+        let path = format!("{top}/main.cjs");
+        let mut modules = program_modules(&traced);
+        let module = modules.find(|module| text(&module["path"]) == path);
+        let module = module.unwrap_or_else(|| panic!("no {path}"));
+        let blocked = number(&module["blocked_ns"]);
+        assert!(blocked >= WAITED_MS * 1_000_000, "{version}: {module}");
+    }
+}
+
 /// Right each time, and certain where nobody else came in between.
 fn who_waits_for_a_cpu_waits_as_itself(node: &Node) {
     /// On a slow machine one of the others has its turn in most of the moments in between.
