@@ -483,10 +483,17 @@ fn read(path: &Path) -> Requirers {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// A share of what is nobody's, in percent. Null: none at all is.
+/// A share of what is nobody's, in percent. Null: there is nothing of the kind.
 fn unattributed(traced: &Traced, what: &str) -> f64 {
     let share = &traced.run["attribution"][format!("unattributed_{what}_percent")];
-    share.as_f64().unwrap_or_default()
+    share.as_f64().unwrap_or_else(|| {
+        let all = match what {
+            "samples" => "count",
+            _ => "total",
+        };
+        assert_eq!(number(&traced.run[what][all]), 0, "{what} of nobody known");
+        0.0
+    })
 }
 
 /// That at most these parts of the crossings and of the CPU samples are nobody's, and that each crossing has a bucket.
@@ -1212,6 +1219,10 @@ fn check_times(traced: &Traced, oracle: &Path, top: &Path) -> Result<(), String>
         // Before its first and after its last look at the clock it runs a little, too; and so does `need`.
         let slack = uncertain + 1_000_000;
         let told = told[&file];
+        // Whoever is uncertain of everything is never wrong.
+        if uncertain > told / 10 + 1_000_000 {
+            return Err(format!("{uncertain} ns of {told} are uncertain of {file}"));
+        }
         if execute.abs_diff(told) > slack || execute + slack < package.busy_ms * 1_000_000 {
             return Err(format!(
                 "{file} ran for {told} ns by its own clock, {execute} ns found, {uncertain} ns uncertain"
