@@ -103,6 +103,7 @@ struct thread {
 	__u32 pid, tid;
 	__u64 syscall_start;
 	__u64 events;		/* written one by one so far */
+	__u64 full_since;	/* start of the first call that was not any more */
 	__u64 first_nonstring;	/* of the binary whose probe is being handled */
 	__u32 image;		/* 1 + the binary whose code it runs, 0: not known */
 	__u32 serial;		/* given at its first walk */
@@ -549,13 +550,19 @@ __noinline int flush_tallies(struct thread *t)
  */
 #define EARLY_CALLS 4096
 
-/* Whether a call shall be written by itself: the first ones of a thread, and those that never ended. */
-static __always_inline bool by_itself(struct thread *t, __u8 flags)
+/*
+ * Whether a call shall be written by itself: the first ones of a thread, those that were under way when there were enough of these, which
+ * tell what runs until they end (at most as many as are nested), and those that never ended.
+ */
+static __always_inline bool by_itself(struct thread *t, __u64 start, __u8 flags)
 {
 	if (flags & RECORD_UNFINISHED)
 		return true;
-	if (t->events >= (count_only && !milestones_passed(t) ? EARLY_CALLS : event_limit))
-		return false;
+	if (t->events >= (count_only && !milestones_passed(t) ? EARLY_CALLS : event_limit)) {
+		if (!t->full_since)
+			t->full_since = start;
+		return !count_only && start < t->full_since;
+	}
 	t->events++;
 	return true;
 }
@@ -564,7 +571,7 @@ static __always_inline void write_call(struct thread *t, __u64 start, __u64 dura
 				       __u64 callback, __u64 parent, __u8 kind, __u8 flags,
 				       __u32 stack)
 {
-	if (!by_itself(t, flags)) {
+	if (!by_itself(t, start, flags)) {
 		struct sum_key key = call_key(t, callback, kind, stack);
 
 		add_to_sum(&key, duration, inner, 0, !(flags & RECORD_UNTIMED));
@@ -629,7 +636,7 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 static __always_inline void write_serialization(struct thread *t, struct frame *f, __u64 duration,
 						__u8 flags)
 {
-	if (!by_itself(t, flags)) {
+	if (!by_itself(t, f->start, flags)) {
 		struct sum_key key = {.callback = f->callback,
 				      .pid = t->pid,
 				      .id = f->id,

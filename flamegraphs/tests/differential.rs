@@ -74,9 +74,31 @@ fn folded_stacks_are_those_of_inferno() {
     }
 }
 
+/// The sum of the stacks of a recording that are not in another one, by their folded texts.
+fn only(of: &Recording, other: &Recording, request: &Request) -> f64 {
+    let [of, other] = [of, other].map(|recording| fold(recording, request).unwrap().to_string());
+    let stacks = |text: &str| -> Vec<(String, f64)> {
+        let lines = text.lines().map(|line| line.rsplit_once(' ').unwrap());
+        lines
+            .map(|(stack, value)| (stack.to_owned(), value.parse().unwrap()))
+            .collect()
+    };
+    let others: BTreeSet<String> = stacks(&other)
+        .iter()
+        .flat_map(|(stack, _)| {
+            let ends = stack.match_indices(';').map(|(end, _)| end);
+            let outer = ends.map(|end| stack[..end].to_owned());
+            outer.chain([stack.clone()]).collect::<Vec<_>>()
+        })
+        .collect();
+    let alone = { stacks(&of).into_iter() }.filter(|(stack, _)| !others.contains(stack));
+    alone.map(|(_, value)| value).sum()
+}
+
 #[test]
 fn elided_and_new_frames_sum_up() {
     let (base, head) = (Recording::synthetic(3000), Recording::synthetic(5000));
+    let mut all_new = 0.0;
     for request in requests() {
         let of = difference(&base, &head, &request);
         let (base_total, head_total) = of.totals();
@@ -86,9 +108,13 @@ fn elided_and_new_frames_sum_up() {
             let kept = of.nodes().iter().filter(|node| keep(node));
             kept.map(|node| node.head.own - node.base.own).sum()
         };
-        let parts =
-            sum(|n| n.is_new()) + sum(|n| n.is_elided()) + sum(|n| !n.is_new() && !n.is_elided());
-        assert_eq!(parts, head_total - base_total);
+        let own = of.nodes().iter().map(|node| node.head.own - node.base.own);
+        assert_eq!(own.sum::<f64>(), head_total - base_total);
+        // By the texts: stacks that no stack of the other side is, or goes through.
+        let (base_only, head_only) = (only(&base, &head, &request), only(&head, &base, &request));
+        assert_eq!(sum(|n| n.is_new()), head_only, "{request:?}");
+        assert_eq!(sum(|n| n.is_elided()), -base_only, "{request:?}");
+        all_new += head_only;
         let mut picture = Vec::new();
         for direction in [Direction::Head, Direction::Base] {
             picture.clear();
@@ -97,6 +123,7 @@ fn elided_and_new_frames_sum_up() {
             roxmltree::Document::parse(text).unwrap();
         }
     }
+    assert!(all_new > 0.0);
 }
 
 /// The same program in another folder, with another version of a package and other hashes, on a node elsewhere.

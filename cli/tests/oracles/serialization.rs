@@ -86,7 +86,7 @@ pub(crate) fn n_values_are_n_serializations(node: &Node) {
 fn who_ends_inside_a_serialization_has_made_no_bytes() {
     for version in ["18.20.8", "22.23.3", "26.10.0"] {
         let Some(node) = Node::find(version) else {
-            return;
+            continue;
         };
         let script = "process.title = { toString() { process.reallyExit(0); } }";
         let traced = trace(&[], node.command(["-e", script]));
@@ -94,5 +94,13 @@ fn who_ends_inside_a_serialization_has_made_no_bytes() {
         let serialization = &traced.run["serialization"];
         let bytes = number(&serialization["bytes"]);
         assert!(bytes < 1 << 24, "{version}: {serialization}");
+        // It is there: who ends right before has one less.
+        let without = "process.reallyExit(0); process.title = { toString() { } }";
+        assert_eq!(script.len(), without.len());
+        let without = trace(&[], node.command(["-e", without]));
+        without.succeeded();
+        let (calls, _) = traced.serialized("Utf8Value");
+        let (calls_without, _) = without.serialized("Utf8Value");
+        assert_eq!(calls, calls_without + 1, "{version}: {serialization}");
     }
 }

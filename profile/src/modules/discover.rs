@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::context::{Contexts, Inside};
 use super::events::{Thread, What};
+use super::hooks::FoundByHooks;
 use super::script::{BuiltinClass, Script, ScriptClass, ScriptId, Scripts};
 use super::{ByThread, Module, ModuleId, ModuleKind, of_thread};
 use crate::fast::Map;
@@ -77,6 +78,7 @@ pub(super) struct Finder<'a> {
     pub(super) contexts: &'a Contexts,
     pub(super) scripts: &'a mut Scripts,
     pub(super) imports: &'a ByThread<'a, Import>,
+    pub(super) by_hooks: &'a FoundByHooks,
 }
 
 impl<'a> Finder<'a> {
@@ -106,6 +108,10 @@ impl<'a> Finder<'a> {
                 continue;
             }
             let all: Vec<&Load> = of_script.iter().map(|&index| &loads[index]).collect();
+            // Another thread loads what hooks tried here.
+            if all.iter().all(|load| load.tried) {
+                continue;
+            }
             let wanted = self.wanted_by(unit, load, &mut found, modules);
             let (kind, times) = self.kind(&all, wanted.by_loader);
             let imported = importer(&imports, load, &found, modules);
@@ -182,19 +188,33 @@ impl<'a> Finder<'a> {
     }
 
     /// For whose functions the loader of ES modules found files: `import()` looks for the file before it waits for
-    /// anything, so that its caller is on the stack.
+    /// anything, so that its caller is on the stack. Of what hooks on another thread find, that asks them instead.
     fn askers(&mut self, thread: &Thread) -> Askers<'a> {
-        let mut askers: Askers<'a> = HashMap::new();
+        let mut asks: Vec<(Nanoseconds, NameId, StackId)> = Vec::new();
         for point in thread.points.iter().filter(|p| p.what == What::File) {
             let access = &self.recording.files[point.index as usize];
             let context = access.stack.and_then(|stack| self.contexts.get(stack));
-            if let Some(context) = context
-                && context.inside == Inside::Loading
-                && context.finding
+            if let Some(stack) = access.stack
+                && context.is_some_and(|context| context.finding)
                 && access.operation == FileOperation::Stat
                 && access.result >= 0
+            {
+                asks.push((access.start, access.path, stack));
+            }
+        }
+        if let Some(found) = self.by_hooks.get(&(thread.process, thread.thread)) {
+            asks.extend(
+                found
+                    .iter()
+                    .map(|found| (found.at, found.path, found.stack)),
+            );
+            asks.sort_by_key(|(at, ..)| *at);
+        }
+        let mut askers: Askers<'a> = HashMap::new();
+        for (at, path, stack) in asks {
+            if let Some(context) = self.contexts.get(stack)
+                && context.inside == Inside::Loading
                 && context.owner.is_some()
-                && let Some(stack) = access.stack
                 && let Requirer {
                     script: Some(asker),
                     called,
@@ -203,8 +223,8 @@ impl<'a> Finder<'a> {
                 // `import.meta.resolve` loads nothing.
                 && called != Some(BuiltinClass::EsModuleMeta)
             {
-                let asked = askers.entry(self.recording.name(access.path));
-                asked.or_default().push((access.start, asker));
+                let asked = askers.entry(self.recording.name(path));
+                asked.or_default().push((at, asker));
             }
         }
         askers
@@ -331,16 +351,13 @@ impl<'a> Finder<'a> {
             return (ModuleKind::Builtin, (all.len() as u32).max(1));
         }
         // What cannot be compiled is compiled once more as a module, for a better message.
-        let is_common = matches!(
-            script.path.rsplit(|&byte| byte == b'.').next(),
-            Some(b"cjs" | b"cts")
-        );
+        let is_common = matches!(script.form(), b"cjs" | b"cts");
         // A file that could be either is compiled as a function first: then it is one of the modules.
         if modules > 0 && !is_common {
             // WebAssembly gets a module of Node's making around it, of the same name.
-            let kind = match script.path.ends_with(b".wasm") {
-                true => ModuleKind::Wasm,
-                false => ModuleKind::EsModule,
+            let kind = match script.form() {
+                b"wasm" => ModuleKind::Wasm,
+                _ => ModuleKind::EsModule,
             };
             return (kind, modules);
         }
@@ -358,11 +375,11 @@ impl<'a> Finder<'a> {
                 return (kind, opened);
             }
         }
-        let kind = match script.path.rsplit(|&byte| byte == b'.').next() {
-            Some(b"json") => ModuleKind::Json,
-            Some(b"wasm") => ModuleKind::Wasm,
-            Some(b"node") => ModuleKind::AddOn,
-            Some(b"cjs" | b"cts") => ModuleKind::CommonJs,
+        let kind = match script.form() {
+            b"json" => ModuleKind::Json,
+            b"wasm" => ModuleKind::Wasm,
+            b"node" => ModuleKind::AddOn,
+            b"cjs" | b"cts" => ModuleKind::CommonJs,
             _ => ModuleKind::EsModule,
         };
         (kind, 1)

@@ -26,6 +26,7 @@ mod continuations;
 mod costs;
 mod discover;
 mod events;
+mod hooks;
 pub mod package;
 pub mod script;
 
@@ -42,6 +43,7 @@ use context::{Context, Contexts, Inside};
 use continuations::Continuations;
 use discover::{Discovered, Finder};
 use events::{Threads, What};
+use hooks::found_by_hooks;
 use package::{Folders, Identity, PackageKey, PackageKind};
 use script::{Script, ScriptId, Scripts};
 
@@ -245,6 +247,7 @@ impl Modules {
         let phases = phases(recording, timeline, &threads);
         let imports = by_thread(&recording.imports, |import| (import.process, import.thread));
         let continuations = by_thread(&recording.continuations, |c| (c.process, c.thread));
+        let by_hooks = found_by_hooks(recording, &contexts, &threads);
         let mut found: Vec<Discovered> = Vec::with_capacity(threads.list.len());
         for (unit, thread) in threads.list.iter().enumerate() {
             let mut finder = Finder {
@@ -252,6 +255,7 @@ impl Modules {
                 contexts: &contexts,
                 scripts: &mut modules.scripts,
                 imports: &imports,
+                by_hooks: &by_hooks,
             };
             found.push(match thread.javascript && told(thread.process) {
                 true => finder.find(unit, thread, &mut modules.list),

@@ -68,6 +68,11 @@ impl Script {
             None => (name.to_vec(), Vec::new()),
         };
         let builtin = builtin_name(&path);
+        let (builtin, suffix) = match builtin.map(split_url) {
+            Some((builtin, query)) if !query.is_empty() => (Some(builtin), query.to_vec()),
+            Some((builtin, _)) => (Some(builtin), suffix),
+            None => (None, suffix),
+        };
         let class = builtin.map_or(ScriptClass::User, |name| {
             ScriptClass::Builtin(BuiltinClass::of(name))
         });
@@ -85,6 +90,22 @@ impl Script {
     /// Whether it is one of Node's own modules.
     pub fn is_builtin(&self) -> bool {
         matches!(self.class, ScriptClass::Builtin(_))
+    }
+
+    /// What its name says that it holds: the extension of a file, the subtype of the type of a `data:` URL.
+    pub fn form(&self) -> &[u8] {
+        match self.path.strip_prefix(b"data:") {
+            Some(rest) => {
+                let end = rest.iter().position(|&byte| byte == b';' || byte == b',');
+                let media = &rest[..end.unwrap_or(rest.len())];
+                let slash = media.iter().position(|&byte| byte == b'/');
+                slash.map_or(&[][..], |slash| &media[slash + 1..])
+            }
+            None => {
+                let dot = self.path.iter().rposition(|&byte| byte == b'.');
+                dot.map_or(&[][..], |dot| &self.path[dot + 1..])
+            }
+        }
     }
 
     /// Whether it is one of Node's own modules that programs cannot load by name.
@@ -162,9 +183,14 @@ fn file_url(name: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     if !rest.starts_with(b"/") {
         return None;
     }
-    let end = rest.iter().position(|&byte| byte == b'?' || byte == b'#');
-    let (path, suffix) = rest.split_at(end.unwrap_or(rest.len()));
+    let (path, suffix) = split_url(rest);
     Some((percent_decoded(path), suffix))
+}
+
+/// What is before the query and fragment of a URL, and these.
+fn split_url(url: &[u8]) -> (&[u8], &[u8]) {
+    let end = url.iter().position(|&byte| byte == b'?' || byte == b'#');
+    url.split_at(end.unwrap_or(url.len()))
 }
 
 fn percent_decoded(path: &[u8]) -> Cow<'_, [u8]> {
@@ -209,8 +235,8 @@ impl Scripts {
         scripts
     }
 
-    /// The script that V8 gives this name; `None` for code without a name of its own, such as `eval` and WebAssembly:
-    /// that belongs to the script that called it.
+    /// The script that V8 gives this name; `None` for code without a name of its own, such as `eval`, WebAssembly and what Node
+    /// puts around `node -e`: that belongs to the script that called it.
     pub fn named(&mut self, recording: &Recording, name: NameId) -> Option<ScriptId> {
         if let Some(known) = self.by_name.get(&name) {
             return *known;
@@ -218,7 +244,7 @@ impl Scripts {
         let text = recording.name(name);
         let id = match text {
             [] => None,
-            _ if text.starts_with(b"wasm://") => None,
+            _ if text.starts_with(b"wasm://") || is_wrapper(text) => None,
             _ => Some(self.add(Script::of(text))),
         };
         self.by_name.insert(name, id);
@@ -297,6 +323,11 @@ fn shared_names(recording: &Recording) -> Vec<NameId> {
     shared
 }
 
+/// Whether it is the module that Node makes around code without a file: `[eval]-wrapper`, `[stdin]-wrapper`.
+fn is_wrapper(name: &[u8]) -> bool {
+    name.starts_with(b"[") && name.ends_with(b"]-wrapper")
+}
+
 /// Whether a script's name is a path or a URL of one.
 fn has_file(name: &[u8]) -> bool {
     name.starts_with(b"/") || file_url(name).is_some()
@@ -339,6 +370,11 @@ mod tests {
             Script::of(b"internal/util"),
             Script::of(b"node:internal/util")
         );
+        // As hooks name what they put around one (import-in-the-middle).
+        let wrapped = Script::of(b"node:path?iitm=true");
+        assert!(wrapped.is_builtin());
+        assert_eq!(wrapped.path, b"node:path");
+        assert_eq!(wrapped.suffix, b"?iitm=true");
         for name in [
             &b"/app/internal/a.js"[..],
             b"[eval]",
@@ -347,5 +383,35 @@ mod tests {
         ] {
             assert!(!Script::of(name).is_builtin());
         }
+    }
+
+    #[test]
+    fn what_a_script_holds_its_name_says() {
+        for (name, form) in [
+            (&b"/app/a.b/data.json"[..], &b"json"[..]),
+            (b"file:///app/a.wasm?x=.json", b"wasm"),
+            (b"data:application/json,{\"a\":\"b.mjs\"}", b"json"),
+            (b"data:application/wasm;base64,AGFzbQEAAAA=", b"wasm"),
+            (b"data:text/javascript,import './a.cjs'", b"javascript"),
+            (b"data:,a.json", b""),
+            (b"[eval]", b""),
+        ] {
+            assert_eq!(Script::of(name).form(), form);
+        }
+    }
+
+    #[test]
+    fn what_node_puts_around_code_without_a_file_is_no_script() {
+        let mut recording = Recording::default();
+        let names: [&[u8]; 4] = [
+            b"[eval]",
+            b"[eval]-wrapper",
+            b"[stdin]-wrapper",
+            b"/app/[eval]-wrapper",
+        ];
+        recording.names = names.map(<[u8]>::to_vec).into();
+        let mut scripts = Scripts::new(&recording);
+        let is_script = (0..4).map(|name| scripts.named(&recording, NameId(name)).is_some());
+        assert_eq!(is_script.collect::<Vec<_>>(), [true, false, false, true]);
     }
 }
