@@ -367,6 +367,93 @@ fn with_package(name: &str, package: impl Fn(&mut Program), later: &[(&str, u64)
     })
 }
 
+/// As count mode records it: no stacks, so no modules.
+fn counted(mut all: Recording) -> Recording {
+    for run in &mut all.runs {
+        run.mode = "count".into();
+    }
+    all.crossings.iter_mut().for_each(|of| of.stack = None);
+    all.lookups.iter_mut().for_each(|of| of.stack = None);
+    all.files.iter_mut().for_each(|of| of.stack = None);
+    all.serializations.iter_mut().for_each(|of| of.stack = None);
+    all.compilations.iter_mut().for_each(|of| of.stack = None);
+    all.samples.clear();
+    all
+}
+
+/// Of runs that were only counted compilations have times, and callbacks counts.
+#[test]
+fn causes_of_runs_that_were_counted_are_scripts_phases_and_callbacks() {
+    let of = |compile_ns: Option<u64>, calls: usize, busy: u64| {
+        move |main: &mut Program| {
+            main.require("/app/lib/other.js", &[], 2_000_000, |_| {});
+            if let Some(ns) = compile_ns {
+                main.require("/app/node_modules/heavy/index.js", &[], ns, |_| {});
+            }
+            main.busy(busy);
+            for _ in 0..calls {
+                main.cross("fs", "Stat", 1_000);
+            }
+        }
+    };
+    let diff = |head: (Option<u64>, usize, u64)| {
+        compare(
+            counted(with_package("base", of(None, 3, 1_000_000), &[])),
+            counted(with_package("head", of(head.0, head.1, head.2), &[])),
+        )
+    };
+    let told = |diff: &Diff| {
+        let of = |cause: &nodeprof_profile::diff::Cause| (cause.kind, cause.presence);
+        diff.causes.iter().map(of).collect::<Vec<_>>()
+    };
+    // The script holds its time, and the phase around it only the rest.
+    let added = diff((Some(40_000_000), 503, 9_000_000));
+    assert!(added.modules.added.is_empty(), "{:?}", added.modules);
+    let first = &added.causes[0];
+    assert_eq!(
+        (first.kind, first.presence),
+        (CauseKind::Script, Some("added"))
+    );
+    assert!(first.name.contains("heavy/index.js"), "{}", first.sentence);
+    assert!(
+        (first.change_ns - 40_000_000.0).abs() < 1_000_000.0,
+        "{}",
+        first.sentence
+    );
+    let phase = &added.causes[1];
+    assert_eq!(phase.kind, CauseKind::Phase, "{}", phase.sentence);
+    assert!(
+        phase.sentence.contains("without its compilations")
+            && phase.sentence.contains("500 crossings more"),
+        "{}",
+        phase.sentence
+    );
+    assert!(phase.change_ns < 15_000_000.0, "{}", phase.sentence);
+    let callback = added
+        .causes
+        .iter()
+        .find(|of| of.kind == CauseKind::Callback);
+    let callback = callback.expect("a callback");
+    assert!(
+        callback
+            .sentence
+            .contains("fs.Stat: 500 calls more (3 → 503)"),
+        "{}",
+        callback.sentence
+    );
+    assert_eq!(callback.certainty, Certainty::Exact);
+    // Nothing but the compilations differs: no phase is to blame for them.
+    let compiled = diff((Some(40_000_000), 3, 1_000_000));
+    assert!(
+        !told(&compiled)
+            .iter()
+            .any(|(kind, _)| matches!(kind, CauseKind::Phase | CauseKind::Callback)),
+        "{:#?}",
+        compiled.causes
+    );
+    assert_eq!(told(&diff((None, 3, 1_000_000))), []);
+}
+
 /// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.
 #[test]
 fn an_added_package_is_the_cause_of_the_search_for_it() {

@@ -79,7 +79,10 @@ function placeOf(cause: Cause): Record<string, string> {
     case "reading":
       return { view: "tables", table: "files", side };
     case "compilation":
+    case "script":
       return { view: "tables", table: "compilation", side };
+    case "callback":
+      return { view: "tables", table: "callbacks", side };
     default:
       return { view: "timeline", side };
   }
@@ -106,7 +109,7 @@ function Causes({ diff }: { diff: Diff }) {
       <ol class="findings">
         {diff.causes.map((cause, index) => (
           <li key={index} data-cause={cause.kind}>
-            <span class={`figure ${signed(cause.change_ns) === time(0) ? "" : cause.change_ns > 0 ? "loses" : "gains"}`}>{signed(cause.change_ns)}</span>
+            <span class={`figure ${signed(cause.change_ns) === time(0) ? "" : cause.change_ns > 0 ? "loses" : "gains"}`}>{signed(cause.change_ns) === time(0) ? "" : signed(cause.change_ns)}</span>
             <span class="meter" aria-hidden="true"><i style={{ width: `${(Math.abs(cause.change_ns) / most) * 100}%`, background: cause.change_ns > 0 ? "var(--more)" : "var(--less)" }} /></span>
             <span class="sentence">
               {capital(cause.sentence)} <em>({CERTAINTY[cause.certainty] ?? cause.certainty})</em>{" "}

@@ -1,5 +1,6 @@
 //! Two groups of runs side by side, for a terminal: the verdict, why, where to look next.
 
+use nodeprof_profile::diff::causes::CauseKind;
 use nodeprof_profile::diff::figures::Unit;
 use nodeprof_profile::diff::{
     Answer, Cause, Certainty, Change, Diff, Presence, SideSummary, TimeChange, words,
@@ -313,7 +314,7 @@ pub(super) fn next_commands(diff: &Diff, base: &str, head: &str) -> Vec<String> 
     let probed = diff.base.probed_runs > 0 && diff.head.probed_runs > 0;
     if probed {
         let metric = match diff.causes.first().map(|cause| cause.kind) {
-            Some(nodeprof_profile::diff::causes::CauseKind::Compilation) => "compile",
+            Some(CauseKind::Compilation | CauseKind::Script) => "compile",
             // Count mode takes no samples.
             _ if !(diff.base.sampled && diff.head.sampled) => "crossings",
             Some(_) => "wall",

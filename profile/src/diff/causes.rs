@@ -32,8 +32,12 @@ pub enum CauseKind {
     Compilation,
     /// What no module is to blame for: a bucket of `outside`.
     Outside,
-    /// A phase, where modules are not known.
+    /// A phase, where modules are not known; without compilations where those have times.
     Phase,
+    /// Compiling one script, where modules are not known.
+    Script,
+    /// A C++ function that is called more or less often, where modules are not known.
+    Callback,
 }
 
 /// A part of the run whose time changed.
@@ -102,6 +106,8 @@ const GROWN_BYTES: f64 = 32_768.0;
 const FEWEST_RUNS: usize = 10;
 /// Causes that only counts tell.
 const MOST_OF_COUNTS: usize = 5;
+/// C++ functions among them.
+const MOST_OF_CALLBACKS: usize = 3;
 
 /// A time by run on both sides.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +130,14 @@ impl Series {
                 for (sum, value) in sums.iter_mut().zip(values) {
                     *sum += value;
                 }
+            }
+        }
+    }
+
+    fn subtract(&mut self, other: &Series) {
+        for (rests, values) in [(&mut self.base, &other.base), (&mut self.head, &other.head)] {
+            for (rest, value) in rests.iter_mut().zip(values) {
+                *rest -= value;
             }
         }
     }
@@ -165,6 +179,10 @@ struct Search<'a> {
     candidates: Vec<Candidate>,
     /// Time in the functions that read package.json files: a part of the search for files.
     readers: Series,
+    /// Modules are not known: phases and scripts are looked at in their place.
+    of_phases: bool,
+    /// Phases are without the compilations in them.
+    scripts_apart: bool,
     /// Changes that are too small to matter, ns.
     least: f64,
 }
@@ -181,6 +199,8 @@ pub fn causes(
         cells: Vec::new(),
         candidates: Vec::new(),
         readers: Series::default(),
+        of_phases: false,
+        scripts_apart: false,
         least: LEAST_NS,
     };
     let of_side = |runs: &[usize]| median(&sides.figures.scalar("time.wall_ns", runs));
@@ -314,16 +334,55 @@ impl Search<'_> {
     }
 
     fn phases(&mut self) {
+        self.of_phases = true;
+        self.scripts();
         let phases = self.sides.figures.table(List::Phases);
-        let field = List::Phases.field("duration_ns").unwrap_or_default();
+        let field = |name| List::Phases.field(name).unwrap_or_default();
+        let (duration, compile) = (field("duration_ns"), field("compile_ns"));
         for (row, name) in phases.names.iter().enumerate() {
-            self.whole(List::Phases, row, CauseKind::Phase, name, field);
+            let mut series = Series::of(self.sides, List::Phases, row, duration);
+            if self.scripts_apart {
+                series.subtract(&Series::of(self.sides, List::Phases, row, compile));
+            }
+            self.alone(CauseKind::Phase, name, row, series);
         }
+    }
+
+    /// Compilations, which have their times also where calls are only counted.
+    fn scripts(&mut self) {
+        let scripts = self.sides.figures.table(List::Scripts);
+        let sides = [&self.sides.base.probed, &self.sides.head.probed];
+        let timed = |runs: &[usize]| {
+            let figures = &self.sides.figures;
+            figures.recorded(List::Scripts, "self_ns", runs)
+                && figures.recorded(List::Phases, "compile_ns", runs)
+        };
+        if scripts.names.is_empty() || !sides.into_iter().all(|runs| timed(runs)) {
+            return;
+        }
+        self.scripts_apart = true;
+        let field = List::Scripts.field("self_ns").unwrap_or_default();
+        let mut all = (Series::default(), Vec::new());
+        for (row, name) in scripts.names.iter().enumerate() {
+            let series = Series::of(self.sides, List::Scripts, row, field);
+            all.0.add(&series);
+            all.1.push(self.cells.len());
+            self.alone(CauseKind::Script, name, row, series);
+        }
+        for cell in &all.1 {
+            self.cells[*cell].step = Some(COMPILE);
+        }
+        self.add(CauseKind::Compilation, "", 0, all.0, all.1);
     }
 
     /// A candidate with one cell of its own.
     fn whole(&mut self, list: List, row: usize, kind: CauseKind, name: &str, field: usize) {
         let series = Series::of(self.sides, list, row, field);
+        self.alone(kind, name, row, series);
+    }
+
+    /// The same with these times.
+    fn alone(&mut self, kind: CauseKind, name: &str, row: usize, series: Series) {
         self.cells.push(Cell {
             left: series.change(),
             step: None,
@@ -364,9 +423,14 @@ impl Search<'_> {
             let kind = match key.list {
                 List::Modules => CauseKind::Module,
                 List::Packages => CauseKind::Package,
+                List::Scripts if self.of_phases => CauseKind::Script,
                 _ => continue,
             };
-            let present = key.list.fields()[key.field] == "modules";
+            let field = key.list.fields()[key.field];
+            let present = match kind {
+                CauseKind::Script => field == "compilations",
+                _ => field == "modules",
+            };
             let Some(presence) = change.presence().filter(|_| present) else {
                 continue;
             };
@@ -459,6 +523,11 @@ impl Search<'_> {
             && let Some(package) = finer(index, change, CauseKind::Package, step)
         {
             (index, change) = package;
+        }
+        if self.candidates[index].kind == CauseKind::Compilation
+            && let Some(script) = finer(index, change, CauseKind::Script, None)
+        {
+            (index, change) = script;
         }
         // What is looked for because of a package that came or went is that package's doing, however long the search takes otherwise.
         if self.candidates[index].kind == CauseKind::Resolution
@@ -743,7 +812,36 @@ impl Search<'_> {
             }
         }
         causes.truncate(MOST_OF_COUNTS);
+        if self.of_phases {
+            causes.extend(self.of_callbacks(&exact));
+        }
         causes
+    }
+
+    /// The C++ functions whose numbers of calls differ most: where no module tells who called. Those of the loaders are steps.
+    fn of_callbacks(&self, exact: &[(&Change, &Key)]) -> Vec<Cause> {
+        let names = &self.sides.figures.table(List::Callbacks).names;
+        let mut callbacks: Vec<(&str, &Change, usize)> = (exact.iter())
+            .filter(|(_, key)| {
+                key.list == List::Callbacks && key.list.fields()[key.field] == "calls"
+            })
+            .filter_map(|(change, key)| Some((names.get(key.row)?.as_str(), *change, key.row)))
+            .filter(|(name, _, row)| !self.is_search(*row) && !READERS.contains(&function_of(name)))
+            .collect();
+        callbacks.sort_by(|a, b| {
+            let order = b.1.difference.abs().total_cmp(&a.1.difference.abs());
+            order.then(a.0.cmp(b.0))
+        });
+        callbacks.truncate(MOST_OF_CALLBACKS);
+        let cause = |(name, change, row): (&str, &Change, usize)| {
+            let (base, head) = self.medians(List::Callbacks, row, "calls")?;
+            let evidence = difference(None, base, head, "call", "calls")?;
+            let kind = CauseKind::Callback;
+            let mut cause = self.of_count(kind, name, &Series::default(), 0.0, &[evidence]);
+            (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
+            Some(cause)
+        };
+        callbacks.into_iter().filter_map(cause).collect()
     }
 
     fn of_count(
@@ -786,9 +884,13 @@ impl Search<'_> {
                 ("files.bytes_read", "", ""),
             ]),
             CauseKind::Compilation => self.of_run(&COMPILATIONS),
-            CauseKind::Outside | CauseKind::Phase => Vec::new(),
+            CauseKind::Phase => self.of_phase(candidate.row),
+            CauseKind::Outside | CauseKind::Script | CauseKind::Callback => Vec::new(),
         };
-        let what = subject(cause.kind, &cause.name);
+        let mut what = subject(cause.kind, &cause.name);
+        if cause.kind == CauseKind::Phase && self.scripts_apart {
+            what += " without its compilations";
+        }
         let amount = words::time(cause.change_ns.abs());
         let mut sentence = match (cause.presence, cause.change_ns > 0.0) {
             (Some("added"), true) => format!("{what} (added) costs {amount}"),
@@ -871,6 +973,27 @@ impl Search<'_> {
             }
             if let Some((base, head)) = self.medians(list, row, field) {
                 evidence.extend(difference(presence, base, head, one, many));
+            }
+        }
+        evidence
+    }
+
+    /// What happened in a phase that did not before.
+    fn of_phase(&self, row: usize) -> Vec<String> {
+        const COUNTS: [(&str, &str, &str); 5] = [
+            ("crossings", "crossing", "crossings"),
+            ("lookups", "package.json lookup", "package.json lookups"),
+            ("stats", "stat", "stats"),
+            ("opens", "open", "opens"),
+            ("compilations", "compilation", "compilations"),
+        ];
+        let mut evidence = Vec::new();
+        for (field, one, many) in COUNTS {
+            if field == "compilations" && self.scripts_apart {
+                continue;
+            }
+            if let Some((base, head)) = self.medians(List::Phases, row, field) {
+                evidence.extend(difference(None, base, head, one, many));
             }
         }
         evidence
@@ -1007,6 +1130,8 @@ fn subject(kind: CauseKind, name: &str) -> String {
         CauseKind::Compilation => "compiling modules".to_owned(),
         CauseKind::Outside => bucket_words(name).to_owned(),
         CauseKind::Phase => format!("phase {}", name.replace('_', " ")),
+        CauseKind::Script => format!("compiling {name}"),
+        CauseKind::Callback => format!("C++ function {name}"),
     }
 }
 
