@@ -314,12 +314,10 @@ fn a_budget_that_names_nothing_says_so() {
         assert!(error.to_string().contains(figure), "{error}");
     }
     let text = "[[budget]]\nfigure = \"packages[no-such].modules\"\nmax = 1\noptional = true";
-    assert_eq!(
-        alone(runs("head", &NOISE[..1], |_| {}), text)
-            .unwrap()
-            .outcome,
-        Outcome::Within
-    );
+    let found = alone(runs("head", &NOISE[..1], |_| {}), text).unwrap();
+    assert_eq!(found.outcome, Outcome::Within);
+    let said = found.statements.iter().find(|of| of.kind == "absent");
+    assert!(said.unwrap().text.contains("packages[no-such].modules"));
 }
 
 #[test]
@@ -494,6 +492,54 @@ fn lose(recording: &mut Recording, kind: &str) {
         kind: kind.into(),
         count: 3,
     });
+}
+
+/// A few runs with gaps say nothing against the others, unless they show more than these.
+#[test]
+fn a_few_runs_in_which_not_all_was_seen_are_left_out() {
+    let crossings = |all: &Recording| {
+        let profile = Profile::from_recording(all);
+        profile.runs.iter().map(|run| run.crossings.total).max()
+    };
+    let status = |gaps: usize, more: bool| {
+        let index = std::cell::Cell::new(0);
+        let change = |one: &mut Recording| {
+            if index.replace(index.get() + 1) < gaps {
+                one.processes[0].incomplete = Some("it was met too late".into());
+                let last = *one.crossings.last().unwrap();
+                match more {
+                    true => one.crossings.push(last),
+                    false => drop(one.crossings.pop()),
+                }
+            }
+        };
+        let head = runs("head", &NOISE, change);
+        let base = runs("base", &NOISE, |_| {});
+        let most = crossings(&base).unwrap();
+        let limits = format!(
+            "[[budget]]\nfigure = \"crossings.total\"\nmax = {most}\n[[budget]]\nfigure = \"crossings.total\"\nmax-increase = 0"
+        );
+        let found = checked(base, head, &limits).unwrap();
+        let said = |row: &nodeprof_profile::budget::check::Row| (row.status, row.sentence.clone());
+        found.rows.iter().map(said).collect::<Vec<_>>()
+    };
+    let all = |rows: &[(Status, String)], status| {
+        rows.len() == 2 && rows.iter().all(|row| row.0 == status)
+    };
+    let few = status(3, false);
+    assert!(all(&few, Status::Within), "{few:?}");
+    assert!(
+        few[0]
+            .1
+            .ends_with(", without 3 runs in which something was not seen"),
+        "{few:?}"
+    );
+    // At least as many as of the others must be whole.
+    let many = status(4, false);
+    assert!(all(&many, Status::CannotTell), "{many:?}");
+    // What was seen is more than the others have: who knows how much more it is.
+    let larger = status(1, true);
+    assert!(all(&larger, Status::CannotTell), "{larger:?}");
 }
 
 /// Of a run in which not all was seen a count is the least that it can be.

@@ -723,6 +723,40 @@ fn other_probes_and_other_kernels_are_said() {
     assert_eq!(diff.verdict.answer, Answer::CannotTell);
 }
 
+/// What differs may be one of the programs.
+#[test]
+fn several_programs_have_no_causes_of_a_difference() {
+    let causes = |programs: usize| {
+        let several = |mut all: Recording| {
+            for (index, run) in all.runs.iter_mut().enumerate() {
+                let script = format!("{}.js", index % programs);
+                run.command = vec![b"node".to_vec(), script.into_bytes()];
+            }
+            all
+        };
+        let base = several(modules("base", false, 500_000, 1_000_000));
+        compare(base, several(modules("head", false, 500_000, 3_000_000))).causes
+    };
+    assert!(!causes(1).is_empty());
+    assert_eq!(causes(2), []);
+}
+
+#[test]
+fn several_kernels_on_both_sides_do_not_differ() {
+    let kernels = |recording: &mut Recording, index: usize| {
+        let release = ["6.12.1", "6.18.4"][index % 2];
+        recording.runs[0]
+            .labels
+            .push(("kernel".into(), release.into()));
+    };
+    let diff = compare(side("base", &NOISE, kernels), side("head", &NOISE, kernels));
+    let said = (diff.statements.iter()).find(|of| of.kind == "different_kernels");
+    assert_eq!(
+        said.expect("a statement").text,
+        "Both sides have runs of several kernels: 6.12.1 and 6.18.4."
+    );
+}
+
 #[test]
 fn another_program_is_said() {
     let diff = compare(
@@ -740,7 +774,11 @@ fn several_programs_on_a_side_are_said() {
         let script: &[u8] = [b"a.js".as_slice(), b"b.js"][index % 2];
         recording.runs[0].command = vec![b"node".to_vec(), script.to_vec()];
     };
-    let diff = compare(side("base", &NOISE, several), side("head", &NOISE, several));
+    let slower: Vec<u64> = NOISE.iter().map(|micros| micros + 100_000).collect();
+    let diff = compare(
+        side("base", &NOISE, several),
+        side("head", &slower, several),
+    );
     let said = diff
         .statements
         .iter()

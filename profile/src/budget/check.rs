@@ -86,6 +86,8 @@ struct Figure {
     probed: bool,
     /// On base and head: a count that is too low in a run at least, for something was not seen.
     low: [bool; 2],
+    /// Of base and head: runs in which something was not seen, whose values are not among these.
+    left_out: [usize; 2],
 }
 
 impl Figure {
@@ -97,6 +99,17 @@ impl Figure {
     fn is_constant(&self, values: &[f64]) -> bool {
         let spread = Spread::of(values);
         !self.is_of_machine() && spread.is_some_and(|spread| spread.minimum == spread.maximum)
+    }
+
+    /// What a sentence on it ends with.
+    fn left_out(&self) -> String {
+        match self.left_out.iter().sum::<usize>() {
+            0 => String::new(),
+            runs => format!(
+                ", without {} in which something was not seen",
+                crate::wording::counted(runs as u64, "# run[|s]")
+            ),
+        }
     }
 
     /// That it is over its limit is so although runs have gaps: without them it would be more still.
@@ -129,7 +142,7 @@ pub fn check(
     let has_base = !sides.base.all().is_empty();
     let times = verdict::times(sides);
     let wall = times.iter().find(|time| time.figure == "time.wall_ns");
-    let (statements, verdict) = match has_base {
+    let (mut statements, verdict) = match has_base {
         true => {
             let statements = Statements::of(sides, wall);
             let verdict = Verdict::new(sides, wall, statements.obstacle.clone());
@@ -146,6 +159,9 @@ pub fn check(
     let mut rows = Vec::new();
     for budget in &budgets.list {
         let figures = named(sides, budget)?;
+        if figures.is_empty() {
+            statements.say_absent(&budget.figure);
+        }
         let level = FALSE_ALARMS / figures.len().max(1) as f64;
         for figure in &figures {
             if let Some(most) = budget.max {
@@ -201,14 +217,15 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
                     }
                     continue;
                 }
-                let (base, head) = sides.values(table.list, row, field);
+                let [base, head] = sides.judged_values(table.list, row, field);
                 found.push(Figure {
                     probed: !sides.is_of_timed(table.list, row),
-                    low: sides.are_low(table.list, row, field),
+                    low: [base.low, head.low],
+                    left_out: [base.left_out, head.left_out],
                     unit: table.unit(row, field),
                     name,
-                    base,
-                    head,
+                    base: base.values,
+                    head: head.values,
                 });
             }
         }
@@ -333,9 +350,12 @@ fn of_max(
         return row;
     }
     row.sentence = match row.status {
-        Status::Within => format!("{shown}, at most {limit}"),
-        Status::Over => format!("{shown} is over {limit}"),
-        Status::Unsure => format!("{shown} is over {limit}, but chance explains that"),
+        Status::Within => format!("{shown}, at most {limit}{}", figure.left_out()),
+        Status::Over => format!("{shown} is over {limit}{}", figure.left_out()),
+        Status::Unsure => format!(
+            "{shown} is over {limit}, but {}",
+            unsure(head_moments.count)
+        ),
         Status::CannotTell => match &statements.unusable {
             Some(reason) => reason.clone(),
             None => format!(
@@ -466,9 +486,12 @@ fn of_increase(
         return row;
     }
     row.sentence = match row.status {
-        Status::Within => format!("{shown}, at most {allowed} more"),
-        Status::Over => format!("{shown} is more than {allowed} more"),
-        Status::Unsure => format!("{shown} is more than {allowed} more, but chance explains that"),
+        Status::Within => format!("{shown}, at most {allowed} more{}", figure.left_out()),
+        Status::Over => format!("{shown} is more than {allowed} more{}", figure.left_out()),
+        Status::Unsure => format!(
+            "{shown} is more than {allowed} more, but {}",
+            unsure(of_base.count.min(of_head.count))
+        ),
         Status::CannotTell => match obstacle {
             Some(reason) => reason.to_owned(),
             None => format!(
@@ -477,6 +500,14 @@ fn of_increase(
         },
     };
     row
+}
+
+/// Why a limit that the median exceeds is not said to be exceeded.
+fn unsure(runs: usize) -> String {
+    match runs {
+        1 => "one run a side is too few to be certain".to_owned(),
+        runs => format!("{runs} runs that vary so much are too few to be certain"),
+    }
 }
 
 fn not_known(figure: &str, report: &str) -> String {

@@ -142,7 +142,12 @@ impl Diff {
         let verdict = Verdict::new(sides, wall, statements.obstacle.clone());
         let (mut changes, keys) = changes(sides);
         let tests = compare::settle(&mut changes);
-        let causes = causes::causes(sides, &changes, &keys, &verdict);
+        // Of a mixture of programs each part is one of which programs there are more.
+        let mixed = (statements.list.iter()).any(|of| of.kind == statements::SEVERAL_PROGRAMS);
+        let causes = match mixed {
+            true => Vec::new(),
+            false => causes::causes(sides, &changes, &keys, &verdict),
+        };
         let presence = |list: List| {
             let mut presence = Presence::default();
             for (change, key) in changes.iter().zip(&keys) {

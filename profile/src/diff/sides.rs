@@ -53,6 +53,16 @@ impl Member {
     }
 }
 
+/// Values of a figure on one side, as a limit is to take them.
+pub struct Judged {
+    /// The values.
+    pub values: Vec<f64>,
+    /// Runs whose values are not among them.
+    pub left_out: usize,
+    /// One of them is a count that is too low.
+    pub low: bool,
+}
+
 /// Two sides and their figures.
 pub struct Sides<'a> {
     /// Runs of base, then of head.
@@ -185,6 +195,33 @@ impl<'a> Sides<'a> {
         let table = self.figures.table(list);
         self.runs_of(list, row)
             .map(|runs| runs.iter().any(|run| table.is_low(row, *run, field)))
+    }
+
+    /// Of base and head: values without those of a few runs in which something was not seen. Such a count is at least what was seen, so it says nothing
+    /// against the others while it is no larger than all of them and most runs were seen whole; else all values, and that one is too low.
+    pub fn judged_values(&self, list: List, row: usize, field: usize) -> [Judged; 2] {
+        let table = self.figures.table(list);
+        self.runs_of(list, row).map(|runs| {
+            let (low, whole): (Vec<usize>, Vec<usize>) =
+                (runs.iter()).partition(|run| table.is_low(row, **run, field));
+            let (seen, values) = (
+                table.values(row, field, &low),
+                table.values(row, field, &whole),
+            );
+            let most = values.iter().copied().fold(f64::NAN, f64::max);
+            match whole.len() > low.len() && seen.iter().all(|value| *value <= most) {
+                true => Judged {
+                    values,
+                    left_out: low.len(),
+                    low: false,
+                },
+                false => Judged {
+                    values: table.values(row, field, runs),
+                    left_out: 0,
+                    low: !low.is_empty(),
+                },
+            }
+        })
     }
 
     /// The same of base and head without the runs in which a count is too low; of a side that has no other runs, these, and true.

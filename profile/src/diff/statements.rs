@@ -12,6 +12,9 @@ use crate::RunProfile;
 use crate::recording::{EVENTS_BEYOND_LIMIT, SUMS_FULL, is_gap};
 use crate::wording;
 
+/// The kind of what is said of sides with runs of several programs.
+pub(crate) const SEVERAL_PROGRAMS: &str = "several_programs";
+
 /// A sentence about the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Statement {
@@ -35,6 +38,12 @@ pub struct Statements {
 impl Statements {
     fn say(&mut self, kind: &'static str, text: String) {
         self.list.push(Statement { kind, text });
+    }
+
+    /// That no run has what an optional budget names, which may be a slip.
+    pub(crate) fn say_absent(&mut self, figure: &str) {
+        let text = format!("No run has {figure}, which is optional: it was not checked.");
+        self.say("absent", text);
     }
 
     fn forbid(&mut self, reason: String) {
@@ -176,7 +185,7 @@ impl Statements {
                 sides.head.name,
                 programs_words(&programs[1])
             );
-            self.say("several_programs", text);
+            self.say(SEVERAL_PROGRAMS, text);
             self.forbid("the runs are of several programs".into());
         } else if command(base) != command(head) {
             let text = format!(
@@ -188,43 +197,46 @@ impl Statements {
             );
             self.say("different_commands", text);
         }
-        let mut differ = |kind: &'static str,
-                          what: &str,
-                          value: fn(&RunProfile) -> Option<String>| {
-            let values = |member: &Member| -> BTreeSet<String> {
-                let runs = member.all();
-                runs.iter()
-                    .filter_map(|run| value(sides.runs[*run]))
-                    .collect()
+        let mut differ =
+            |kind: &'static str, of: &str, value: fn(&RunProfile) -> Option<String>| {
+                let values = |member: &Member| -> BTreeSet<String> {
+                    let runs = member.all();
+                    runs.iter()
+                        .filter_map(|run| value(sides.runs[*run]))
+                        .collect()
+                };
+                let (base, head) = (values(&sides.base), values(&sides.head));
+                let several = base.len() > 1 || head.len() > 1;
+                if (base != head || several) && !base.is_empty() && !head.is_empty() {
+                    let shown = |values: &BTreeSet<String>| {
+                        words::list(&values.iter().cloned().collect::<Vec<_>>())
+                    };
+                    let text = match base == head {
+                        true => format!("Both sides have runs of several {of}: {}.", shown(&base)),
+                        false => format!(
+                            "The {of} differ: {} on {}, {} on {}.",
+                            sides.base.name,
+                            shown(&base),
+                            sides.head.name,
+                            shown(&head)
+                        ),
+                    };
+                    self.say(kind, text);
+                    return true;
+                }
+                false
             };
-            let (base, head) = (values(&sides.base), values(&sides.head));
-            let several = base.len() > 1 || head.len() > 1;
-            if (base != head || several) && !base.is_empty() && !head.is_empty() {
-                let shown =
-                    |values: BTreeSet<String>| words::list(&values.into_iter().collect::<Vec<_>>());
-                let text = format!(
-                    "{what}: {} on {}, {} on {}.",
-                    sides.base.name,
-                    shown(base),
-                    sides.head.name,
-                    shown(head)
-                );
-                self.say(kind, text);
-                return true;
-            }
-            false
-        };
-        differ("different_nodes", "The versions of node differ", |run| {
+        differ("different_nodes", "versions of node", |run| {
             run.node.as_ref()?.version.clone()
         });
-        let mut other_machine = differ("different_kernels", "The kernels differ", |run| {
+        let mut other_machine = differ("different_kernels", "kernels", |run| {
             run.labels.get(crate::groups::KERNEL).cloned()
         });
-        other_machine |= differ("different_machines", "The machines differ", |run| {
+        other_machine |= differ("different_machines", "machines", |run| {
             run.labels.get(crate::groups::MACHINE).cloned()
         });
         if other_machine {
-            self.forbid("the sides ran on different machines or kernels".into());
+            self.forbid("the runs are of several machines or kernels".into());
         }
     }
 
