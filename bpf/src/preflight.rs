@@ -127,22 +127,81 @@ fn version(release: &str) -> (u32, u32) {
 }
 
 /// Whether the return of a probed function is a system call that seccomp filters may refuse: `uretprobe` came with Linux 6.11, and passes all filters since 6.14.
-/// Later 6.12 and 6.13 have that change, too, which their releases do not tell for sure.
+/// Later 6.12 and 6.13 have that change, too, which their releases do not tell for sure: there it is tried.
 fn filters_see_returns(release: &str) -> bool {
     ((6, 11)..=(6, 13)).contains(&version(release))
+}
+
+/// The system call by which a probed function returns, from arch/x86/entry/syscalls/syscall_64.tbl of Linux 6.11.
+const SYS_URETPROBE: libc::c_long = 335;
+
+/// Whether a seccomp filter sees this system call, tried by a process that ends; `None` where that cannot be tried.
+fn filter_sees(number: libc::c_long) -> Option<bool> {
+    /// What the filter makes of the call.
+    const REFUSED: libc::c_int = libc::EBADMSG;
+    let statement = |code: u32, k: u32, jump_false: u8| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: jump_false,
+        k,
+    };
+    let mut filter = [
+        // The number is the first word of struct seccomp_data.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            number as u32,
+            1,
+        ),
+        statement(libc::BPF_RET, libc::SECCOMP_RET_ERRNO | REFUSED as u32, 0),
+        statement(libc::BPF_RET, libc::SECCOMP_RET_ALLOW, 0),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the child makes system calls only, as it must beside other threads, and ends by them; `program` is in its copy of the memory.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            // Called from elsewhere than a return the system call can end it: without a core.
+            let set = libc::prctl(libc::PR_SET_DUMPABLE, 0) == 0
+                && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(
+                    libc::PR_SET_SECCOMP,
+                    libc::SECCOMP_MODE_FILTER,
+                    &raw const program,
+                ) == 0;
+            if !set {
+                libc::_exit(2);
+            }
+            let seen = libc::syscall(number) == -1 && *libc::__errno_location() == REFUSED;
+            libc::_exit(libc::c_int::from(seen));
+        }
+        let mut status = 0;
+        if child < 0 || libc::waitpid(child, &raw mut status, 0) != child {
+            return None;
+        }
+        match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
+            (true, 2) => None,
+            (true, seen) => Some(seen == 1),
+            (false, _) => Some(false),
+        }
+    }
 }
 
 /// What this kernel may do to programs under a seccomp filter, if it is one of those.
 pub fn filters_warning() -> Option<String> {
     let release = release();
-    filters_see_returns(&release).then(|| format!(
+    let may_end = filters_see_returns(&release) && filter_sees(SYS_URETPROBE) != Some(false);
+    may_end.then(|| format!(
         "Linux {release} may end a program under a seccomp filter (a container, SystemCallFilter=) at the first return of a probed function, in either mode; needed: Linux 6.14, or a later 6.12 or 6.13; or leave such programs out"
     ))
 }
 
 fn filters() -> Option<Check> {
     let warning = filters_warning()?;
-    Some(Check::limited("seccomp", "not looked for", warning))
+    Some(Check::limited("seccomp", "filters see the returns of probed functions", warning))
 }
 
 fn kernel() -> Check {
@@ -334,6 +393,15 @@ fn kernel_names() -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whether_filters_see_a_system_call_is_tried() {
+        assert_eq!(filter_sees(libc::SYS_getppid), Some(true));
+        if version(&release()) >= (6, 14) {
+            assert_eq!(filter_sees(SYS_URETPROBE), Some(false));
+            assert_eq!(filters_warning(), None);
+        }
+    }
 
     #[test]
     fn filters_see_the_returns_of_some_kernels() {
