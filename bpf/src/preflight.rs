@@ -201,7 +201,11 @@ pub fn filters_warning() -> Option<String> {
 
 fn filters() -> Option<Check> {
     let warning = filters_warning()?;
-    Some(Check::limited("seccomp", "filters see the returns of probed functions", warning))
+    Some(Check::limited(
+        "seccomp",
+        "filters see the returns of probed functions",
+        warning,
+    ))
 }
 
 fn kernel() -> Check {

@@ -45,12 +45,11 @@ fn functions_are_those_of_their_isolates(node: &Node) {
     for call in &recording.crossings {
         let callback = &recording.callbacks[call.callback.0 as usize];
         let all: Vec<String> = functions(&recording, call).collect();
-        if let Some(at) = all.iter().position(|name| name.starts_with("inner_")) {
-            if callback.binding.contains("isolated-vm") {
-                *calls.entry(all[at].clone()).or_insert(0) += 1;
-                let outer = all[at].replace("inner", "outer");
-                assert_eq!(all[at + 1..at + 3], ["inner".into(), outer], "{all:?}");
-            }
+        let at = all.iter().position(|name| name.starts_with("inner_"));
+        if let Some(at) = at.filter(|_| callback.binding.contains("isolated-vm")) {
+            *calls.entry(all[at].clone()).or_insert(0) += 1;
+            let outer = all[at].replace("inner", "outer");
+            assert_eq!(all[at + 1..at + 3], ["inner".into(), outer], "{all:?}");
         }
         // Of the main thread's isolate, called from another one.
         let has = |name: &str| all.iter().any(|of| of == name);
