@@ -249,6 +249,54 @@ fn runs_are_found_by_label_command_package_time_and_user() {
 }
 
 #[test]
+fn a_commit_is_named_by_its_first_digits_among_those_that_may_be_read() {
+    const ONE: &str = "e5e5e5e500001111222233334444555566667777";
+    const OTHER: &str = "e5e5e5e599990000111122223333444455556666";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for (commit, owner) in [(ONE, 1), (ONE, 1), (OTHER, 2), ("abcd", 1), ("abcde", 1)] {
+        let recording = labelled(Recording::synthetic(20), &[("commit", commit)]);
+        database.keep(recording, Some(owner)).unwrap();
+    }
+    let odd = labelled(
+        Recording::synthetic(20),
+        &[("commit", "e5e5e5e50000z"), ("branch", ONE)],
+    );
+    database.keep(odd, Some(1)).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let found = |key: &str, value: &str, owner: Option<u32>| {
+        let filter = Filter {
+            labels: vec![(key.into(), value.into())],
+            owners: owner.map(|owner| vec![owner]),
+            ..Filter::default()
+        };
+        let found = reader.find(&filter);
+        found.map(|runs| runs.iter().map(|run| run.id).collect::<Vec<_>>())
+    };
+    for (value, owner, runs) in [
+        (ONE, None, &[2, 1][..]),
+        ("e5e5e5e5000", None, &[2, 1]),
+        ("E5E5E5E50000", None, &[2, 1]),
+        ("e5e5", Some(1), &[2, 1]),
+        ("e5e5e5e5", Some(2), &[3]),
+        ("e5e5e5e50", Some(2), &[]),
+        // Too few digits, and what is no commit's beginning.
+        ("e5e", Some(1), &[]),
+        ("e5e5e5e50000z", None, &[6]),
+        // A whole one is meant where there is one.
+        ("abcd", None, &[4]),
+    ] {
+        assert_eq!(found("commit", value, owner).unwrap(), runs, "{value}");
+    }
+    assert_eq!(found("branch", &ONE[..12], None).unwrap(), [0; 0]);
+    let refused = found("commit", "e5e5e5e5", None).unwrap_err();
+    assert!(matches!(refused, DatabaseError::Ambiguous { .. }));
+    let said = refused.to_string();
+    assert!(said.contains(ONE) && said.contains(OTHER), "{said}");
+}
+
+#[test]
 fn a_run_that_cannot_be_read_takes_no_other_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");

@@ -31,7 +31,7 @@ pub struct Reader {
 pub struct Filter {
     /// These numbers only.
     pub runs: Option<Vec<RunNumber>>,
-    /// Labels that a run must have.
+    /// Labels that a run must have. Of a [`COMMIT`] its first digits are enough, as for git.
     pub labels: Vec<(String, String)>,
     /// A part of the command, its arguments separated by spaces.
     pub command: Option<String>,
@@ -238,8 +238,7 @@ impl Reader {
     /// # Errors
     /// [`DatabaseError`].
     pub fn find(&self, filter: &Filter) -> Result<Vec<Summary>, DatabaseError> {
-        let found = find(&self.connection, filter, None);
-        Ok(found.map_err(|malformed| self.failed(malformed))?.runs)
+        Ok(self.find_within(filter, None)?.runs)
     }
 
     /// The same, and what is missing in it. `bytes`: only the newest that take no more than so many as JSON, with long texts cut.
@@ -251,8 +250,56 @@ impl Reader {
         filter: &Filter,
         bytes: Option<usize>,
     ) -> Result<Found, DatabaseError> {
-        let found = find(&self.connection, filter, bytes);
+        let labels = (filter.labels.iter())
+            .map(|label| self.whole_commit(label, filter.owners.as_deref()))
+            .collect::<Result<_, _>>()?;
+        let filter = Filter {
+            labels,
+            ..filter.clone()
+        };
+        let found = find(&self.connection, &filter, bytes);
         found.map_err(|malformed| self.failed(malformed))
+    }
+
+    /// A label with the whole commit where its value is the beginning of one that runs of these owners have; any other as it is.
+    fn whole_commit(
+        &self,
+        (key, value): &(String, String),
+        owners: Option<&[u32]>,
+    ) -> Result<(String, String), DatabaseError> {
+        let as_it_is = || (key.clone(), value.clone());
+        let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if key != COMMIT || !is_hex || value.len() < SHORTEST_COMMIT {
+            return Ok(as_it_is());
+        }
+        let begin = value.to_ascii_lowercase();
+        let mut query = Query::default();
+        query.owners(owners);
+        // `g` comes after all digits.
+        query.add(
+            "label.key = ? AND (label.value = ? OR label.value >= ? AND label.value < ? AND label.value NOT GLOB '*[^0-9a-f]*')",
+            [COMMIT.to_owned(), value.clone(), begin.clone(), begin + "g"],
+        );
+        let sql = format!(
+            "SELECT DISTINCT label.value FROM label JOIN kept ON kept.run = label.run{} ORDER BY 1",
+            query.conditions()
+        );
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare(&sql)?;
+            let rows = statement.query_map(query.parameters().as_slice(), |row| row.get(0))?;
+            rows.collect()
+        };
+        let mut commits = read().map_err(|error| DatabaseError::of(&self.path, error))?;
+        if commits.contains(value) {
+            return Ok(as_it_is());
+        }
+        if commits.len() > 1 {
+            return Err(DatabaseError::Ambiguous {
+                commit: value.clone(),
+                commits,
+            });
+        }
+        Ok(commits.pop().map_or_else(as_it_is, |is| (key.clone(), is)))
     }
 
     /// Labels that there are: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
@@ -329,6 +376,12 @@ impl Reader {
         DatabaseError::malformed(&self.path, malformed)
     }
 }
+
+/// Label of the commit that a run is of.
+pub const COMMIT: &str = "commit";
+
+/// Digits of a commit that are enough to name it, as git has it.
+const SHORTEST_COMMIT: usize = 4;
 
 /// Label of a loaded run that tells its number.
 pub const RUN: &str = "run";
