@@ -310,6 +310,51 @@ fn a_run_that_cannot_be_read_takes_no_other_with_it() {
         other.execute_batch(sql).unwrap();
     };
     // One in what its summary is made of, one besides.
+#[test]
+fn packages_of_count_mode_are_told_by_the_paths_of_what_was_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for (mode, files) in [
+        ("count", &["/w/node_modules/lodash/index.js"][..]),
+        (
+            "count",
+            &["/w/node_modules/@s/lodash/a.js", "/w/lodash/b.js"],
+        ),
+        ("count", &["/w/node_modules/lodash/node_modules/in/a.js"]),
+        // This one knows what its package.json says.
+        ("full", &["/w/node_modules/lodash/index.js"]),
+    ] {
+        let mut recording = small();
+        recording.runs[0].mode = mode.into();
+        for file in files {
+            let path = NameId(recording.names.len() as u32);
+            recording.names.push(file.as_bytes().to_vec());
+            recording.compilations.push(Compilation {
+                path,
+                ..recording.compilations[0].clone()
+            });
+        }
+        database.keep(recording, None).unwrap();
+    }
+    let reader = Reader::open(&path).unwrap();
+    for (package, runs) in [
+        ("lodash", &[1][..]),
+        ("@s/lodash", &[2]),
+        ("in", &[3]),
+        ("w", &[]),
+        ("lodash/node_modules/in", &[]),
+    ] {
+        let filter = Filter {
+            package: Some(package.into()),
+            ..Filter::default()
+        };
+        let found = reader.find(&filter).unwrap();
+        let found: Vec<u32> = found.iter().map(|run| run.id).collect();
+        assert_eq!(found, runs, "{package}");
+    }
+}
+
     change("UPDATE run SET command = 'no list' WHERE id = 2");
     change(
         "UPDATE crossing_sum SET kind = 99 WHERE process IN (SELECT id FROM process WHERE run = 4)",

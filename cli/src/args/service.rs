@@ -64,7 +64,7 @@ pub struct Runs {
     /// Only those whose command has this in it
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub command: Option<String>,
-    /// Only those that loaded modules of this package (of runs with stacks)
+    /// Only those that loaded modules of this package (in count mode: compiled files of node_modules/NAME)
     #[arg(long, value_name = "NAME")]
     pub package: Option<String>,
     /// Only those that started so long ago at most: 90s, 30min, 2h, 7d

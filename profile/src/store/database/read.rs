@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::{ToSql, Value};
+use rusqlite::types::{ToSql, Value, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::schema::VERSION;
@@ -13,6 +13,7 @@ use super::super::tables::{self, First, shared::Shared};
 use super::super::{HEADER_BYTES, Malformed};
 use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
+use crate::modules::package::{installed_directory, name_of_directory};
 use crate::recording::{
     Binary, Callback, Frame, FrameId, FrameKind, Loss, NameId, ROWS_UNREADABLE, RunId, Stack,
     UNREADABLE,
@@ -35,7 +36,7 @@ pub struct Filter {
     pub labels: Vec<(String, String)>,
     /// A part of the command, its arguments separated by spaces.
     pub command: Option<String>,
-    /// Name of a package that it loaded modules of.
+    /// Name of a package that it loaded modules of: by its package.json, of count mode by the paths of compiled modules.
     pub package: Option<String>,
     /// Started at this instant or later, ns since the Unix epoch.
     pub since_unix_ns: Option<u64>,
@@ -452,10 +453,11 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
     }
     if let Some(package) = &filter.package {
         query.add(
-            "kept.run IN (SELECT run FROM package WHERE name = ?)",
-            [package.clone()],
+            "(kept.run IN (SELECT run FROM package WHERE name = ?) OR run.mode = 'count' AND EXISTS (SELECT 1 FROM process p JOIN compilation c ON c.process = p.id WHERE p.run = kept.run AND c.path IN (SELECT value FROM json_each(?))))",
+            [package.clone(), files_of(connection, package)?],
         );
     }
+        // Count mode reads no package.json: there the paths of what was compiled tell it.
     let sql = format!(
         "SELECT kept.run, kept.owner, kept.thinned_unix_ns FROM kept JOIN run ON run.id = kept.run{} ORDER BY run.started_unix_ns DESC, kept.run DESC",
         query.conditions()
@@ -502,6 +504,25 @@ fn summary(
     connection: &Connection,
     id: RunNumber,
     owner: Option<u32>,
+/// The names that are paths of files of an installed package, as a JSON array of their ids.
+fn files_of(connection: &Connection, package: &str) -> Result<String, Malformed> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, text FROM name WHERE instr(text, ?) > 0")?;
+    let mut rows = statement.query([format!("/node_modules/{package}/")])?;
+    let mut files: Vec<u32> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let path = match row.get_ref(1)? {
+            ValueRef::Text(path) | ValueRef::Blob(path) => path,
+            _ => continue,
+        };
+        // Of a package in it the file is that one's.
+        if installed_directory(path).is_some_and(|is| name_of_directory(is) == package) {
+            files.push(row.get(0)?);
+        }
+    }
+    Ok(serde_json::Value::from(files).to_string())
+}
+
     thinned: bool,
     filter: &Filter,
 ) -> Result<Option<Summary>, Malformed> {
