@@ -146,6 +146,13 @@ fn runs_are_found_by_label_command_package_time_and_user() {
             Recording::synthetic(50),
             &[("commit", if n < 5 { "a" } else { "b" })],
         );
+        let run = &mut recording.runs[0];
+        (run.exit_status, run.signal) = match n {
+            2 => (Some(1), None),
+            3 => (None, Some(9)),
+            4 => (None, None),
+            _ => (Some(0), None),
+        };
         recording.runs[0].command = vec![b"node".to_vec(), format!("app{n}.js").into_bytes()];
         recording.runs[0].started_unix_ns = 1_000 * u64::from(n);
         database.keep(recording, Some(n % 3)).unwrap();
@@ -197,6 +204,13 @@ fn runs_are_found_by_label_command_package_time_and_user() {
             ..none()
         }),
         [8]
+    );
+    assert_eq!(
+        found(Filter {
+            failed: true,
+            ..none()
+        }),
+        [4, 3]
     );
     let since = Filter {
         since_unix_ns: Some(3_000),
@@ -297,20 +311,6 @@ fn a_commit_is_named_by_its_first_digits_among_those_that_may_be_read() {
 }
 
 #[test]
-fn a_run_that_cannot_be_read_takes_no_other_with_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("runs.db");
-    let mut database = Database::open(&path).unwrap();
-    for _ in 0..5 {
-        database.keep(Recording::synthetic(50), None).unwrap();
-    }
-    let change = |sql: &str| {
-        let other = Connection::open(&path).unwrap();
-        other.pragma_update(None, "foreign_keys", false).unwrap();
-        other.execute_batch(sql).unwrap();
-    };
-    // One in what its summary is made of, one besides.
-#[test]
 fn packages_of_count_mode_are_told_by_the_paths_of_what_was_compiled() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
@@ -355,6 +355,20 @@ fn packages_of_count_mode_are_told_by_the_paths_of_what_was_compiled() {
     }
 }
 
+#[test]
+fn a_run_that_cannot_be_read_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for _ in 0..5 {
+        database.keep(Recording::synthetic(50), None).unwrap();
+    }
+    let change = |sql: &str| {
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "foreign_keys", false).unwrap();
+        other.execute_batch(sql).unwrap();
+    };
+    // One in what its summary is made of, one besides.
     change("UPDATE run SET command = 'no list' WHERE id = 2");
     change(
         "UPDATE crossing_sum SET kind = 99 WHERE process IN (SELECT id FROM process WHERE run = 4)",

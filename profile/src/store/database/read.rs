@@ -38,6 +38,8 @@ pub struct Filter {
     pub command: Option<String>,
     /// Name of a package that it loaded modules of: by its package.json, of count mode by the paths of compiled modules.
     pub package: Option<String>,
+    /// Only those that ended with another exit status than 0, or by a signal.
+    pub failed: bool,
     /// Started at this instant or later, ns since the Unix epoch.
     pub since_unix_ns: Option<u64>,
     /// Started before it.
@@ -445,6 +447,9 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
             [key.clone(), value.clone()],
         );
     }
+    if filter.failed {
+        (query.conditions).push("(run.exit_status <> 0 OR run.signal IS NOT NULL)".to_owned());
+    }
     if let Some(since) = filter.since_unix_ns {
         query.add("run.started_unix_ns >= ?", [instant(since)]);
     }
@@ -452,12 +457,12 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
         query.add("run.started_unix_ns < ?", [instant(until)]);
     }
     if let Some(package) = &filter.package {
+        // Count mode reads no package.json: there the paths of what was compiled tell it.
         query.add(
             "(kept.run IN (SELECT run FROM package WHERE name = ?) OR run.mode = 'count' AND EXISTS (SELECT 1 FROM process p JOIN compilation c ON c.process = p.id WHERE p.run = kept.run AND c.path IN (SELECT value FROM json_each(?))))",
             [package.clone(), files_of(connection, package)?],
         );
     }
-        // Count mode reads no package.json: there the paths of what was compiled tell it.
     let sql = format!(
         "SELECT kept.run, kept.owner, kept.thinned_unix_ns FROM kept JOIN run ON run.id = kept.run{} ORDER BY run.started_unix_ns DESC, kept.run DESC",
         query.conditions()
@@ -499,11 +504,6 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
     Ok(found)
 }
 
-/// One run, if it fits; the conditions that SQL cannot tell are looked at first.
-fn summary(
-    connection: &Connection,
-    id: RunNumber,
-    owner: Option<u32>,
 /// The names that are paths of files of an installed package, as a JSON array of their ids.
 fn files_of(connection: &Connection, package: &str) -> Result<String, Malformed> {
     let mut statement =
@@ -523,6 +523,11 @@ fn files_of(connection: &Connection, package: &str) -> Result<String, Malformed>
     Ok(serde_json::Value::from(files).to_string())
 }
 
+/// One run, if it fits; the conditions that SQL cannot tell are looked at first.
+fn summary(
+    connection: &Connection,
+    id: RunNumber,
+    owner: Option<u32>,
     thinned: bool,
     filter: &Filter,
 ) -> Result<Option<Summary>, Malformed> {
