@@ -1651,6 +1651,7 @@ fn open(folder: &Path) {
 #[test]
 #[ignore = "needs root"]
 fn users_ask_the_service_and_read_their_own_runs_only() {
+    const COMMIT: &str = "abc0123456789abc0123456789abc0123456789a";
     undisturbed(|| {
         let Some(node) = Node::find("20.20.2") else {
             return;
@@ -1668,7 +1669,10 @@ fn users_ask_the_service_and_read_their_own_runs_only() {
         service.end();
         service.configure(&format!("nodes = [{:?}]", node.path));
         service.begin();
-        service.succeeds(&node, &["-e", "0"]);
+        let package = service.work().join("node_modules/@some/thing");
+        fs::create_dir_all(&package).unwrap();
+        fs::write(package.join("index.js"), "").unwrap();
+        service.succeeds(&node, &["-e", "require('@some/thing')"]);
         service.says("recorded pid=");
         let mut as_nobody = Command::new("setpriv");
         as_nobody
@@ -1676,7 +1680,7 @@ fn users_ask_the_service_and_read_their_own_runs_only() {
             .arg(&node.path)
             .args(["-e", "1"])
             .env("GITLAB_CI", "1")
-            .env("CI_COMMIT_SHA", "abc")
+            .env("CI_COMMIT_SHA", COMMIT)
             .current_dir(service.work());
         assert!(plain(&mut as_nobody).status().unwrap().success());
         service.says("recorded pid=");
@@ -1701,13 +1705,19 @@ fn users_ask_the_service_and_read_their_own_runs_only() {
         assert_eq!(runs(None, &[]).0, 2);
         let (count, text) = runs(user, &[]);
         assert_eq!(count, 1, "{text}");
-        assert!(text.contains("\"commit\": \"abc\""), "{text}");
+        assert!(text.contains(COMMIT), "{text}");
         assert_eq!(runs(user, &["--user", "0"]).0, 0);
         assert_eq!(
-            runs(None, &["commit=abc", "--since", "1h", "--command", "-e 1"]).0,
+            runs(None, &["commit=abc0", "--since", "1h", "--command", "-e 1"]).0,
             1
         );
         assert_eq!(runs(None, &["commit=abd"]).0, 0);
+        // By its first digits, as the list has them.
+        let (ok, list) = asked(None, &["runs"]);
+        assert!(ok && list.contains("commit=abc012345678 "), "{list}");
+        assert_eq!(runs(user, &["commit=abc012345678"]).0, 1);
+        assert_eq!(runs(None, &["--package", "@some/thing"]).0, 1);
+        assert_eq!(runs(None, &["--failed"]).0, 0);
         let (ok, text) = asked(user, &["show", "2"]);
         assert!(ok && text.contains("crossings"), "{text}");
         let (ok, text) = asked(user, &["show", "1"]);

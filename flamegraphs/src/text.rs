@@ -29,6 +29,7 @@ use crate::paths::{printable, seen_from};
 use crate::table::Paint;
 use page::{Page, faint};
 pub(crate) use words::loss;
+pub use words::signal_name;
 
 pub use blame::{BlameOptions, Blamed, By, Figure, Role};
 pub use check::{check, check_github, check_junit, check_markdown};

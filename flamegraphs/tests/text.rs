@@ -169,6 +169,10 @@ fn an_end_by_signal_or_status_is_in_the_verdict() {
     assert!(report(&recording, 100, false).contains("killed by SIGKILL after 78.4 ms"));
     recording.runs[0].signal = None;
     recording.runs[0].ended_by = "loop-start".into();
+    let text = report(&recording, 100, false);
+    let settled = "traced for 78.4 ms, until 17.2 ms after the event loop began\n";
+    assert!(text.contains(settled), "{text}");
+    recording.milestones.retain(|one| one.name != "loop_start");
     assert!(report(&recording, 100, false).contains("until the event loop began"));
 }
 

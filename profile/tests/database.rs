@@ -146,6 +146,13 @@ fn runs_are_found_by_label_command_package_time_and_user() {
             Recording::synthetic(50),
             &[("commit", if n < 5 { "a" } else { "b" })],
         );
+        let run = &mut recording.runs[0];
+        (run.exit_status, run.signal) = match n {
+            2 => (Some(1), None),
+            3 => (None, Some(9)),
+            4 => (None, None),
+            _ => (Some(0), None),
+        };
         recording.runs[0].command = vec![b"node".to_vec(), format!("app{n}.js").into_bytes()];
         recording.runs[0].started_unix_ns = 1_000 * u64::from(n);
         database.keep(recording, Some(n % 3)).unwrap();
@@ -198,6 +205,13 @@ fn runs_are_found_by_label_command_package_time_and_user() {
         }),
         [8]
     );
+    assert_eq!(
+        found(Filter {
+            failed: true,
+            ..none()
+        }),
+        [4, 3]
+    );
     let since = Filter {
         since_unix_ns: Some(3_000),
         until_unix_ns: Some(5_000),
@@ -246,6 +260,99 @@ fn runs_are_found_by_label_command_package_time_and_user() {
     assert_eq!(few.left_out, all.len() as u64 - 1);
     let bytes = all[0].0.len() + all[0].1.len();
     assert_eq!(reader.labels(None, 100, bytes).unwrap(), few);
+}
+
+#[test]
+fn a_commit_is_named_by_its_first_digits_among_those_that_may_be_read() {
+    const ONE: &str = "e5e5e5e500001111222233334444555566667777";
+    const OTHER: &str = "e5e5e5e599990000111122223333444455556666";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for (commit, owner) in [(ONE, 1), (ONE, 1), (OTHER, 2), ("abcd", 1), ("abcde", 1)] {
+        let recording = labelled(Recording::synthetic(20), &[("commit", commit)]);
+        database.keep(recording, Some(owner)).unwrap();
+    }
+    let odd = labelled(
+        Recording::synthetic(20),
+        &[("commit", "e5e5e5e50000z"), ("branch", ONE)],
+    );
+    database.keep(odd, Some(1)).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let found = |key: &str, value: &str, owner: Option<u32>| {
+        let filter = Filter {
+            labels: vec![(key.into(), value.into())],
+            owners: owner.map(|owner| vec![owner]),
+            ..Filter::default()
+        };
+        let found = reader.find(&filter);
+        found.map(|runs| runs.iter().map(|run| run.id).collect::<Vec<_>>())
+    };
+    for (value, owner, runs) in [
+        (ONE, None, &[2, 1][..]),
+        ("e5e5e5e5000", None, &[2, 1]),
+        ("E5E5E5E50000", None, &[2, 1]),
+        ("e5e5", Some(1), &[2, 1]),
+        ("e5e5e5e5", Some(2), &[3]),
+        ("e5e5e5e50", Some(2), &[]),
+        // Too few digits, and what is no commit's beginning.
+        ("e5e", Some(1), &[]),
+        ("e5e5e5e50000z", None, &[6]),
+        // A whole one is meant where there is one.
+        ("abcd", None, &[4]),
+    ] {
+        assert_eq!(found("commit", value, owner).unwrap(), runs, "{value}");
+    }
+    assert_eq!(found("branch", &ONE[..12], None).unwrap(), [0; 0]);
+    let refused = found("commit", "e5e5e5e5", None).unwrap_err();
+    assert!(matches!(refused, DatabaseError::Ambiguous { .. }));
+    let said = refused.to_string();
+    assert!(said.contains(ONE) && said.contains(OTHER), "{said}");
+}
+
+#[test]
+fn packages_of_count_mode_are_told_by_the_paths_of_what_was_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    for (mode, files) in [
+        ("count", &["/w/node_modules/lodash/index.js"][..]),
+        (
+            "count",
+            &["/w/node_modules/@s/lodash/a.js", "/w/lodash/b.js"],
+        ),
+        ("count", &["/w/node_modules/lodash/node_modules/in/a.js"]),
+        // This one knows what its package.json says.
+        ("full", &["/w/node_modules/lodash/index.js"]),
+    ] {
+        let mut recording = small();
+        recording.runs[0].mode = mode.into();
+        for file in files {
+            let path = NameId(recording.names.len() as u32);
+            recording.names.push(file.as_bytes().to_vec());
+            recording.compilations.push(Compilation {
+                path,
+                ..recording.compilations[0].clone()
+            });
+        }
+        database.keep(recording, None).unwrap();
+    }
+    let reader = Reader::open(&path).unwrap();
+    for (package, runs) in [
+        ("lodash", &[1][..]),
+        ("@s/lodash", &[2]),
+        ("in", &[3]),
+        ("w", &[]),
+        ("lodash/node_modules/in", &[]),
+    ] {
+        let filter = Filter {
+            package: Some(package.into()),
+            ..Filter::default()
+        };
+        let found = reader.find(&filter).unwrap();
+        let found: Vec<u32> = found.iter().map(|run| run.id).collect();
+        assert_eq!(found, runs, "{package}");
+    }
 }
 
 #[test]

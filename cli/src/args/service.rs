@@ -57,16 +57,23 @@ pub enum ServiceCommand {
 
 /// `nodeprof service runs`.
 #[derive(Args)]
+#[command(after_long_help = "\
+The column `ended` has the exit status, if it is not 0, or the signal; `settled` and `limit` are of programs that ran on when recording ended \
+(settle, limit of the configuration), `interrupt` of those that ran on when the service stopped. A command is cut to the columns of the terminal, \
+and to 160 characters where the list goes elsewhere; --format json has all.")]
 pub struct Runs {
-    /// Only those with these labels
+    /// Only those with these labels; of a commit its first digits are enough
     #[arg(value_name = "KEY=VALUE")]
     pub labels: Vec<String>,
     /// Only those whose command has this in it
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub command: Option<String>,
-    /// Only those that loaded modules of this package (of runs with stacks)
+    /// Only those that loaded modules of this package (in count mode: compiled files of node_modules/NAME)
     #[arg(long, value_name = "NAME")]
     pub package: Option<String>,
+    /// Only those that ended with another exit status than 0, or by a signal
+    #[arg(long)]
+    pub failed: bool,
     /// Only those that started so long ago at most: 90s, 30min, 2h, 7d
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = ago)]
     pub since: Option<std::time::Duration>,

@@ -12,7 +12,7 @@ use nodeprof_flamegraphs::text::{self, Style, render};
 use nodeprof_profile::{
     Profile,
     diff::Diff,
-    store::database::{Filter, Summary},
+    store::database::{COMMIT, Filter, Summary},
     wording,
 };
 use nodeprofd::control::{Ask, Client, Find, Status};
@@ -141,6 +141,7 @@ fn find(args: &args::Runs) -> anyhow::Result<Find> {
         labels,
         command,
         package,
+        failed: args.failed,
         since_unix_ns: (args.since).map(|ago| now.saturating_sub(ago).as_nanos() as u64),
         user: args.user,
         most: Some(args.number),
@@ -225,11 +226,19 @@ fn status_text(status: &Status) -> String {
     text
 }
 
-/// Labels that a list has room for.
-const SHOWN: [&str; 4] = ["commit", "branch", "job", "pipeline"];
+/// Labels that come first in a list.
+const FIRST: [&str; 4] = [COMMIT, "job", "branch", "pipeline"];
+/// Those that come last, behind the configuration's own.
+const LAST: [&str; 4] = ["ci", "user", "unit", "container"];
+/// Those that tell no run from its neighbours: the report of a run has them.
+const OF_THE_MACHINE: [&str; 4] = ["kernel", "machine", "cgroup", "parent"];
 
 /// Characters of a label's value there.
 const LONGEST_VALUE: usize = 20;
+/// Digits of a commit there, which can be typed as they are.
+const COMMIT_DIGITS: usize = 12;
+/// Characters of a command where nobody has columns; the JSON has all.
+const LONGEST_COMMAND: usize = 160;
 
 /// A text in so many columns; what is cut ends with an ellipsis.
 fn cut(text: &str, most: usize) -> String {
@@ -244,12 +253,53 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// A command and notes on it in so many columns: the command gives way first. All of both where nobody has columns.
+/// The labels of a run that a list has, those that are asked for most first.
+fn labels_of(run: &Summary) -> Vec<String> {
+    let place = |key: &str| match FIRST.iter().position(|first| *first == key) {
+        Some(at) => at,
+        None => {
+            FIRST.len()
+                + LAST
+                    .iter()
+                    .position(|last| *last == key)
+                    .map_or(0, |at| at + 1)
+        }
+    };
+    let mut labels: Vec<(&String, &String)> = (run.labels.iter())
+        .filter(|(key, _)| !OF_THE_MACHINE.contains(&key.as_str()))
+        .collect();
+    labels.sort_by_key(|(key, _)| place(key));
+    let shown = |(key, value): (&String, &String)| match key == COMMIT
+        && value.bytes().all(|byte| byte.is_ascii_hexdigit())
+    {
+        true => format!("{key}={}", &value[..value.len().min(COMMIT_DIGITS)]),
+        false => format!("{key}={}", cut(value, LONGEST_VALUE)),
+    };
+    labels.into_iter().map(shown).collect()
+}
+
+/// How a run ended; nothing of what there is to expect.
+pub fn outcome(run: &Summary) -> String {
+    match (run.signal, run.exit_status, run.ended_by.as_str()) {
+        (Some(signal), ..) => text::signal_name(signal),
+        (None, Some(0), _) => String::new(),
+        (None, Some(status), _) => format!("exit {status}"),
+        // It went on without being recorded.
+        (None, None, "loop-start") => "settled".to_owned(),
+        (None, None, "duration") => "limit".to_owned(),
+        // Nobody told of its end.
+        (None, None, "exit") => "exit ?".to_owned(),
+        (None, None, other) => other.to_owned(),
+    }
+}
+
+/// A command and notes on it in so many columns: the command gives way first. Where nobody has columns all of the notes, and
+/// [`LONGEST_COMMAND`].
 fn beside(command: &str, notes: &str, width: Option<usize>) -> String {
     const LEAST_COMMAND: usize = 16;
     let gap = if notes.is_empty() { "" } else { "  " };
     let Some(width) = width else {
-        return format!("{command}{gap}{notes}");
+        return format!("{}{gap}{notes}", cut(command, LONGEST_COMMAND));
     };
     let beside_it = notes.chars().count() + gap.len();
     let command = cut(command, width.saturating_sub(beside_it).max(LEAST_COMMAND));
@@ -261,19 +311,11 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
         return "No run that you may read fits.\n".to_owned();
     }
     let mut text = format!(
-        "{:>8}  {:>8}  {:>8}  {:>9}  {:>7}  {:<9}  command\n",
-        "run", "ago", "time", "crossings", "lookups", "node"
+        "{:>8}  {:>8}  {:>8}  {:<9}  {:>9}  {:>7}  {:<9}  command\n",
+        "run", "ago", "time", "ended", "crossings", "lookups", "node"
     );
     for run in runs {
-        let mut notes: Vec<String> = SHOWN
-            .iter()
-            .filter_map(|key| {
-                Some(format!(
-                    "{key}={}",
-                    cut(run.labels.get(*key)?, LONGEST_VALUE)
-                ))
-            })
-            .collect();
+        let mut notes = labels_of(run);
         notes.extend(run.incomplete.as_ref().map(|_| "incomplete".to_owned()));
         notes.extend(run.thinned.then(|| "thinned".to_owned()));
         let command: Vec<String> = run.command.iter().map(|word| quoted(word)).collect();
@@ -282,10 +324,11 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
         let (command, notes) = (clean(command.join(" ")), clean(notes.join(" ")));
         let version = run.node_version.as_deref().unwrap_or("–");
         let head = format!(
-            "{:>8}  {:>8}  {:>5.0} ms  {:>9}  {:>7}  {:<9}  ",
+            "{:>8}  {:>8}  {:>5.0} ms  {:<9}  {:>9}  {:>7}  {:<9}  ",
             run.id,
             ago(run.started_unix_ns),
             run.duration_ns as f64 / 1e6,
+            clean(outcome(run)),
             run.crossings,
             run.lookups,
             clean(version.to_owned()),
@@ -307,16 +350,54 @@ mod tests {
 
     #[test]
     fn a_label_that_is_cut_says_so() {
-        let run = |commit: &str| {
-            let text = format!(
-                r#"{{"id": 1, "command": ["node"], "directory": "/", "started_unix_ns": 0, "duration_ns": 0, "ended_by": "exit", "mode": "count",
-                "thinned": false, "crossings": 0, "lookups": 0, "labels": {{"commit": "{commit}"}}}}"#
-            );
-            let run: Summary = serde_json::from_str(&text).expect("a run");
-            runs_text(&[run], None)
-        };
-        assert!(run("0123456789abcdef0123").ends_with("commit=0123456789abcdef0123\n"));
-        assert!(run("0123456789abcdef01234").ends_with("commit=0123456789abcdef012…\n"));
+        let run = |job: &str| runs_text(&[labelled(&[("job", job)])], None);
+        assert!(run("0123456789abcdef0123").ends_with("job=0123456789abcdef0123\n"));
+        assert!(run("0123456789abcdef01234").ends_with("job=0123456789abcdef012…\n"));
+    }
+
+    fn labelled(labels: &[(&str, &str)]) -> Summary {
+        let text = r#"{"id": 1, "command": ["node"], "directory": "/", "started_unix_ns": 0, "duration_ns": 0, "ended_by": "exit", "mode": "count",
+            "exit_status": 0, "thinned": false, "crossings": 0, "lookups": 0, "labels": {}}"#;
+        let mut run: Summary = serde_json::from_str(text).expect("a run");
+        let labels = labels.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+        run.labels = labels.collect();
+        run
+    }
+
+    #[test]
+    fn all_labels_of_a_run_are_listed_and_its_commit_can_be_typed() {
+        let run = labelled(&[
+            ("branch", "main"),
+            ("cgroup", "/system.slice/x.service"),
+            ("ci", "github"),
+            (COMMIT, "e5e5e5e500001111222233334444555566667777"),
+            ("job", "test"),
+            ("team", "core"),
+        ]);
+        let labels = "commit=e5e5e5e50000 job=test branch=main team=core ci=github";
+        let text = runs_text(&[run], None);
+        assert!(text.ends_with(&format!("  node  {labels}\n")), "{text}");
+        // What is no digits is not what one types the beginning of.
+        let other = runs_text(&[labelled(&[(COMMIT, "éééééééééééééé")])], None);
+        assert!(other.ends_with("commit=éééééééééééééé\n"), "{other}");
+    }
+
+    #[test]
+    fn a_list_says_which_runs_failed_and_which_go_on() {
+        for (status, signal, ended_by, said) in [
+            (Some(0), None, "exit", ""),
+            (Some(1), None, "exit", "exit 1"),
+            (None, Some(9), "exit", "SIGKILL"),
+            (None, None, "loop-start", "settled"),
+            (None, None, "duration", "limit"),
+            (None, None, "interrupt", "interrupt"),
+        ] {
+            let mut run = labelled(&[]);
+            (run.exit_status, run.signal, run.ended_by) = (status, signal, ended_by.into());
+            let text = runs_text(&[run], None);
+            let row = text.lines().nth(1).unwrap_or_default();
+            assert!(row.contains(&format!(" ms  {said:<9}  ")), "{row}");
+        }
     }
 
     #[test]
@@ -331,12 +412,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_the_whole_command_and_a_terminal_its_columns() {
-        let command = "node ".to_owned() + &"x".repeat(200);
+    fn a_pipe_gets_all_but_the_rest_of_a_long_command_and_a_terminal_its_columns() {
+        let command = "node ".to_owned() + &"x".repeat(155);
         assert_eq!(
             beside(&command, "commit=a", None),
             format!("{command}  commit=a")
         );
+        let command = command + "x";
+        let cut = format!("node {}…  commit=a", "x".repeat(154));
+        assert_eq!(beside(&command, "commit=a", None), cut);
         assert_eq!(beside("node", "", None), "node");
         let narrow = beside(&command, "commit=a", Some(40));
         assert_eq!(narrow.chars().count(), 40);

@@ -258,6 +258,7 @@ fn within(mut one: Filter, other: &Filter) -> Filter {
     one.labels.extend(other.labels.iter().cloned());
     one.command = one.command.or_else(|| other.command.clone());
     one.package = one.package.or_else(|| other.package.clone());
+    one.failed |= other.failed;
     one.since_unix_ns = one.since_unix_ns.or(other.since_unix_ns);
     one
 }

@@ -21,7 +21,7 @@ use nodeprof_profile::{
     diff::{Diff, sides::Side},
     groups::Group,
     recording::RunId,
-    store::database::{Filter, Labels, RunNumber},
+    store::database::{Filter, Labels, RunNumber, Summary},
     trend::Trend,
 };
 use serde_json::json;
@@ -35,6 +35,7 @@ use crate::{
     commands::{
         diff::{Loaded, derived},
         report,
+        service::outcome,
         source::{self, Runs},
     },
 };
@@ -90,10 +91,19 @@ fn filter(query: &Pairs) -> Result<Filter, Failure> {
         labels: labels.collect::<Result<_, Failure>>()?,
         command: asked(query, "command").map(str::to_owned),
         package: asked(query, "package").map(str::to_owned),
+        failed: asked(query, "failed").is_some(),
         since_unix_ns: since.transpose()?,
         most: Some(LISTED),
         ..Filter::default()
     })
+}
+
+/// A run of the list.
+#[derive(serde::Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    run: &'a Summary,
+    outcome: String,
 }
 
 async fn starts(
@@ -124,11 +134,15 @@ async fn starts(
             }
         };
         let Labels { labels, left_out } = reader.labels()?;
+        let runs = runs.iter().map(|run| Listed {
+            run,
+            outcome: outcome(run),
+        });
         let starts = json!({
             "store": reader.shown(),
             "total": reader.count()?,
             "listed": LISTED,
-            "runs": runs,
+            "runs": runs.collect::<Vec<_>>(),
             "labels": labels,
             "labels_left_out": left_out,
             "trend": trend,

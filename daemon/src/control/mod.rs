@@ -114,6 +114,9 @@ pub struct Find {
     pub command: Option<String>,
     /// A package that it loaded modules of.
     pub package: Option<String>,
+    /// Only those that ended with another exit status than 0, or by a signal.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
     /// Started at this instant or later, ns since the Unix epoch.
     pub since_unix_ns: Option<u64>,
     /// Started before it.
@@ -131,6 +134,7 @@ impl From<&Filter> for Find {
             labels: filter.labels.clone(),
             command: filter.command.clone(),
             package: filter.package.clone(),
+            failed: filter.failed,
             since_unix_ns: filter.since_unix_ns,
             until_unix_ns: filter.until_unix_ns,
             user: filter

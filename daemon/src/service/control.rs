@@ -670,6 +670,7 @@ fn filter(find: Find, owners: Option<Vec<u32>>) -> Result<Filter, String> {
         labels: find.labels,
         command: find.command,
         package: find.package,
+        failed: find.failed,
         since_unix_ns: find.since_unix_ns,
         until_unix_ns: find.until_unix_ns,
         owners,

@@ -21,7 +21,14 @@ const CERTAINTY: Record<string, string> = {
   unknown: "not known",
 };
 
-const ran = (side: SideSummary) => (side.programs > 1 ? `${count(side.programs)} programs` : commandLine(side.command));
+/** Characters of a program in a sentence. */
+const LONGEST = 100;
+
+function ran(side: SideSummary): string {
+  if (side.programs > 1) return `${count(side.programs)} programs`;
+  const line = commandLine(side.command);
+  return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
+}
 
 export function Comparison({ shown }: { shown: Shown }) {
   const { data, columns } = shown;
@@ -139,8 +146,8 @@ function Times({ diff }: { diff: Diff }) {
       empty="No times of whole runs are known."
       columns={[
         { key: "figure", title: "Figure", unit: "text", value: (row) => row.figure, show: (row) => FIGURES[row.figure] ?? row.figure },
-        { key: "base", title: diff.base.name, unit: "count", value: (row) => row.base?.mean ?? null, show: (row) => (row.base ? inUnit(row.base.mean, row.unit) : "") },
-        { key: "head", title: diff.head.name, unit: "count", value: (row) => row.head?.mean ?? null, show: (row) => (row.head ? inUnit(row.head.mean, row.unit) : "") },
+        { key: "base", title: diff.base.name, named: true, unit: "count", value: (row) => row.base?.mean ?? null, show: (row) => (row.base ? inUnit(row.base.mean, row.unit) : "") },
+        { key: "head", title: diff.head.name, named: true, unit: "count", value: (row) => row.head?.mean ?? null, show: (row) => (row.head ? inUnit(row.head.mean, row.unit) : "") },
         { key: "percent", title: "Change", unit: "percent", value: (row) => row.percent, show: (row) => (row.percent === null ? "" : <span class={row.stars === "" ? "" : row.percent > 0 ? "loses" : "gains"}>{row.percent > 0 ? "+" : "−"}{Math.abs(row.percent).toFixed(1)}% {row.stars}</span>) },
         { key: "p", title: "p", unit: "count", value: (row) => row.welch?.p ?? null, show: (row) => (row.welch ? (row.welch.p < 0.001 ? "<0.001" : row.welch.p.toFixed(3)) : "") },
       ]}
@@ -151,8 +158,8 @@ function Times({ diff }: { diff: Diff }) {
 function changeColumns(diff: Diff): Column<Change>[] {
   return [
     { key: "figure", title: "Figure", unit: "text", value: (row) => row.figure },
-    { key: "base", title: diff.base.name, unit: "count", value: (row) => row.base?.median ?? null, show: (row) => (row.base ? inUnit(row.base.median, row.unit) : "") },
-    { key: "head", title: diff.head.name, unit: "count", value: (row) => row.head?.median ?? null, show: (row) => (row.head ? inUnit(row.head.median, row.unit) : "") },
+    { key: "base", title: diff.base.name, named: true, unit: "count", value: (row) => row.base?.median ?? null, show: (row) => (row.base ? inUnit(row.base.median, row.unit) : "") },
+    { key: "head", title: diff.head.name, named: true, unit: "count", value: (row) => row.head?.median ?? null, show: (row) => (row.head ? inUnit(row.head.median, row.unit) : "") },
     { key: "difference", title: "Difference", unit: "count", value: (row) => row.difference, show: (row) => <span class={row.difference > 0 ? "loses" : "gains"}>{row.difference > 0 ? "+" : "−"}{inUnit(Math.abs(row.difference), row.unit)}</span> },
     { key: "certainty", title: "Certainty", unit: "text", value: (row) => row.certainty, show: (row) => CERTAINTY[row.certainty] ?? row.certainty },
   ];
@@ -168,8 +175,8 @@ function Changes({ diff }: { diff: Diff }) {
         <Table name="lookup-changes" caption="package.json lookups gained or lost" rows={diff.lookups} first={15}
           columns={[
             { key: "path", title: "Path", unit: "text", value: (row) => row.path },
-            { key: "base", title: diff.base.name, unit: "count", value: (row) => row.base },
-            { key: "head", title: diff.head.name, unit: "count", value: (row) => row.head },
+            { key: "base", title: diff.base.name, named: true, unit: "count", value: (row) => row.base },
+            { key: "head", title: diff.head.name, named: true, unit: "count", value: (row) => row.head },
             { key: "certainty", title: "Certainty", unit: "text", value: (row) => row.certainty, show: (row) => CERTAINTY[row.certainty] ?? row.certainty },
           ]} />
       )}
@@ -361,8 +368,8 @@ function DiffGraph({ raw, list, columns, names }: { raw: RawDifferential; list: 
       <Table name="differences" caption="Functions whose own value changed" rows={rows} sort="-size" first={15}
         columns={[
           { key: "name", title: "Function", unit: "text", value: (row) => raw.names[row.frame] ?? "" },
-          { key: "base", title: names[0], unit, value: (row) => row.base },
-          { key: "head", title: names[1], unit, value: (row) => row.head },
+          { key: "base", title: names[0], named: true, unit, value: (row) => row.base },
+          { key: "head", title: names[1], named: true, unit, value: (row) => row.head },
           { key: "size", title: "Difference", unit, value: (row) => Math.abs(row.head - row.base), show: (row) => <span class={row.head > row.base ? "loses" : "gains"}>{row.head > row.base ? "+" : "−"}{inUnit(Math.abs(row.head - row.base), unit)}</span> },
         ]} />
     </>

@@ -1,5 +1,7 @@
 // What the page reads: see flamegraphs/src/web/mod.rs, which writes it, and docs/json.md for the figures.
 
+import { shortCommits } from "./format";
+
 export const FORMAT = 1;
 
 /** Null: not recorded. */
@@ -285,6 +287,8 @@ export interface Start {
   crossings: number;
   lookups: number;
   labels: Record<string, string>;
+  /** How it ended, if not as expected. */
+  outcome: string;
 }
 
 /** A figure along the values of a label. */
@@ -518,7 +522,21 @@ export async function read(text: string): Promise<{ data: Data; columns: Columns
   if (data.format !== FORMAT) {
     throw new Error(`found: data of format ${data.format}; needed: format ${FORMAT}, of the same nodeprof as this page`);
   }
+  shortenNames(data);
   return { data, columns: new Columns(bytes.subarray(4 + length)) };
+}
+
+/** Sides that are named by whole commits are called by some digits of them: of 40 in each heading nobody reads more. */
+export function shortenNames(data: Pick<Data, "sides" | "diff" | "differentials" | "missing">): void {
+  for (const side of data.sides ?? []) {
+    for (const named of [side, ...side.measured]) named.name = shortCommits(named.name);
+  }
+  for (const list of [data.missing ?? [], ...(data.differentials ?? []).map((one) => one.notes)]) list.splice(0, list.length, ...list.map(shortCommits));
+  const { diff } = data;
+  if (!diff) return;
+  for (const side of [diff.base, diff.head]) side.name = shortCommits(side.name);
+  for (const said of [diff.verdict, ...diff.causes]) said.sentence = shortCommits(said.sentence);
+  for (const statement of diff.statements) statement.text = shortCommits(statement.text);
 }
 
 function decode(text: string): Uint8Array<ArrayBuffer> {

@@ -138,6 +138,13 @@ export function bucketName(bucket: string): string {
   return BUCKETS[bucket] ?? bucket;
 }
 
+/** With a large first letter, unless that is a label's, which has its name as it is. */
 export function capital(text: string): string {
+  if (/^[^\s=]+=/.test(text)) return text;
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Whole commits as 12 digits of them, which nodeprof takes, too. */
+export function shortCommits(text: string): string {
+  return text.replace(/\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b/g, "$1");
 }

@@ -7,7 +7,7 @@ import { bytes, count, counted, inUnit, percent, phaseName, tickLabels, time } f
 import { phaseColour } from "./colours";
 import { During } from "./during";
 import { link, OF_A_VIEW, span } from "./state";
-import { CopyButton, Table } from "./table";
+import { CopyButton, Name, Table } from "./table";
 
 export function Overview({ shown }: { shown: Shown }) {
   const { run, side } = shown;
@@ -296,7 +296,7 @@ function Boxes({ name, unit, rows }: { name: string; unit: "ns" | "bytes"; rows:
         const words = `${row.name}: median ${inUnit(box.median, unit)}, middle half ${inUnit(box.q1, unit)} to ${inUnit(box.q3, unit)}, ${counted(row.values.length, "run")}`;
         return (
           <div class="boxrow" key={row.name}>
-            <span class="name" title={row.name}>{row.name}</span>
+            <span class="name" title={row.name}><Name text={row.name} /></span>
             <svg viewBox={`0 0 520 ${height}`} role="img" aria-label={words}>
               <title>{words}</title>
               {box.sorted.map((value, index) => (

@@ -2,11 +2,16 @@
 import { useState } from "preact/hooks";
 import { useWidth } from "./canvas";
 import type { Data, Start, Trend } from "./data";
-import { count, counted, inUnit, time } from "./format";
-import { Table } from "./table";
+import { capital, count, counted, inUnit, shortCommits, time } from "./format";
+import { Table, type Column } from "./table";
 
 /** Labels that tell no run from its neighbours; the report of a run has them. */
 const OF_THE_MACHINE = ["kernel", "machine", "cgroup", "parent"];
+/** Labels that people look for first: each has a column, if any run has it. */
+const OWN_COLUMN = ["commit", "job"];
+const FIRST = [...OWN_COLUMN, "branch", "pipeline"];
+/** And last, behind those that the configuration names. */
+const LAST = ["ci", "user", "unit", "container"];
 const FIGURES = ["crossings.total", "package_json.lookups", "files.stat.calls", "files.open.calls", "time.wall_ns", "time.user_ns", "time.max_rss_bytes", "serialization.bytes"];
 
 /** The address with other conditions; empty ones go. */
@@ -46,6 +51,13 @@ function labelled(change: { without?: string; and?: string }): string {
   return `?${query}`;
 }
 
+/** The labels of a run in the order in which they are asked for. */
+export function labelsOf(labels: Record<string, string>, without: string[] = []): string {
+  const place = (key: string) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length + 1 + LAST.indexOf(key));
+  const keys = Object.keys(labels).filter((key) => !OF_THE_MACHINE.includes(key) && !without.includes(key)).sort();
+  return keys.sort((a, b) => place(a) - place(b)).map((key) => `${key}=${labels[key]}`).join(" ");
+}
+
 const when = (ns: number) => new Date(ns / 1e6).toISOString().replace("T", " ").slice(0, 19);
 
 export function Starts({ data }: { data: Data }) {
@@ -68,7 +80,7 @@ export function Starts({ data }: { data: Data }) {
   );
   const mark = (id: number, on: boolean) => setMarked(on ? [...marked, id].slice(-2) : marked.filter((one) => one !== id));
   const listed = starts.runs.length;
-  const filtered = ["label", "command", "package", "days"].some((key) => query.get(key));
+  const filtered = ["label", "command", "package", "days", "failed"].some((key) => query.get(key));
   return (
     <>
       <section class="verdict">
@@ -84,16 +96,20 @@ export function Starts({ data }: { data: Data }) {
           {field("command", "Command contains", "app.js")}
           {field("package", "Loads package", "express")}
           {field("days", "Of the last days", "7")}
+          <label class="choice">
+            <input type="checkbox" name="failed" checked={query.get("failed") === "1"} onChange={(event) => { location.search = asked({ failed: event.currentTarget.checked ? "1" : "" }); }} />
+            Failed
+          </label>
           {query.getAll("label").filter((label) => label !== "").map((label) => (
-            <a key={label} class="button" data-label={label} href={labelled({ without: label })} title="List runs without this label, too" aria-label={`Without the condition ${label}`}>{label} ×</a>
+            <a key={label} class="button" data-label={label} href={labelled({ without: label })} title="List runs without this label, too" aria-label={`Without the condition ${label}`}>{shortCommits(label)} ×</a>
           ))}
           <datalist id="labels">{starts.labels.map(([key, value]) => <option key={`${key}=${value}`} value={`${key}=${value}`} />)}</datalist>
         </div>
         {starts.labels_left_out > 0 && <p class="note" id="labels-left-out">Suggested are the {count(starts.labels.length)} labels that most runs have; {count(starts.labels_left_out)} others can be typed.</p>}
         {values.length > 1 && (
           <div class="bar wrap">
-            <label class="choice">Base<select value={base} onChange={(event) => setBase(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>
-            <label class="choice">Head<select value={head} onChange={(event) => setHead(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{value}</option>)}</select></label>
+            <label class="choice">Base<select value={base} onChange={(event) => setBase(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{shortCommits(value)}</option>)}</select></label>
+            <label class="choice">Head<select value={head} onChange={(event) => setHead(event.currentTarget.value)}>{values.map((value) => <option key={value} value={value}>{shortCommits(value)}</option>)}</select></label>
             <a class="button" data-compare="label" href={comparison(condition(by, base), condition(by, head))}>Compare {filtered ? "the runs of both that fit" : "all runs of both"}</a>
           </div>
         )}
@@ -135,14 +151,18 @@ export function Starts({ data }: { data: Data }) {
               </span>
             ),
           },
-          { key: "command", title: "Command", unit: "text", value: (run) => run.command.join(" ") },
+          { key: "command", title: "Command", unit: "text", value: (run) => run.command.join(" "), show: (run) => <span class="brief" title={run.command.join(" ")}>{run.command.join(" ")}</span> },
+          { key: "outcome", title: "Ended", unit: "text", value: (run) => run.outcome, help: "Exit status, if it is not 0, or signal; settled, limit, interrupt: it ran on when recording ended" },
+          ...OWN_COLUMN.filter((label) => starts.runs.some((run) => run.labels[label] !== undefined)).map((label): Column<Start> => ({
+            key: label, title: capital(label), unit: "text", value: (run) => run.labels[label] ?? null, show: (run) => <span class="brief" title={run.labels[label]}>{shortCommits(run.labels[label] ?? "")}</span>,
+          })),
           { key: "node_version", title: "Node.js", unit: "text", value: (run) => run.node_version },
           { key: "started", title: "Started (UTC)", unit: "text", value: (run) => when(run.started_unix_ns) },
           { key: "duration_ns", title: "Recorded", unit: "ns", value: (run) => run.duration_ns, show: (run) => time(run.duration_ns) },
           { key: "crossings", title: "Crossings", unit: "count", value: (run) => run.crossings },
           { key: "lookups", title: "Lookups", unit: "count", value: (run) => run.lookups },
           { key: "mode", title: "Mode", unit: "text", value: (run) => (run.thinned ? `${run.mode}, thinned` : run.mode) },
-          { key: "labels", title: "Labels", unit: "text", value: (run) => Object.entries(run.labels).filter(([key]) => !OF_THE_MACHINE.includes(key)).map(([key, value]) => `${key}=${value}`).join(" ") },
+          { key: "labels", title: "Labels", unit: "text", value: (run) => labelsOf(run.labels), show: (run) => <span title={labelsOf(run.labels)}>{labelsOf(run.labels, OWN_COLUMN)}</span> },
         ]}
       />
     </>
@@ -166,10 +186,28 @@ function tooFew(trend: Trend): string | null {
   return `No change is marked yet: this figure varies with the machine from ${trend.by} to ${trend.by}, which takes ${count(SIDE)} values on each side of a change to tell from one. Known ${known === 1 ? "is" : "are"} ${count(known)}.`;
 }
 
-const HEIGHT = 220;
+const HEIGHT = 250;
+const TOP = 34;
 const LEFT = 76;
 const RIGHT = 12;
 const BOTTOM = 22;
+
+/** Pixels of a character of the axis, about. */
+const CHARACTER = 6.7;
+const LONGEST = 12;
+
+/** Values in so few characters that names of an axis have room. */
+export function brief(value: string): string {
+  const short = shortCommits(value);
+  return short.length > LONGEST ? `${short.slice(0, LONGEST - 1)}…` : short;
+}
+
+/** Which values of an axis have their names there, where so many pixels lie between two: as many as do not overlap. */
+export function named(values: string[], step: number): number[] {
+  const widest = Math.max(0, ...values.map((value) => brief(value).length)) * CHARACTER + 10;
+  const every = Math.max(1, Math.ceil(widest / step));
+  return values.map((_, index) => index).filter((index) => index % every === 0);
+}
 
 function Chart({ trend }: { trend: Trend }) {
   const [holder, offered] = useWidth<HTMLDivElement>();
@@ -181,7 +219,11 @@ function Chart({ trend }: { trend: Trend }) {
   const room = (high - low || Math.abs(high) || 1) * 0.08;
   const width = Math.max(offered, LEFT + RIGHT + trend.points.length * 14);
   const x = (index: number) => LEFT + ((index + 0.5) / trend.points.length) * (width - LEFT - RIGHT);
-  const y = (value: number) => 10 + (1 - (value - low + room) / (high - low + 2 * room)) * (HEIGHT - BOTTOM - 10);
+  const y = (value: number) => TOP + (1 - (value - low + room) / (high - low + 2 * room)) * (HEIGHT - BOTTOM - TOP);
+  const values = trend.points.map((point) => point.value);
+  /** Kept inside of the picture. */
+  const inside = (at: number, text: string) => Math.min(Math.max(at, (text.length * CHARACTER) / 2), width - (text.length * CHARACTER) / 2);
+  const changes = trend.points.flatMap((point, index) => (point.change ? [{ index, change: point.change }] : []));
   const line = trend.points.flatMap((point, index) => (point.median === null ? [] : [`${x(index)},${y(point.median)}`])).join(" ");
   return (
     <div class="scroll" ref={holder}>
@@ -192,11 +234,17 @@ function Chart({ trend }: { trend: Trend }) {
             <text x={LEFT - 6} y={y(value) + 4} text-anchor="end">{inUnit(value, unit)}</text>
           </g>
         ))}
-        {trend.points.map((point, index) => point.change && (
-          <g key={index}>
-            <line x1={x(index - 0.5)} x2={x(index - 0.5)} y1={8} y2={HEIGHT - BOTTOM} stroke={point.change.after > point.change.before ? "var(--more)" : "var(--less)"} stroke-width="2" stroke-dasharray="4 3" />
-            <text x={x(index - 0.5) + 4} y={HEIGHT - 8}>{point.change.after > point.change.before ? "+" : "−"}{inUnit(Math.abs(point.change.after - point.change.before), unit)}</text>
-          </g>
+        {changes.map(({ index, change }, nth) => {
+          const said = `${change.after > change.before ? "+" : "−"}${inUnit(Math.abs(change.after - change.before), unit)} from ${brief(values[index]!)} on`;
+          return (
+            <g key={index}>
+              <line x1={x(index - 0.5)} x2={x(index - 0.5)} y1={TOP - 4} y2={HEIGHT - BOTTOM} stroke={change.after > change.before ? "var(--more)" : "var(--less)"} stroke-width="2" stroke-dasharray="4 3" />
+              <text data-change={values[index]} x={inside(x(index - 0.5), said)} y={nth % 2 === 0 ? 12 : 26} text-anchor="middle">{said}</text>
+            </g>
+          );
+        })}
+        {named(values, (width - LEFT - RIGHT) / values.length).map((index) => (
+          <text key={index} data-value={values[index]} x={inside(x(index), brief(values[index]!))} y={HEIGHT - 6} text-anchor="middle">{brief(values[index]!)}</text>
         ))}
         <polyline points={line} fill="none" stroke="var(--accent)" stroke-width="1.5" />
         {trend.points.map((point, index) => point.median !== null && (

@@ -15,6 +15,8 @@ export interface Column<Row> {
   show?: (row: Row) => ComponentChildren;
   /** What the column tells, for its tooltip. */
   help?: string;
+  /** The title is a name that somebody gave, and may be long: it takes several lines. */
+  named?: boolean;
   /** Draws a bar of its share of the largest. */
   bar?: boolean;
 }
@@ -111,6 +113,11 @@ export function CopyButton({ text, label = "Copy" }: { text: () => string; label
   );
 }
 
+/** A name that somebody gave; lines end behind the parts of labels. */
+export function Name({ text }: { text: string }) {
+  return <>{text.split(/(?<=[=,])/).map((part, at) => [at > 0 && <wbr />, part])}</>;
+}
+
 export function Table<Row>(properties: Properties<Row>) {
   const { name, caption, columns, rows, addressed = false, first = 50, selected } = properties;
   const [own, setOwn] = useState({ sort: properties.sort ?? "", filter: "" });
@@ -164,7 +171,7 @@ export function Table<Row>(properties: Properties<Row>) {
                   <th
                     key={column.key}
                     scope="col"
-                    class={column.unit === "text" ? "words" : "number"}
+                    class={`${column.unit === "text" ? "words" : "number"}${column.named ? " named" : ""}`}
                     {...(isSorted ? { "aria-sort": down ? ("descending" as const) : ("ascending" as const) } : {})}
                   >
                     <button
@@ -175,7 +182,7 @@ export function Table<Row>(properties: Properties<Row>) {
                         changeSort(up ? column.key : `-${column.key}`);
                       }}
                     >
-                      {column.title}
+                      {column.named ? <Name text={column.title} /> : column.title}
                       <span class="arrow" aria-hidden="true">{isSorted ? (down ? "▼" : "▲") : ""}</span>
                     </button>
                   </th>

@@ -374,6 +374,9 @@ async function lookAtStarts(address, { axe, starts }) {
   const points = await rows(page, "trend");
   sameText("trend", points.map((point) => `${point.value} ${point.runs} ${point.median} ${point.change ?? ""}`).join("\n"), `a1 4 ${few} \nb2 4 ${few} \nc3 4 ${many} ${many - few}`);
   if ((await page.$$("svg.trend circle")).length !== 3) wrong("the chart has not three points");
+  const names = (attribute) => page.$$eval(`svg.trend text[data-${attribute}]`, (all, attribute) => all.map((one) => one.dataset[attribute]).join(), attribute);
+  sameText("axis", await names("value"), "a1,b2,c3");
+  sameText("changes", await names("change"), "c3");
   if (axe) {
     await page.evaluate(axeSource());
     await axeFinds(page, "starts");

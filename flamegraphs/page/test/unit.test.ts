@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { criticalChain } from "../src/chain";
-import { Columns, type Module, type Run } from "../src/data";
+import { Columns, shortenNames, type Data, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
-import { bytes, commandLine, percent, shortPath, tickLabels, time } from "../src/format";
+import { bytes, capital, commandLine, percent, shortCommits, shortPath, tickLabels, time } from "../src/format";
 import { anchorOf } from "../src/overview";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
+import { brief, labelsOf, named } from "../src/starts";
 import { asText, filtered, sorted, type Column } from "../src/table";
 import { serializationsDuring } from "../src/tables";
 import { besides } from "../src/timeline";
@@ -38,6 +39,34 @@ test("numbers have units and three digits", () => {
   assert.deepEqual([0, 999, 1234, 999_600, 12_345_678, 2.5e9].map(time), ["0", "999 ns", "1.23 µs", "1.00 ms", "12.3 ms", "2.50 s"]);
   assert.deepEqual([999, 1500, 70_600_000].map(bytes), ["999 B", "1.50 kB", "70.6 MB"]);
   assert.deepEqual([percent(1, 3), percent(1, 1e6), percent(5, 0), percent(1, 1)], ["33.3%", "<0.1%", "", "100%"]);
+});
+
+test("commits are short, and labels keep their names", () => {
+  const [one, other] = ["e5e5e5e500001111222233334444555566667777", "d4".repeat(20)];
+  assert.equal(shortCommits(`commit=${one},job=test against ${other}.`), "commit=e5e5e5e50000,job=test against d4d4d4d4d4d4.");
+  // Other digits are not those of a commit.
+  for (const text of ["e5e5e5e50000", `x${one}`, `${one}0`, "deadbeef".repeat(4)]) assert.equal(shortCommits(text), text);
+  assert.equal(capital(`commit=${one} is slower`), `commit=${one} is slower`);
+  assert.equal(capital("base is slower than job=a"), "Base is slower than job=a");
+  const side = (name: string) => ({ name, measured: [{ name }] });
+  const diff = { base: { name: one }, head: { name: other }, verdict: { sentence: `${one} is slower` }, causes: [{ sentence: one }], statements: [{ text: one }] };
+  const data = { sides: [side(one), side(other)], diff, differentials: [{ notes: [one] }], missing: [one] };
+  shortenNames(data as unknown as Data);
+  assert.doesNotMatch(JSON.stringify(data), /[0-9a-f]{13}/);
+});
+
+test("labels begin with what tells runs apart", () => {
+  const labels = { branch: "main", cgroup: "/x", ci: "github", commit: "e5e5", job: "test", team: "core" };
+  assert.equal(labelsOf(labels, ["commit", "job"]), "branch=main team=core ci=github");
+  assert.equal(labelsOf(labels), "commit=e5e5 job=test branch=main team=core ci=github");
+});
+
+test("names of an axis do not overlap", () => {
+  const values = Array.from({ length: 30 }, (_, index) => String(index).padStart(2, "0").repeat(20));
+  assert.equal(brief(values[1]!), "010101010101");
+  assert.equal(brief("a-branch-of-mine"), "a-branch-of…");
+  assert.deepEqual(named(values, 40), Array.from({ length: 10 }, (_, index) => index * 3));
+  assert.deepEqual(named(["1", "2", "3"], 40), [0, 1, 2]);
 });
 
 test("paths and commands are short", () => {

@@ -14,6 +14,9 @@ impl Report<'_> {
         let mut phrases = Vec::new();
 
         let wall = time(run.time.wall_ns);
+        // As seen by the user, who waits for what comes before node as well.
+        let waited = run.start_to_exec_ns.unwrap_or_default() as i64;
+        let loop_start = (run.milestones.loop_start).map(|start| start.saturating_add(waited));
         let end = match (run.signal, run.exit_status, run.ended_by.as_str()) {
             (Some(signal), ..) => (
                 format!("killed by {} after {wall}", signal_name(signal)),
@@ -21,9 +24,14 @@ impl Report<'_> {
             ),
             (None, Some(0), _) => plain(format!("{wall} to exit")),
             (None, Some(status), _) => (format!("exit status {status} after {wall}"), Paint::Error),
-            (None, None, "loop-start") => {
-                plain(format!("traced for {wall}, until the event loop began"))
-            }
+            // The service goes on for a while then (`settle`).
+            (None, None, "loop-start") => plain(match loop_start {
+                Some(loop_start) => format!(
+                    "traced for {wall}, until {} after the event loop began",
+                    signed_time((run.time.wall_ns as i64).saturating_sub(loop_start))
+                ),
+                None => format!("traced for {wall}, until the event loop began"),
+            }),
             (None, None, "idle") => plain(format!("traced for {wall}, until it was idle")),
             (None, None, "interrupt") => {
                 plain(format!("traced for {wall}, until it was interrupted"))
@@ -32,13 +40,11 @@ impl Report<'_> {
             (None, None, _) => plain(format!("traced for {wall}, still running")),
         };
         phrases.push(end);
-        match run.milestones.loop_start {
+        match loop_start {
             Some(loop_start) => {
-                // As seen by the user, who waits for what comes before node as well.
-                let waited = run.start_to_exec_ns.unwrap_or_default() as i64;
                 phrases.push(plain(format!(
                     "loop reached after {}",
-                    signed_time(loop_start.saturating_add(waited))
+                    signed_time(loop_start)
                 )));
             }
             None if run.node.is_some() && run.milestones.bootstrap_complete.is_some() => {

@@ -81,8 +81,8 @@ pub(super) fn kinds(crossings: &Crossings) -> Vec<Phrase> {
     vec![faint(list.join(", ")), faint(back)]
 }
 
-/// x86-64 numbers; the only architecture so far.
-pub(super) fn signal_name(signal: i32) -> String {
+/// What a signal is called. x86-64 numbers; the only architecture so far.
+pub fn signal_name(signal: i32) -> String {
     const NAMES: [&str; 31] = [
         "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
         "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",

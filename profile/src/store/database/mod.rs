@@ -28,6 +28,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Malformed;
+use crate::wording::counted;
 
 /// Asks whether this process may read or write a file, without opening it: who closes a descriptor of a database that the process has
 /// open elsewhere drops the locks of all its connections (fcntl(2)), and the next program that closes the database removes the log
@@ -42,7 +43,7 @@ fn may(path: &std::path::Path, what: rustix::fs::Access) -> io::Result<()> {
     )?)
 }
 
-pub use read::{Filter, Found, Labels, Reader, Summary};
+pub use read::{COMMIT, Filter, Found, Labels, Reader, Summary};
 pub use schema::APPLICATION_ID;
 pub use write::{Database, Limits, Retained};
 
@@ -109,6 +110,17 @@ pub enum DatabaseError {
         /// Where.
         what: String,
     },
+    /// More than one commit begins like this.
+    #[error(
+        "commit={commit} is the beginning of {}; needed: more of its digits",
+        named(commits)
+    )]
+    Ambiguous {
+        /// What was asked for.
+        commit: String,
+        /// Those that it may be.
+        commits: Vec<String>,
+    },
     /// The file is sound, but what is in it of a run is nothing that we write.
     #[error("a run in {} cannot be read ({what}); needed: another run; this one goes when it is old", path.display())]
     Unreadable {
@@ -148,6 +160,17 @@ pub enum DatabaseError {
         /// What SQLite said.
         error: rusqlite::Error,
     },
+}
+
+/// The first of several commits, and how many others there are.
+fn named(commits: &[String]) -> String {
+    const NAMED: usize = 8;
+    let (first, others) = commits.split_at(commits.len().min(NAMED));
+    let first = first.join(", ");
+    match others.len() {
+        0 => first,
+        others => format!("{first} and {}", counted(others as u64, "# other[|s]")),
+    }
 }
 
 impl DatabaseError {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::{ToSql, Value};
+use rusqlite::types::{ToSql, Value, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::schema::VERSION;
@@ -13,6 +13,7 @@ use super::super::tables::{self, First, shared::Shared};
 use super::super::{HEADER_BYTES, Malformed};
 use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
+use crate::modules::package::{installed_directory, name_of_directory};
 use crate::recording::{
     Binary, Callback, Frame, FrameId, FrameKind, Loss, NameId, ROWS_UNREADABLE, RunId, Stack,
     UNREADABLE,
@@ -31,12 +32,14 @@ pub struct Reader {
 pub struct Filter {
     /// These numbers only.
     pub runs: Option<Vec<RunNumber>>,
-    /// Labels that a run must have.
+    /// Labels that a run must have. Of a [`COMMIT`] its first digits are enough, as for git.
     pub labels: Vec<(String, String)>,
     /// A part of the command, its arguments separated by spaces.
     pub command: Option<String>,
-    /// Name of a package that it loaded modules of.
+    /// Name of a package that it loaded modules of: by its package.json, of count mode by the paths of compiled modules.
     pub package: Option<String>,
+    /// Only those that ended with another exit status than 0, or by a signal.
+    pub failed: bool,
     /// Started at this instant or later, ns since the Unix epoch.
     pub since_unix_ns: Option<u64>,
     /// Started before it.
@@ -238,8 +241,7 @@ impl Reader {
     /// # Errors
     /// [`DatabaseError`].
     pub fn find(&self, filter: &Filter) -> Result<Vec<Summary>, DatabaseError> {
-        let found = find(&self.connection, filter, None);
-        Ok(found.map_err(|malformed| self.failed(malformed))?.runs)
+        Ok(self.find_within(filter, None)?.runs)
     }
 
     /// The same, and what is missing in it. `bytes`: only the newest that take no more than so many as JSON, with long texts cut.
@@ -251,8 +253,56 @@ impl Reader {
         filter: &Filter,
         bytes: Option<usize>,
     ) -> Result<Found, DatabaseError> {
-        let found = find(&self.connection, filter, bytes);
+        let labels = (filter.labels.iter())
+            .map(|label| self.whole_commit(label, filter.owners.as_deref()))
+            .collect::<Result<_, _>>()?;
+        let filter = Filter {
+            labels,
+            ..filter.clone()
+        };
+        let found = find(&self.connection, &filter, bytes);
         found.map_err(|malformed| self.failed(malformed))
+    }
+
+    /// A label with the whole commit where its value is the beginning of one that runs of these owners have; any other as it is.
+    fn whole_commit(
+        &self,
+        (key, value): &(String, String),
+        owners: Option<&[u32]>,
+    ) -> Result<(String, String), DatabaseError> {
+        let as_it_is = || (key.clone(), value.clone());
+        let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if key != COMMIT || !is_hex || value.len() < SHORTEST_COMMIT {
+            return Ok(as_it_is());
+        }
+        let begin = value.to_ascii_lowercase();
+        let mut query = Query::default();
+        query.owners(owners);
+        // `g` comes after all digits.
+        query.add(
+            "label.key = ? AND (label.value = ? OR label.value >= ? AND label.value < ? AND label.value NOT GLOB '*[^0-9a-f]*')",
+            [COMMIT.to_owned(), value.clone(), begin.clone(), begin + "g"],
+        );
+        let sql = format!(
+            "SELECT DISTINCT label.value FROM label JOIN kept ON kept.run = label.run{} ORDER BY 1",
+            query.conditions()
+        );
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare(&sql)?;
+            let rows = statement.query_map(query.parameters().as_slice(), |row| row.get(0))?;
+            rows.collect()
+        };
+        let mut commits = read().map_err(|error| DatabaseError::of(&self.path, error))?;
+        if commits.contains(value) {
+            return Ok(as_it_is());
+        }
+        if commits.len() > 1 {
+            return Err(DatabaseError::Ambiguous {
+                commit: value.clone(),
+                commits,
+            });
+        }
+        Ok(commits.pop().map_or_else(as_it_is, |is| (key.clone(), is)))
     }
 
     /// Labels that there are: at most `most`, and none after so many `bytes` of text. `owners` as in [`Filter`].
@@ -330,6 +380,12 @@ impl Reader {
     }
 }
 
+/// Label of the commit that a run is of.
+pub const COMMIT: &str = "commit";
+
+/// Digits of a commit that are enough to name it, as git has it.
+const SHORTEST_COMMIT: usize = 4;
+
 /// Label of a loaded run that tells its number.
 pub const RUN: &str = "run";
 
@@ -391,6 +447,9 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
             [key.clone(), value.clone()],
         );
     }
+    if filter.failed {
+        (query.conditions).push("(run.exit_status <> 0 OR run.signal IS NOT NULL)".to_owned());
+    }
     if let Some(since) = filter.since_unix_ns {
         query.add("run.started_unix_ns >= ?", [instant(since)]);
     }
@@ -398,9 +457,10 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
         query.add("run.started_unix_ns < ?", [instant(until)]);
     }
     if let Some(package) = &filter.package {
+        // Count mode reads no package.json: there the paths of what was compiled tell it.
         query.add(
-            "kept.run IN (SELECT run FROM package WHERE name = ?)",
-            [package.clone()],
+            "(kept.run IN (SELECT run FROM package WHERE name = ?) OR run.mode = 'count' AND EXISTS (SELECT 1 FROM process p JOIN compilation c ON c.process = p.id WHERE p.run = kept.run AND c.path IN (SELECT value FROM json_each(?))))",
+            [package.clone(), files_of(connection, package)?],
         );
     }
     let sql = format!(
@@ -442,6 +502,25 @@ fn find(connection: &Connection, filter: &Filter, room: Option<usize>) -> Result
         found.runs.push(summary);
     }
     Ok(found)
+}
+
+/// The names that are paths of files of an installed package, as a JSON array of their ids.
+fn files_of(connection: &Connection, package: &str) -> Result<String, Malformed> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, text FROM name WHERE instr(text, ?) > 0")?;
+    let mut rows = statement.query([format!("/node_modules/{package}/")])?;
+    let mut files: Vec<u32> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let path = match row.get_ref(1)? {
+            ValueRef::Text(path) | ValueRef::Blob(path) => path,
+            _ => continue,
+        };
+        // Of a package in it the file is that one's.
+        if installed_directory(path).is_some_and(|is| name_of_directory(is) == package) {
+            files.push(row.get(0)?);
+        }
+    }
+    Ok(serde_json::Value::from(files).to_string())
 }
 
 /// One run, if it fits; the conditions that SQL cannot tell are looked at first.
