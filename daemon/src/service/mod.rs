@@ -9,6 +9,7 @@
 
 mod admission;
 pub mod ceiling;
+mod command;
 pub mod config;
 mod context;
 mod control;

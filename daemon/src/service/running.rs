@@ -127,8 +127,13 @@ impl Running {
             .lacks_full
             .then(|| config.rules.in_count_mode());
         let rules = without_full.as_ref().unwrap_or(&config.rules);
-        self.unwanted =
-            rules.ask_command() && !rules.wants(&self.context.start(), self.mode, self.lot);
+        self.unwanted = rules.ask_command()
+            && !rules.wants(
+                &self.context.start(),
+                self.mode,
+                self.lot,
+                self.context.one_in,
+            );
     }
 
     /// Whether the rules want it in full mode, and nobody recorded in that when it began.
