@@ -229,7 +229,7 @@ pub struct Status {
     pub losses: u64,
     /// CPU time of the service and its holder.
     pub cpu_ns: u64,
-    /// Resident memory of both.
+    /// Memory of the service, its holder and the processes of full mode, bytes: the sum of their proportional set sizes.
     pub memory_bytes: u64,
     /// Whose runs you may read: `all` or `own`.
     pub may_read: String,

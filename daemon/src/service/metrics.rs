@@ -244,7 +244,7 @@ fn now(status: &Status, losses: u64) -> Registry {
     };
     gauge(
         "resident_memory",
-        "Memory of the service and its holder",
+        "Memory of the service, its holder and the processes of full mode: proportional set sizes",
         Some(Unit::Bytes),
         status.memory_bytes,
     );
