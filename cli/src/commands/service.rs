@@ -211,6 +211,9 @@ fn status_text(status: &Status) -> String {
         n => wording::counted(n, "; # [start was|starts were] passed over for that"),
     };
     let _ = writeln!(text, "  costs     {costs}{ceiling}{passed_over}");
+    for (kind, &count) in &status.losses_by_kind {
+        let _ = writeln!(text, "  missing   {kind}: {}", text::loss(kind, count));
+    }
     let _ = writeln!(
         text,
         "  store     {}, {megabytes:.1} MB, {} to be written: {}",
@@ -317,6 +320,25 @@ mod tests {
         };
         assert!(run("0123456789abcdef0123").ends_with("commit=0123456789abcdef0123\n"));
         assert!(run("0123456789abcdef01234").ends_with("commit=0123456789abcdef012…\n"));
+    }
+
+    #[test]
+    fn losses_are_told_by_kind() {
+        let by_kind = [("records", 7), ("abandoned_frames", 1)];
+        let status = Status {
+            losses_by_kind: by_kind.map(|(kind, n)| (kind.to_owned(), n)).into(),
+            ..Status::default()
+        };
+        let text = status_text(&status);
+        assert!(
+            text.contains("\n  missing   records: 7 records were dropped"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n  missing   abandoned_frames: 1 call was left"),
+            "{text}"
+        );
+        assert!(!status_text(&Status::default()).contains("missing"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub mod tracer;
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs, io,
     os::{
         fd::{AsFd as _, AsRawFd as _, RawFd},
@@ -60,7 +60,7 @@ use control::{Control, Order};
 use gate::{Closed, Gate};
 use guard::{Guard, Heard};
 use lane::Lane;
-use running::{Program, Running, losses_of_host};
+use running::{OF_HOST, Program, Running, losses_of_host};
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
 use tracer::Means;
@@ -1321,6 +1321,12 @@ impl Service<'_> {
     fn status(&mut self) -> Status {
         let cpu = ceiling::cpu_time(&self.pids());
         self.cpu.add(cpu);
+        let of_lanes = self.of_lanes.losses();
+        let losses = losses_of_host(&self.programs.counters()).into_iter();
+        let losses = (OF_HOST.iter().zip(losses.zip(of_lanes)))
+            .map(|((kind, _), (own, of_lanes))| ((*kind).to_owned(), own + of_lanes))
+            .filter(|(_, count)| *count > 0)
+            .collect::<BTreeMap<_, _>>();
         let store = self.store.state();
         let state = match (store.full, self.gate.is_closed_for(Closed::Paused)) {
             (true, _) => "full",
@@ -1345,7 +1351,8 @@ impl Service<'_> {
             set_aside: store.set_aside,
             one_in: self.ceiling.one_in(),
             passed_over: self.passed_over(),
-            losses: losses_of_host(&self.programs.counters()) + self.of_lanes.losses(),
+            losses: losses.values().sum(),
+            losses_by_kind: losses,
             cpu_ns: self.cpu.total.as_nanos() as u64,
             memory_bytes: ceiling::memory(&self.pids()),
             ..Status::default()
