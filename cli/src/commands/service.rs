@@ -288,7 +288,7 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
             "{:>8}  {:>8}  {:>5.0} ms  {:>9}  {:>7}  {:<9}  ",
             run.id,
             ago(run.started_unix_ns),
-            run.duration_ns as f64 / 1e6,
+            run.time_ns() as f64 / 1e6,
             run.crossings,
             run.lookups,
             clean(version.to_owned()),
