@@ -28,8 +28,7 @@ use nodeprof_profile::report::{Profile, RunProfile};
 use crate::paths::{printable, seen_from};
 use crate::table::Paint;
 use page::{Page, faint};
-pub(crate) use words::loss;
-pub use words::signal_name;
+pub use words::{loss, signal_name};
 
 pub use blame::{BlameOptions, Blamed, By, Figure, Role};
 pub use check::{check, check_github, check_junit, check_markdown};

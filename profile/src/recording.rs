@@ -11,6 +11,8 @@ pub const UNREADABLE: &[u8] = b"(unreadable)";
 
 /// Loss: names, callbacks, binaries, frames and stacks in a store of many runs that cannot be read. In their place is [`UNREADABLE`].
 pub const ROWS_UNREADABLE: &str = "rows_unreadable";
+/// Why a trace ended ([`Run::ended_by`]): the event loop had started; of a start that the service recorded some time before.
+pub const LOOP_START: &str = "loop-start";
 /// Kind of [`Loss`]: events that came when a start had as many as are kept of one.
 pub const EVENTS_BEYOND_LIMIT: &str = "events_beyond_limit";
 /// Kind of [`Loss`]: calls that found no room in the tables of sums. Crossings and serializations are too low by it, nothing else is.

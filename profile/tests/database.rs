@@ -1077,3 +1077,37 @@ fn runs_that_take_more_than_they_may_are_not_read() {
     assert!(other > 1 << 22 && other < one + (5 << 20), "{other}");
     assert!(matches!(reader.load_within(&[999], 0), Ok(none) if none.runs.is_empty()));
 }
+
+#[test]
+fn a_start_that_was_recorded_until_after_its_loop_began_took_the_time_until_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mut database = Database::open(&path).unwrap();
+    let exited = Recording::synthetic(100);
+    let mut settled = exited.clone();
+    settled.runs[0].ended_by = "loop-start".into();
+    for recording in [&exited, &settled] {
+        database.keep(recording.clone(), None).unwrap();
+    }
+    let profile = Profile::from_recording(&settled);
+    let loop_start = profile.runs[0].milestones.loop_start.unwrap() as u64;
+    let times = || {
+        let runs = Reader::open(&path).unwrap().find(&Filter::default());
+        let runs = runs.unwrap().into_iter();
+        runs.map(|run| (run.loop_start_ns, run.time_ns(), run.duration_ns))
+            .collect::<Vec<_>>()
+    };
+    let [settled, exited] = times()[..] else {
+        panic!("two runs");
+    };
+    assert_eq!((settled.0, settled.1), (Some(loop_start), loop_start));
+    assert!(settled.1 < settled.2);
+    assert_eq!((exited.0, exited.1), (None, exited.2));
+    let before = times();
+    let limits = Limits {
+        thin: Duration::ZERO,
+        ..NO_LIMITS
+    };
+    assert_eq!(database.retain(&limits).unwrap().thinned, 2);
+    assert_eq!(times(), before, "of thinned runs, too");
+}

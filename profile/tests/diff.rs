@@ -1066,3 +1066,19 @@ fn counts_of_runs_with_gaps_are_not_exact() {
         assert_eq!(told, removed == 1, "{gaps:?}: {:?}", diff.causes);
     }
 }
+
+#[test]
+fn of_servers_that_were_recorded_until_after_their_loop_began_the_time_until_then_is_told() {
+    let settled = |one: &mut Recording, _: usize| one.runs[0].ended_by = "loop-start".into();
+    let diff = compare(side("base", &NOISE, settled), side("head", &NOISE, settled));
+    let profile = Profile::from_recording(&Recording::synthetic(400));
+    let loop_start = profile.runs[0].milestones.loop_start.unwrap() as f64;
+    let first = &diff.times[0];
+    assert_eq!(first.figure, "milestones.loop_start");
+    assert_eq!(first.unit, Unit::Ns);
+    assert_eq!(first.head.unwrap().median, loop_start);
+    assert_eq!(diff.times[1].figure, "time.wall_ns");
+    // Of programs that ended, the whole time is what counts.
+    let diff = compare(side("base", &NOISE, same), side("head", &NOISE, settled));
+    assert_eq!(diff.times[0].figure, "time.wall_ns");
+}

@@ -318,6 +318,21 @@ impl Wake {
     }
 }
 
+/// Why a process had ended when its probes came. `is_first`: nobody knew its binary, and a plan had to be made.
+fn ended_before(is_first: bool, after_exec: bool) -> &'static str {
+    match (is_first, after_exec) {
+        (true, _) => {
+            "it had ended before its probes were there, as a short first start of a binary does that nobody knew; the next start of it is held"
+        }
+        (false, false) => {
+            "it had ended before its probes were there: it was killed, or this machine was too busy to attach them within the 40 ms that an exec is held"
+        }
+        (false, true) => {
+            "it had ended before its probes were there: its exec was not held, for this machine was too busy, or another thread than its first one executed"
+        }
+    }
+}
+
 /// A binary that probes were made for.
 #[derive(Clone)]
 struct Known {
@@ -389,6 +404,7 @@ impl Bench {
             return done;
         }
         let started = Instant::now();
+        let is_first = !Version::of_file(&file).is_ok_and(|id| lock(&self.known).has(&id));
         done.outcome = match self.prepare(&file, &done.path, &open) {
             Ok(image) => {
                 done.is_planned = true;
@@ -406,9 +422,9 @@ impl Bench {
                         took: started.elapsed(),
                         link,
                     },
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Outcome::Failed(
-                        "it had ended before its probes were there, as a short first start of a binary does that nobody knew; the next start of it is held".into(),
-                    ),
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {
+                        Outcome::Failed(ended_before(is_first, job.after_exec).into())
+                    }
                     Err(e) => Outcome::Failed(format!("attaching probes: {e}")),
                 }
             }
@@ -599,6 +615,17 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_binary_that_is_known_is_not_told_as_one_that_nobody_knew() {
+        let of_unknown = |is_first, after_exec| {
+            let why = ended_before(is_first, after_exec);
+            assert!(why.starts_with("it had ended before its probes were there"));
+            why.contains("nobody knew")
+        };
+        assert!(of_unknown(true, true) && of_unknown(true, false));
+        assert!(!of_unknown(false, true) && !of_unknown(false, false));
+    }
 
     #[test]
     fn what_takes_long_is_not_done_ahead_of_ordinary_programs() {

@@ -212,6 +212,9 @@ fn status_text(status: &Status) -> String {
         n => wording::counted(n, "; # [start was|starts were] passed over for that"),
     };
     let _ = writeln!(text, "  costs     {costs}{ceiling}{passed_over}");
+    for (kind, &count) in &status.losses_by_kind {
+        let _ = writeln!(text, "  missing   {kind}: {}", text::loss(kind, count));
+    }
     let _ = writeln!(
         text,
         "  store     {}, {megabytes:.1} MB, {} to be written: {}",
@@ -327,7 +330,7 @@ fn runs_text(runs: &[Summary], width: Option<usize>) -> String {
             "{:>8}  {:>8}  {:>5.0} ms  {:<9}  {:>9}  {:>7}  {:<9}  ",
             run.id,
             ago(run.started_unix_ns),
-            run.duration_ns as f64 / 1e6,
+            run.time_ns() as f64 / 1e6,
             clean(outcome(run)),
             run.crossings,
             run.lookups,
@@ -398,6 +401,25 @@ mod tests {
             let row = text.lines().nth(1).unwrap_or_default();
             assert!(row.contains(&format!(" ms  {said:<9}  ")), "{row}");
         }
+    }
+
+    #[test]
+    fn losses_are_told_by_kind() {
+        let by_kind = [("records", 7), ("abandoned_frames", 1)];
+        let status = Status {
+            losses_by_kind: by_kind.map(|(kind, n)| (kind.to_owned(), n)).into(),
+            ..Status::default()
+        };
+        let text = status_text(&status);
+        assert!(
+            text.contains("\n  missing   records: 7 records were dropped"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n  missing   abandoned_frames: 1 call was left"),
+            "{text}"
+        );
+        assert!(!status_text(&Status::default()).contains("missing"));
     }
 
     #[test]

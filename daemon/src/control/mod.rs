@@ -6,6 +6,7 @@
 //! Bounds: [`LONGEST_REQUEST`], [`LONGEST_GIVEN`], [`MOST_FETCHED`].
 
 use std::{
+    collections::BTreeMap,
     io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
     os::{
@@ -231,9 +232,12 @@ pub struct Status {
     /// Records and calls that the kernel side lost since then, each once, whatever starts were recorded at that time.
     #[serde(default)]
     pub losses: u64,
+    /// The same by kind, without kinds of which there is none.
+    #[serde(default)]
+    pub losses_by_kind: BTreeMap<String, u64>,
     /// CPU time of the service and its holder.
     pub cpu_ns: u64,
-    /// Resident memory of both.
+    /// Memory of the service, its holder and the processes of full mode, bytes: the sum of their proportional set sizes.
     pub memory_bytes: u64,
     /// Whose runs you may read: `all` or `own`.
     pub may_read: String,

@@ -17,6 +17,7 @@ use crate::recorder::Mode;
 
 use super::{
     ceiling::Shared,
+    command::Commands,
     config::{Config, Rules, Start},
     context::{cgroup, user},
     gate::{Closed, Gate},
@@ -33,6 +34,7 @@ pub(super) struct Admission {
     edition: u32,
     ceiling: Arc<Shared>,
     admitted: Admitted,
+    commands: Commands,
 }
 
 /// What was known of processes when they were admitted, where rules are asked again after the exec: until somebody asks. A short program has ended by then, and cannot be
@@ -45,6 +47,8 @@ pub(super) struct Known {
     pub(super) start: Start,
     /// Nobody recorded in full mode, and it is recorded in count mode for that, if a rule wants it in full.
     pub(super) lacks_full: bool,
+    /// It is one in so many, where its command was known before its exec.
+    pub(super) one_in: Option<u32>,
 }
 
 impl Admitted {
@@ -106,6 +110,7 @@ impl Admission {
             gate: gate.clone(),
             edition: gate.edition(),
             admitted: Admitted::default(),
+            commands: Commands::default(),
         };
         admission.derive();
         admission
@@ -142,7 +147,7 @@ impl Admission {
             .rules
             .ask_directory()
             .then(|| fs::read_link(format!("/proc/{pid}/cwd")));
-        let start = Start {
+        let mut start = Start {
             executable: program.to_owned(),
             user: if self.rules.ask_user() {
                 user(pid)
@@ -162,7 +167,12 @@ impl Admission {
             .in_count_mode
             .as_ref()
             .filter(|_| lacks_full || is_full);
-        let of_rules = stands_in.unwrap_or(&self.rules).one_in(&start, self.mode);
+        let rules = stands_in.unwrap_or(&self.rules);
+        // Without it such a start has the probes of both modes until its exec.
+        if rules.asks_command_of(&start) && rules.one_in(&start, self.mode) > 0 {
+            start.command = self.commands.of(pid, program);
+        }
+        let of_rules = rules.one_in(&start, self.mode);
         let of_ceiling = self.ceiling.one_in();
         let lots = match (of_rules, of_ceiling) {
             (0, _) => return false,
@@ -190,7 +200,12 @@ impl Admission {
         }
         let lacks_full = stands_in.is_some();
         if lacks_full || self.rules.ask_command() {
-            self.admitted.add(pid, Known { start, lacks_full });
+            let known = Known {
+                one_in: start.command.take().map(|_| of_rules),
+                start,
+                lacks_full,
+            };
+            self.admitted.add(pid, known);
         }
         true
     }
@@ -289,6 +304,22 @@ mod tests {
         assert!(!lacks_full(1), "it was asked for");
         both.gate.set_lacks_full(false);
         assert!(!both.count.admits(1, Path::new("/f")));
+    }
+
+    #[test]
+    fn a_start_whose_command_is_known_is_admitted_by_one_mode() {
+        let mut both = both("[[rule]]\nmode = 'full'\ncommand = '*x*'\n");
+        let mut ask = |command: Option<&str>| {
+            let path = Path::new("/node");
+            both.count.commands.of_all = command.map(str::to_owned);
+            both.full.commands.of_all = command.map(str::to_owned);
+            (both.count.admits(1, path), both.full.admits(1, path))
+        };
+        assert_eq!(ask(Some("node x")), (false, true));
+        assert_eq!(ask(Some("node y")), (true, false));
+        assert_eq!(ask(None), (true, true), "it is decided after the exec");
+        let known = [&both.count, &both.full].map(|by| by.admitted().take(1).unwrap().one_in);
+        assert_eq!(known, [None, None]);
     }
 
     #[test]

@@ -279,16 +279,21 @@ fn cpu_time_of_processes(pids: &[u32]) -> Duration {
     Duration::from_secs_f64(ticks as f64 / per_second)
 }
 
-/// Resident memory of this process and of others of ours, bytes.
+/// Memory of this process and of others of ours, bytes. Of a page that several processes have, each has its part: our own have most of theirs of each other.
 pub(super) fn memory(others: &[u32]) -> u64 {
-    let resident = |pid: &str| -> u64 {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        kilobytes.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 1024
+    let others = others.iter().map(|pid| memory_of(&pid.to_string()));
+    memory_of("self") + others.sum::<u64>()
+}
+
+/// The proportional set size of a process (proc_pid_smaps(5)); its resident one, with all of what it shares, where the kernel does not tell that.
+fn memory_of(pid: &str) -> u64 {
+    let field = |file: &str, name: &str| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
     };
-    let others = others.iter().map(|pid| resident(&pid.to_string()));
-    resident("self") + others.sum::<u64>()
+    let kilobytes = field("smaps_rollup", "Pss:").or_else(|| field("status", "VmRSS:"));
+    kilobytes.unwrap_or(0) * 1024
 }
 
 #[cfg(test)]
@@ -397,5 +402,29 @@ mod tests {
     fn the_cpu_time_of_two_processes_is_known() {
         assert!(cpu_time(&[std::process::id()]) > Duration::ZERO);
         assert!(cpu_time(&[0]) > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_page_that_two_processes_have_counts_once() {
+        const SHARED: usize = 128 << 20;
+        let pages = vec![1u8; SHARED];
+        let before = memory(&[]);
+        // SAFETY: the child calls nothing but what may be called after a fork.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                // SAFETY: takes nothing.
+                unsafe { libc::pause() };
+            }
+        }
+        let both = memory(&[child as u32]);
+        // SAFETY: our own child.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        assert!(before >= std::hint::black_box(&pages).len() as u64);
+        assert!(both < before + SHARED as u64 * 3 / 4, "{before}, {both}");
+        assert_eq!(memory_of("none"), 0);
     }
 }

@@ -774,15 +774,24 @@ impl Rules {
         densest(&possible)
     }
 
-    /// Whether a start whose command is known now, and that [`one_in`](Rules::one_in) had admitted without it, is recorded in this mode. `lot` is between 0 and 1, the
-    /// same for all that one start executes.
-    pub fn wants(&self, start: &Start, mode: Mode, lot: f64) -> bool {
+    /// Whether a start whose command is known now is recorded in this mode: [`one_in`](Rules::one_in) had admitted it as one in so many, with what its exec was held with, or,
+    /// if `admitted` does not say so, without its command. `lot` is between 0 and 1, the same for all that one start executes.
+    pub fn wants(&self, start: &Start, mode: Mode, lot: f64, admitted: Option<u32>) -> bool {
         let wanted = self.one_in(start, mode);
-        let early = Start {
-            command: None,
-            ..start.clone()
+        let without_command = || {
+            let early = Start {
+                command: None,
+                ..start.clone()
+            };
+            self.one_in(&early, mode)
         };
-        wanted > 0 && lot * f64::from(wanted) < f64::from(self.one_in(&early, mode))
+        wanted > 0 && lot * f64::from(wanted) < f64::from(admitted.unwrap_or_else(without_command))
+    }
+
+    /// Whether it depends on the command how a start is recorded of which the rest is known.
+    pub(super) fn asks_command_of(&self, start: &Start) -> bool {
+        let first = (self.rules.iter()).find(|rule| rule.without_command().fits(start));
+        first.is_some_and(|rule| rule.command.is_some())
     }
 
     /// Whether any start is recorded in this mode.
@@ -1168,9 +1177,43 @@ mod tests {
         };
         assert!(config.rules.ask_command());
         assert_eq!(config.rules.one_in(&start(None), Mode::Count), 1);
-        let wants = |command, lot| config.rules.wants(&start(Some(command)), Mode::Count, lot);
+        let rules = &config.rules;
+        let wants = |command, lot| rules.wants(&start(Some(command)), Mode::Count, lot, None);
         assert!(!wants("node --version", 0.0));
         assert!(wants("node app.js", 0.999));
+    }
+
+    #[test]
+    fn whose_command_was_known_before_the_exec_is_not_drawn_a_second_time() {
+        let config = parse(
+            "[[rule]]\nmode = 'full'\none-in = 20\ncommand = '*x*'\n\
+             [[rule]]\nmode = 'full'\ncommand = '*y*'\n",
+        )
+        .unwrap();
+        let start = Start {
+            command: Some("node x".into()),
+            ..Start::default()
+        };
+        let wants = |admitted| config.rules.wants(&start, Mode::Full, 0.999, admitted);
+        assert!(!wants(None) && wants(Some(20)));
+    }
+
+    #[test]
+    fn the_command_is_asked_for_where_a_rule_on_it_may_be_the_first_to_fit() {
+        let config = parse(
+            "[[rule]]\nmode = 'off'\nexecutable = '/off'\n\
+             [[rule]]\nmode = 'full'\ndirectory = '/srv/**'\ncommand = '*x*'\n",
+        )
+        .unwrap();
+        let asks = |executable: &str, directory: &str| {
+            config.rules.asks_command_of(&Start {
+                executable: executable.into(),
+                directory: Some(directory.into()),
+                ..Start::default()
+            })
+        };
+        assert!(asks("/node", "/srv/a"));
+        assert!(!asks("/node", "/home") && !asks("/off", "/srv/a"));
     }
 
     #[test]
@@ -1196,7 +1239,9 @@ mod tests {
             let recorded = (0..10_000).filter(|_| {
                 let admitted = config.rules.one_in(&before, Mode::Count) as usize;
                 random.below(admitted) == 0
-                    && config.rules.wants(&after, Mode::Count, random.fraction())
+                    && config
+                        .rules
+                        .wants(&after, Mode::Count, random.fraction(), None)
             });
             recorded.count() as f64 / 10_000.0
         };

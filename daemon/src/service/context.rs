@@ -37,6 +37,9 @@ pub(super) struct Context {
     /// When its exec was held the rules may have wanted it in full mode, and nobody recorded in that.
     #[serde(default)]
     pub(super) lacks_full: bool,
+    /// It is one in so many of those that the rules want, which were asked with its command before its exec.
+    #[serde(default)]
+    pub(super) one_in: Option<u32>,
     /// What it executes, where the process itself cannot be asked any more.
     #[serde(skip)]
     pub(super) executable: PathBuf,
@@ -69,6 +72,7 @@ impl Context {
         self.user = self.user.or(known.start.user);
         self.cgroup = known.start.cgroup.or(self.cgroup.take());
         self.lacks_full = known.lacks_full;
+        self.one_in = known.one_in;
     }
 
     /// For who is another process.
@@ -321,9 +325,10 @@ mod tests {
         context.complete(Known {
             start,
             lacks_full: true,
+            one_in: Some(20),
         });
         let told = Context::from_bytes(pid, &context.to_bytes());
-        assert!(told.lacks_full);
+        assert_eq!((told.lacks_full, told.one_in), (true, Some(20)));
         let start = told.start();
         assert_eq!(start.directory, Some("/srv".into()));
         assert_eq!((start.user, start.cgroup), (Some(12), Some("/ci".into())));

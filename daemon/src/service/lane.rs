@@ -28,7 +28,7 @@ use std::{
 use nodeprof_profile::Recording;
 use serde::{Deserialize, Serialize};
 
-use super::{Happening, Service, ServiceError, config::Config};
+use super::{Happening, Service, ServiceError, config::Config, running::Losses};
 use crate::{
     control::{Incoming, read_message, write_message, write_with_files},
     event,
@@ -70,7 +70,7 @@ pub(super) struct Figures {
     /// What its kernel side has done so far.
     pub(super) events: u64,
     /// What that has lost so far.
-    pub(super) losses: u64,
+    pub(super) losses: Losses,
     /// Starts that were not recorded because of the ceiling.
     pub(super) passed_over: u64,
     /// Processes whose starts are recorded at this moment.
@@ -80,28 +80,30 @@ pub(super) struct Figures {
 /// What the lanes have counted, each after the one before.
 #[derive(Default)]
 pub(super) struct Counts {
-    before: [u64; 2],
-    now: [u64; 2],
+    losses: [Losses; 2],
+    passed_over: [u64; 2],
 }
 
 impl Counts {
     /// A lane begins at nothing.
     pub(super) fn begin(&mut self) {
-        self.before = [0, 1].map(|at| self.before[at] + self.now[at]);
-        self.now = [0; 2];
+        self.losses = [self.losses(), Losses::default()];
+        self.passed_over = [self.passed_over(), 0];
     }
 
     /// The lane that there is has counted so much.
-    pub(super) fn see(&mut self, losses: u64, passed_over: u64) {
-        self.now = [losses, passed_over];
+    pub(super) fn see(&mut self, losses: Losses, passed_over: u64) {
+        self.losses[1] = losses;
+        self.passed_over[1] = passed_over;
     }
 
-    pub(super) fn losses(&self) -> u64 {
-        self.before[0] + self.now[0]
+    pub(super) fn losses(&self) -> Losses {
+        let [before, now] = &self.losses;
+        std::array::from_fn(|kind| before[kind] + now[kind])
     }
 
     pub(super) fn passed_over(&self) -> u64 {
-        self.before[1] + self.now[1]
+        self.passed_over.iter().sum()
     }
 }
 
@@ -127,7 +129,7 @@ pub(super) enum News {
     /// One that is lost.
     Lost { pid: u32, why: String },
     /// It has counted so much.
-    Counted { losses: u64, passed_over: u64 },
+    Counted { losses: Losses, passed_over: u64 },
     /// It has ended.
     Gone,
 }
@@ -585,7 +587,7 @@ mod tests {
     fn alive(passed_over: u64, running: &[u32]) -> Said {
         Said::Alive(Figures {
             events: 7,
-            losses: 10 * passed_over,
+            losses: std::array::from_fn(|kind| kind as u64 * passed_over),
             passed_over,
             running: running.to_vec(),
         })
@@ -635,13 +637,14 @@ mod tests {
         let mut lane = begin(&[ready(), alive(1, &[3, 4]), alive(2, &[3, 4, 5]), told(4)]);
         let (lost, running) = until_gone(&mut lane, &mut counts);
         assert_eq!((lost, running), (vec![4, 3, 5], vec![2, 3]));
-        assert_eq!((counts.losses(), counts.passed_over()), (20, 2));
+        let of_each = |n: u64| std::array::from_fn(|kind| kind as u64 * n);
+        assert_eq!((counts.losses(), counts.passed_over()), (of_each(2), 2));
         assert_eq!(lane.starts(), 0);
         // The next one counts from the beginning; it says farewell.
         let mut lane = begin(&[ready(), alive(3, &[8]), alive(4, &[])]);
         let (lost, _) = until_gone(&mut lane, &mut counts);
         assert!(lost.is_empty(), "{lost:?}");
-        assert_eq!((counts.losses(), counts.passed_over()), (60, 6));
+        assert_eq!((counts.losses(), counts.passed_over()), (of_each(6), 6));
     }
 
     #[test]

@@ -3,6 +3,11 @@
 //! The only label of a start is node's major version: however many programs, users and commits there are, there are as many series as
 //! versions. Nothing of a command, a path or a user is in it.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
 use nodeprof_profile::{
     Recording,
     breakdown::Timeline,
@@ -42,6 +47,11 @@ struct OfStart {
     complete: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: String,
+}
+
 #[derive(Clone)]
 struct Classes;
 
@@ -59,7 +69,7 @@ pub(super) struct Metrics {
     crossings: Family<OfNode, Counter>,
     lookups: Family<OfNode, Counter>,
     /// Of starts themselves; the others are the host's.
-    losses: Counter,
+    losses: Mutex<BTreeMap<String, u64>>,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -76,7 +86,7 @@ impl Default for Metrics {
             startup: Family::new_with_constructor(Classes),
             crossings: Family::default(),
             lookups: Family::default(),
-            losses: Counter::default(),
+            losses: Mutex::default(),
         };
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
@@ -139,15 +149,19 @@ pub(super) struct Observed {
     complete: bool,
     crossings: u64,
     lookups: usize,
-    losses: u64,
+    losses: BTreeMap<String, u64>,
     startup: Option<f64>,
 }
 
-/// Without those of the kernel side, of which all starts of that time have each one.
-fn own_losses(recording: &Recording) -> u64 {
+/// By kind. Without those of the kernel side, of which all starts of that time have each one.
+fn own_losses(recording: &Recording) -> BTreeMap<String, u64> {
     let is_own = |loss: &&Loss| OF_HOST.iter().all(|(kind, _)| loss.kind != *kind);
     let own = recording.losses.iter().filter(is_own);
-    own.map(|loss| loss.count).sum()
+    let mut by_kind = BTreeMap::new();
+    for loss in own.filter(|loss| loss.count > 0) {
+        *by_kind.entry(loss.kind.clone()).or_default() += loss.count;
+    }
+    by_kind
 }
 
 impl Observed {
@@ -178,7 +192,11 @@ impl Metrics {
         let of = OfNode { node: start.node };
         self.crossings.get_or_create(&of).inc_by(start.crossings);
         self.lookups.get_or_create(&of).inc_by(start.lookups as u64);
-        self.losses.inc_by(start.losses);
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        for (kind, count) in start.losses {
+            // The kinds are the recorder's own, and few.
+            *losses.entry(kind).or_default() += count;
+        }
         if let (true, Some(seconds)) = (start.complete, start.startup) {
             self.startup.get_or_create(&of).observe(seconds);
         }
@@ -191,14 +209,16 @@ impl Metrics {
     pub(super) fn text(&self, status: &Status) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         text::encode_registry(&mut text, &self.registry)?;
-        text::encode_registry(&mut text, &now(status, self.losses.get()))?;
+        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        let losses = losses.clone();
+        text::encode_registry(&mut text, &now(status, losses))?;
         text::encode_eof(&mut text)?;
         Ok(text)
     }
 }
 
-/// How the service is now. `losses`: those of starts themselves.
-fn now(status: &Status, losses: u64) -> Registry {
+/// How the service is now. `losses`: those of starts themselves, by kind.
+fn now(status: &Status, losses: BTreeMap<String, u64>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     // No `info`, which the older text format of the textfile collector does not know.
     let build = Family::<Vec<(&str, String)>, Gauge>::default();
@@ -229,10 +249,18 @@ fn now(status: &Status, losses: u64) -> Registry {
         "Starts of node that were not recorded because of the ceiling",
         status.passed_over,
     );
-    counter(
+    let of_kinds = Family::<OfKind, Counter>::default();
+    // A rate needs a beginning.
+    for (kind, _) in OF_HOST {
+        drop(of_kinds.get_or_create(&OfKind { kind: kind.into() }));
+    }
+    for (kind, count) in status.losses_by_kind.clone().into_iter().chain(losses) {
+        of_kinds.get_or_create(&OfKind { kind }).inc_by(count);
+    }
+    registry.register(
         "losses",
-        "Losses of all kinds, each counted once however many starts were recorded then",
-        losses.saturating_add(status.losses),
+        "Losses by kind, each counted once however many starts were recorded then",
+        of_kinds,
     );
     let mut gauge = |name: &str, help: &str, unit: Option<Unit>, value: u64| {
         let gauge = Gauge::<i64>::default();
@@ -244,7 +272,7 @@ fn now(status: &Status, losses: u64) -> Registry {
     };
     gauge(
         "resident_memory",
-        "Memory of the service and its holder",
+        "Memory of the service, its holder and the processes of full mode: proportional set sizes",
         Some(Unit::Bytes),
         status.memory_bytes,
     );
@@ -364,14 +392,18 @@ mod tests {
         for _ in 0..2 {
             metrics.observe(Observed::of(&recording).unwrap());
         }
+        let by_kind = [("records", 3), ("stacks", 4)];
         let status = Status {
-            losses: 3,
+            losses_by_kind: by_kind.map(|(kind, n)| (kind.to_owned(), n)).into(),
             ..Status::default()
         };
         let text = metrics.text(&status).unwrap();
         let node = major(&recording, &recording.processes[0]);
         for line in [
-            "nodeprof_losses_total 13".to_owned(),
+            "nodeprof_losses_total{kind=\"records\"} 3".to_owned(),
+            "nodeprof_losses_total{kind=\"stacks\"} 4".to_owned(),
+            "nodeprof_losses_total{kind=\"sums_full\"} 0".to_owned(),
+            "nodeprof_losses_total{kind=\"events_beyond_limit\"} 10".to_owned(),
             format!("nodeprof_starts_total{{node=\"{node}\",complete=\"true\"}} 1"),
             format!("nodeprof_starts_total{{node=\"{node}\",complete=\"false\"}} 2"),
             format!("nodeprof_startup_seconds_count{{node=\"{node}\"}} 1"),

@@ -33,9 +33,12 @@ pub(super) const OF_HOST: [LossOfHost; 9] = [
     ("sources", |c| c.sources_lost),
 ];
 
+/// How many of each of [`OF_HOST`].
+pub(super) type Losses = [u64; OF_HOST.len()];
+
 /// All of [`OF_HOST`], each once.
-pub(super) fn losses_of_host(counters: &Counters) -> u64 {
-    OF_HOST.iter().map(|(_, of)| of(counters)).sum()
+pub(super) fn losses_of_host(counters: &Counters) -> Losses {
+    OF_HOST.map(|(_, of)| of(counters))
 }
 
 /// What a process executes.
@@ -127,8 +130,13 @@ impl Running {
             .lacks_full
             .then(|| config.rules.in_count_mode());
         let rules = without_full.as_ref().unwrap_or(&config.rules);
-        self.unwanted =
-            rules.ask_command() && !rules.wants(&self.context.start(), self.mode, self.lot);
+        self.unwanted = rules.ask_command()
+            && !rules.wants(
+                &self.context.start(),
+                self.mode,
+                self.lot,
+                self.context.one_in,
+            );
     }
 
     /// Whether the rules want it in full mode, and nobody recorded in that when it began.

@@ -130,6 +130,7 @@ function Causes({ diff }: { diff: Diff }) {
 }
 
 const FIGURES: Record<string, string> = {
+  "milestones.loop_start": "To the event loop",
   "time.wall_ns": "Wall time",
   "time.user_ns": "CPU, user",
   "time.system_ns": "CPU, kernel",

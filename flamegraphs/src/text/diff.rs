@@ -388,6 +388,7 @@ fn runs_of(base: &SideSummary, head: &SideSummary) -> String {
 /// Names of times for people.
 pub(super) fn time_name(figure: &str) -> &str {
     match figure {
+        "milestones.loop_start" => "to event loop",
         "time.wall_ns" => "wall",
         "time.user_ns" => "user",
         "time.system_ns" => "system",
@@ -480,6 +481,7 @@ pub(super) fn is_telling(change: &Change, diff: &Diff) -> bool {
         "crossings.to_js" | "serialization.callbacks" | "phases" | "outside" => false,
         // In the table of times and memory.
         "" if change.name.starts_with("time.") => false,
+        "" if diff.times.iter().any(|time| time.figure == change.name) => false,
         "compile.scripts" => change.field == "cached" && !gone(&diff.modules),
         _ => true,
     }

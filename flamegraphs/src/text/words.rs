@@ -98,7 +98,7 @@ pub fn signal_name(signal: i32) -> String {
 }
 
 /// What a loss means for the figures.
-pub(crate) fn loss(kind: &str, count: u64) -> String {
+pub fn loss(kind: &str, count: u64) -> String {
     let text = match kind {
         "records" => {
             "# [record was|records were] dropped because the buffer was full: counts and times of all sections are too low by [it|these]"

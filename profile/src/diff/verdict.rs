@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::figures::{List, Unit};
 use super::sides::Sides;
 use super::words;
+use crate::recording::LOOP_START;
 use crate::sequential::{self, Sequential};
 use crate::statistics::{MedianRatio, RankTest, Summary, Welch, stars};
 use crate::wording;
@@ -131,7 +132,10 @@ pub const TIMES: [&str; 5] = [
 /// Times and sizes of whole runs that both sides know.
 pub fn times(sides: &Sides<'_>) -> Vec<TimeChange> {
     let table = sides.figures.table(List::Run);
-    (TIMES.iter())
+    // Of a server that the service recorded the whole time has what it waited after that.
+    let are_settled = sides.runs.iter().all(|run| run.ended_by == LOOP_START);
+    let to_loop = are_settled.then_some(&"milestones.loop_start");
+    (to_loop.into_iter().chain(&TIMES))
         .filter_map(|name| {
             let (base, head) = sides.values(List::Run, table.find(name)?, 0);
             Some(TimeChange::new(name, &base, &head))

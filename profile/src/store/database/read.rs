@@ -15,8 +15,8 @@ use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
 use crate::modules::package::{installed_directory, name_of_directory};
 use crate::recording::{
-    Binary, Callback, Frame, FrameId, FrameKind, Loss, NameId, ROWS_UNREADABLE, RunId, Stack,
-    UNREADABLE,
+    Binary, Callback, Frame, FrameId, FrameKind, LOOP_START, Loss, NameId, ROWS_UNREADABLE, RunId,
+    Stack, UNREADABLE,
 };
 use crate::relocate::{Places, Relocate as _, Table};
 
@@ -63,6 +63,9 @@ pub struct Summary {
     pub started_unix_ns: u64,
     /// From the exec to the end of recording.
     pub duration_ns: u64,
+    /// From the exec to the start of the event loop, if that ended the recording, some time later.
+    #[serde(default)]
+    pub loop_start_ns: Option<u64>,
     /// Why recording ended.
     pub ended_by: String,
     /// `full` or `count`.
@@ -124,6 +127,11 @@ fn shorten(text: &mut String, longest: usize) {
 }
 
 impl Summary {
+    /// How long the start took, as far as is known: of a server until its event loop began, not with what was recorded after that.
+    pub fn time_ns(&self) -> u64 {
+        self.loop_start_ns.unwrap_or(self.duration_ns)
+    }
+
     /// Cuts what programs make as long as they like: the command, the folder, labels. What is cut ends with an ellipsis.
     fn shorten(&mut self) {
         let mut left = LONG_COMMAND;
@@ -565,6 +573,12 @@ fn summary(
             )?,
         ),
     };
+    let loop_start_ns = match run.ended_by == LOOP_START {
+        true => Some(number(
+            "SELECT max(m.at_ns) + 0.0 FROM milestone m JOIN process p ON p.id = m.process WHERE p.id = (SELECT min(id) FROM process WHERE run = ?1) AND m.thread = p.pid AND m.name = 'loop_start'",
+        )?),
+        false => None,
+    };
     let node_version = match process.as_ref().and_then(|process| process.node) {
         Some(binary) => match Binary::find(connection, binary.0) {
             Err(failed @ Malformed::Sqlite(_)) => return Err(failed),
@@ -579,6 +593,7 @@ fn summary(
         directory: text(&run.directory),
         started_unix_ns: run.started_unix_ns,
         duration_ns: run.ended.0.saturating_sub(run.started.0),
+        loop_start_ns: loop_start_ns.filter(|ns| *ns > 0),
         ended_by: run.ended_by,
         mode: run.mode,
         exit_status: run.exit_status,
