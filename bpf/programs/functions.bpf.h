@@ -424,8 +424,8 @@ __noinline __u64 own_name(struct thread *t, struct image *image, __u64 function,
 	return v8_string_length(t, value) > 0 ? value : 0;
 }
 
-/* What tells two names from each other, in a word; not 0. */
-__noinline __u64 name_hash(struct thread *t, __u64 name)
+/* What tells two names from each other, in a word; not 0. Of long ones the beginning, or the `end`, in which paths differ. */
+__noinline __u64 text_hash(struct thread *t, __u64 name, bool end)
 {
 	__u64 words[HASHED_NAME / 8] = {}, hash;
 	struct v8_string s = {};
@@ -435,14 +435,21 @@ __noinline __u64 name_hash(struct thread *t, __u64 name)
 		return 1;
 	n = s.length << s.two_byte;
 	hash = n << 1 | s.two_byte;
-	if (n > HASHED_NAME - 1)
+	if (n > HASHED_NAME - 1) {
+		s.data += end ? n - (HASHED_NAME - 1) : 0;
 		n = HASHED_NAME - 1;
+	}
 	bpf_probe_read_user(words, bounded(n, HASHED_NAME - 1), (void *)s.data);
 	for (int i = 0; i < HASHED_NAME / 8; i++) {
 		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
 		hash ^= hash >> 32;
 	}
 	return hash | 1;
+}
+
+static __always_inline __u64 name_hash(struct thread *t, __u64 name)
+{
+	return text_hash(t, name, false);
 }
 
 /* Writes a function's name and place; 0: there was no room for them. */
@@ -627,7 +634,7 @@ __noinline int write_baseline(struct thread *t, struct image *image, struct base
 
 /*
  * What stands for the thread in the keys of a script and its functions. One thread may have several isolates (isolated-vm), each with ids from 1 of
- * its own: names and lengths tell their scripts from each other, and their beginnings those that have no name.
+ * its own: lengths and the ends of names tell their scripts from each other, and their beginnings those that have no name.
  */
 __noinline __u32 keys_thread(struct thread *t, struct image *image, __u64 script)
 {
@@ -637,7 +644,10 @@ __noinline __u32 keys_thread(struct thread *t, struct image *image, __u64 script
 		return 0;
 	name = read_word(script - 1 + image->script_name);
 	source = read_word(script - 1 + image->script_source);
-	hash = name_hash(t, v8_string_length(t, name) > 0 ? name : source);
+	if (v8_string_length(t, name) > 0)
+		hash = text_hash(t, name, true);
+	else
+		hash = text_hash(t, source, false);
 	hash ^= v8_string_length(t, source);
 	hash *= 0x9e3779b97f4a7c15ULL;
 	return t->serial ^ hash >> 32;

@@ -465,7 +465,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	t->stack_start = BPF_CORE_READ(task, mm, start_stack);
 	t->serial = 0;
 	t->events = 0;
-	t->full_since = 0;
+	t->last_start = 0;
 	t->requirer = t->loaded = t->resumed = t->announced = t->call_at = 0;
 	t->onward_sp = 0;
 	t->pid = process_number(task);

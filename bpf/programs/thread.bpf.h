@@ -102,8 +102,8 @@ struct thread {
 	__u8 pending_kind; /* what the next call of a shared site is */
 	__u32 pid, tid;
 	__u64 syscall_start;
-	__u64 events;		/* written one by one so far */
-	__u64 full_since;	/* start of the first call that was not any more */
+	__u64 events;	  /* written one by one so far */
+	__u64 last_start; /* start of the last of them: what was under way then began before it */
 	__u64 first_nonstring;	/* of the binary whose probe is being handled */
 	__u32 image;		/* 1 + the binary whose code it runs, 0: not known */
 	__u32 serial;		/* given at its first walk */
@@ -558,12 +558,10 @@ static __always_inline bool by_itself(struct thread *t, __u64 start, __u8 flags)
 {
 	if (flags & RECORD_UNFINISHED)
 		return true;
-	if (t->events >= (count_only && !milestones_passed(t) ? EARLY_CALLS : event_limit)) {
-		if (!t->full_since)
-			t->full_since = start;
-		return !count_only && start < t->full_since;
-	}
+	if (t->events >= (count_only && !milestones_passed(t) ? EARLY_CALLS : event_limit))
+		return !count_only && start < t->last_start;
 	t->events++;
+	t->last_start = start;
 	return true;
 }
 

@@ -534,6 +534,25 @@ fn a_few_runs_in_which_not_all_was_seen_are_left_out() {
             .ends_with(", without 3 runs in which something was not seen"),
         "{few:?}"
     );
+    // With what was not seen the median of all can be more than the limit.
+    let spread = |gaps: usize| {
+        let index = std::cell::Cell::new(0);
+        let head = runs("head", &NOISE[..5], |one| {
+            let number = index.replace(index.get() + 1);
+            let last = *one.crossings.last().unwrap();
+            one.crossings.extend(vec![last; 10 * number]);
+            if number < gaps {
+                one.processes[0].incomplete = Some("it was met too late".into());
+            }
+        });
+        let whole = Profile::from_recording(&head).runs[3].crossings.total;
+        let most = format!("[[budget]]\nfigure = \"crossings.total\"\nmax = {whole}");
+        alone(head, &most).unwrap().rows[0].status
+    };
+    assert_eq!(
+        [0, 1, 2].map(spread),
+        [Status::Within, Status::Within, Status::CannotTell]
+    );
     // At least as many as of the others must be whole.
     let many = status(4, false);
     assert!(all(&many, Status::CannotTell), "{many:?}");

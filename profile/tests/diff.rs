@@ -452,6 +452,56 @@ fn causes_of_runs_that_were_counted_are_scripts_phases_and_callbacks() {
         compiled.causes
     );
     assert_eq!(told(&diff((None, 3, 1_000_000))), []);
+    // What compiles beside the main thread is no part of its time: a second node, or a worker.
+    let second = |all: &mut Recording| {
+        for run in 0..all.runs.len() {
+            let first = all.processes.iter().find(|of| of.run.0 as usize == run);
+            let child = nodeprof_profile::recording::Process {
+                pid: 4_000_000 + run as u32,
+                ..first.expect("a process").clone()
+            };
+            assert!(child.node.is_some());
+            all.processes.push(child);
+        }
+    };
+    let worker = |all: &mut Recording| {
+        let id = nodeprof_profile::recording::CallbackId(all.callbacks.len() as u32);
+        all.callbacks.push(nodeprof_profile::recording::Callback {
+            binding: "worker".into(),
+            function: "Worker::StartThread".into(),
+        });
+        let first = |process: ProcessId| {
+            let of_process = |of: &&Crossing| of.process == process;
+            *all.crossings.iter().find(of_process).expect("a crossing")
+        };
+        let starts: Vec<Crossing> = (0..all.processes.len() as u32)
+            .map(|process| Crossing {
+                callback: id,
+                ..first(ProcessId(process))
+            })
+            .collect();
+        all.crossings.extend(starts);
+    };
+    for beside in [&second as &dyn Fn(&mut Recording), &worker] {
+        let side = |name: &str, compile_ns| {
+            let mut all = counted(with_package(name, of(compile_ns, 3, 1_000_000), &[]));
+            beside(&mut all);
+            all
+        };
+        let causes = compare(side("base", None), side("head", Some(40_000_000))).causes;
+        let of_script = causes.iter().find(|of| of.kind == CauseKind::Script);
+        let sentence = &of_script.expect("a script").sentence;
+        assert!(
+            sentence.ends_with("in all threads and processes."),
+            "{sentence}"
+        );
+        assert!(
+            !causes
+                .iter()
+                .any(|of| of.sentence.contains("without its compilations")),
+            "{causes:#?}"
+        );
+    }
 }
 
 /// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.

@@ -429,7 +429,7 @@ async fn events(
         let shared = shared.clone();
         async move {
             tokio::time::sleep(QUIET).await;
-            let list = match shared.turns.next(Work::Loads).await {
+            let list = match shared.turns.next(Work::Lists).await {
                 Ok(turn) => {
                     blocking(move || {
                         let _turn = turn;

@@ -75,7 +75,8 @@ impl Turns {
     /// A page that counts until it is sent.
     pub(super) fn sends(&self, page: Vec<u8>) -> Result<Bytes, Failure> {
         let kib = u32::try_from(page.len().div_ceil(1024)).unwrap_or(u32::MAX);
-        match self.sent.clone().try_acquire_many_owned(kib) {
+        // One that is larger than all may be goes alone.
+        match self.sent.clone().try_acquire_many_owned(kib.min(MOST_SENT)) {
             Ok(room) => Ok(Bytes::from_owner(Sent { page, _room: room })),
             Err(_) => Err(busy(format!(
                 "found: a page of {kib} KiB, and others that clients have not taken yet; needed: at most {} KiB of all; ask again, or for fewer runs",

@@ -78,7 +78,9 @@ pub struct Assembler {
     names: HashMap<Vec<u8>, NameId>,
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
-    callees_outside: HashMap<(u8, Callee), CallbackId>,
+    /// By process, and what another process had there.
+    callees_outside: HashMap<(u32, u8, u64), CallbackId>,
+    callees_of_others: HashMap<(u8, u64), CallbackId>,
     outside: Outside,
     /// Path of each open descriptor, where it is known.
     descriptors: HashMap<(ProcessId, i32), Opened>,
@@ -173,6 +175,7 @@ impl Assembler {
             first_milestones: HashMap::default(),
             callees: HashMap::default(),
             callees_outside: HashMap::default(),
+            callees_of_others: HashMap::default(),
             outside: Outside::default(),
             descriptors: HashMap::default(),
             open_files: HashMap::default(),
@@ -351,6 +354,7 @@ impl Assembler {
         self.processes.remove(&pid);
         self.image_of.remove(&pid);
         self.outside.forget(pid);
+        self.forget_callees(pid);
     }
 
     fn process(&mut self, pid: u32, at: u64) -> ProcessId {
@@ -420,16 +424,29 @@ impl Assembler {
     /// One that is not of the binary: another process may have another add-on there. Of one that has ended before it was asked for, such as a child by `fork`,
     /// it is what another had there.
     fn callback_outside(&mut self, pid: u32, (index, address): (u8, u64)) -> CallbackId {
-        let key = (index, Callee::Address(address));
-        if let Some((binding, function)) = self.outside.callback(pid, address) {
-            let id = self.intern_callback(binding, function);
-            self.callees_outside.insert(key, id);
+        let key = (pid, index, address);
+        if let Some(&id) = self.callees_outside.get(&key) {
             return id;
         }
-        match self.callees_outside.get(&key) {
-            Some(id) => *id,
-            None => self.intern_callback("(unknown)".into(), format!("{address:#x}")),
-        }
+        let of_others = (index, address);
+        let id = match self.outside.callback(pid, address) {
+            Some((binding, function)) => {
+                let id = self.intern_callback(binding, function);
+                self.callees_of_others.insert(of_others, id);
+                id
+            }
+            None => match self.callees_of_others.get(&of_others) {
+                Some(id) => *id,
+                None => self.intern_callback("(unknown)".into(), format!("{address:#x}")),
+            },
+        };
+        self.callees_outside.insert(key, id);
+        id
+    }
+
+    /// The process has ended, or executes something else.
+    fn forget_callees(&mut self, pid: u32) {
+        self.callees_outside.retain(|(of, ..), _| *of != pid);
     }
 
     fn parent(&mut self, pid: u32, binary: u8, callee: Option<Callee>) -> Option<CallbackId> {
@@ -750,6 +767,7 @@ impl Assembler {
                 // Most are closed by it. Of those that are not the kernel tells what they are when they are used.
                 self.descriptors.retain(|key, _| key.0 != process);
                 self.outside.executes(header.pid);
+                self.forget_callees(header.pid);
                 self.notices.push(Notice::Exec {
                     pid: header.pid,
                     is_whole: !truncated,
@@ -1325,8 +1343,7 @@ mod tests {
     #[test]
     fn callbacks_outside_the_binary_are_each_processs_own() {
         // No process has these numbers.
-        let pids = [u32::MAX - 2, u32::MAX - 1, u32::MAX];
-        let [one, other, ended] = pids;
+        let [one, other, ended, unknown] = [0, 1, 2, 3].map(|n| u32::MAX - n);
         let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
         a.outside.map(one, 0x1000..0x2000, "one.node");
         a.outside.map(other, 0x1000..0x2000, "other.node");
@@ -1335,12 +1352,21 @@ mod tests {
             let id = a.callback(pid, NO_IMAGE, CrossingKind::Slow, at);
             a.recording.callbacks[id.0 as usize].binding.clone()
         };
-        assert_eq!(name(ended), "(unknown)");
+        assert_eq!(name(unknown), "(unknown)");
         assert_eq!(name(one), "(add-on) one.node");
         assert_eq!(name(other), "(add-on) other.node");
         assert_eq!(name(one), "(add-on) one.node");
         // The best that is known.
-        assert_eq!(name(ended), "(add-on) one.node");
+        assert_eq!(name(ended), "(add-on) other.node");
+        // It executes something else, and has another one there.
+        a.outside.executes(one);
+        a.outside.map(one, 0x1000..0x2000, "third.node");
+        a.forget_callees(one);
+        let third = a.callback(one, NO_IMAGE, CrossingKind::Slow, at);
+        assert_eq!(
+            a.recording.callbacks[third.0 as usize].binding,
+            "(add-on) third.node"
+        );
     }
 
     #[test]

@@ -88,6 +88,8 @@ struct Figure {
     low: [bool; 2],
     /// Of base and head: runs in which something was not seen, whose values are not among these.
     left_out: [usize; 2],
+    /// The least that the median of base can be, and the most that head's can be, with these.
+    bounds: [f64; 2],
 }
 
 impl Figure {
@@ -222,6 +224,7 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
                     probed: !sides.is_of_timed(table.list, row),
                     low: [base.low, head.low],
                     left_out: [base.left_out, head.left_out],
+                    bounds: [base.bounds[0], head.bounds[1]],
                     unit: table.unit(row, field),
                     name,
                     base: base.values,
@@ -342,8 +345,9 @@ fn of_max(
         Some(_) => Status::Unsure,
         None => Status::CannotTell,
     };
+    let hidden = figure.bounds[1] > most;
     if let Some(reason) =
-        head_is_low(figure, row.status, report).filter(|_| statements.unusable.is_none())
+        head_is_low(figure, row.status, hidden, report).filter(|_| statements.unusable.is_none())
     {
         row.status = Status::CannotTell;
         row.sentence = format!("{shown}, at most {limit}: {reason}");
@@ -353,8 +357,9 @@ fn of_max(
         Status::Within => format!("{shown}, at most {limit}{}", figure.left_out()),
         Status::Over => format!("{shown} is over {limit}{}", figure.left_out()),
         Status::Unsure => format!(
-            "{shown} is over {limit}, but {}",
-            unsure(head_moments.count)
+            "{shown} is over {limit}, but {}{}",
+            unsure(head_moments.count),
+            figure.left_out()
         ),
         Status::CannotTell => match &statements.unusable {
             Some(reason) => reason.clone(),
@@ -390,10 +395,11 @@ fn base_is_low(figure: &Figure) -> Option<String> {
     })
 }
 
-/// Why a limit may be exceeded although what was seen is not over it for certain.
-fn head_is_low(figure: &Figure, status: Status, report: &str) -> Option<String> {
+/// Why a limit may be exceeded although what was seen is not over it for certain. `hidden`: with the runs that are left out it can be.
+fn head_is_low(figure: &Figure, status: Status, hidden: bool, report: &str) -> Option<String> {
     let is_sure = status == Status::Over && figure.is_more_without_gaps();
-    (figure.low[1] && !is_sure).then(|| {
+    let is_low = figure.low[1] || hidden && figure.left_out != [0, 0];
+    (is_low && !is_sure).then(|| {
         format!(
             "something of the runs was not seen, so the count is too low; needed: runs without gaps; to see what is missing, type: {report}"
         )
@@ -480,7 +486,10 @@ fn of_increase(
         Some(_) => Status::Unsure,
         None => Status::CannotTell,
     };
-    if let Some(reason) = head_is_low(figure, row.status, report).filter(|_| obstacle.is_none()) {
+    let hidden = figure.bounds[1] - figure.bounds[0] > permitted;
+    if let Some(reason) =
+        head_is_low(figure, row.status, hidden, report).filter(|_| obstacle.is_none())
+    {
         row.status = Status::CannotTell;
         row.sentence = format!("{shown}, at most {allowed} more: {reason}");
         return row;
@@ -489,8 +498,9 @@ fn of_increase(
         Status::Within => format!("{shown}, at most {allowed} more{}", figure.left_out()),
         Status::Over => format!("{shown} is more than {allowed} more{}", figure.left_out()),
         Status::Unsure => format!(
-            "{shown} is more than {allowed} more, but {}",
-            unsure(of_base.count.min(of_head.count))
+            "{shown} is more than {allowed} more, but {}{}",
+            unsure(of_base.count.min(of_head.count)),
+            figure.left_out()
         ),
         Status::CannotTell => match obstacle {
             Some(reason) => reason.to_owned(),
@@ -504,10 +514,7 @@ fn of_increase(
 
 /// Why a limit that the median exceeds is not said to be exceeded.
 fn unsure(runs: usize) -> String {
-    match runs {
-        1 => "one run a side is too few to be certain".to_owned(),
-        runs => format!("{runs} runs that vary so much are too few to be certain"),
-    }
+    format!("{runs} runs that vary so much are too few to be certain")
 }
 
 fn not_known(figure: &str, report: &str) -> String {

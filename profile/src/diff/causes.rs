@@ -13,6 +13,8 @@ use super::sides::Sides;
 use super::statements::modes_alike;
 use super::verdict::{Answer, Verdict};
 use super::{Key, words};
+use crate::RunProfile;
+use crate::report::CallbackProfile;
 
 /// What is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -106,8 +108,10 @@ const GROWN_BYTES: f64 = 32_768.0;
 const FEWEST_RUNS: usize = 10;
 /// Causes that only counts tell.
 const MOST_OF_COUNTS: usize = 5;
-/// C++ functions among them.
+/// C++ functions besides.
 const MOST_OF_CALLBACKS: usize = 3;
+/// Scripts besides, where their times are no part of the main thread's.
+const MOST_OF_SCRIPTS: usize = 3;
 
 /// A time by run on both sides.
 #[derive(Clone, Debug, Default)]
@@ -149,6 +153,19 @@ impl Series {
 
 fn median(values: &[f64]) -> f64 {
     compare::Spread::of(values).map_or(0.0, |spread| spread.median)
+}
+
+/// Whether all that was compiled was compiled by the main thread: one node, without workers.
+fn compiles_alone(run: &RunProfile) -> bool {
+    let nodes = run
+        .processes
+        .iter()
+        .filter(|process| process.node.is_some());
+    let known = ["on", "partial"];
+    let crossings = (run.families.iter())
+        .any(|of| of.name == "crossings" && known.contains(&of.state.as_str()));
+    let works = |callback: &CallbackProfile| callback.function.ends_with("Worker::StartThread");
+    crossings && nodes.count() <= 1 && !run.crossings.callbacks.iter().any(works)
 }
 
 /// Something that can be to blame.
@@ -357,7 +374,8 @@ impl Search<'_> {
             figures.recorded(List::Scripts, "self_ns", runs)
                 && figures.recorded(List::Phases, "compile_ns", runs)
         };
-        if scripts.names.is_empty() || !sides.into_iter().all(|runs| timed(runs)) {
+        let alone = |runs: &[usize]| runs.iter().all(|run| compiles_alone(self.sides.runs[*run]));
+        if scripts.names.is_empty() || !sides.into_iter().all(|runs| timed(runs) && alone(runs)) {
             return;
         }
         self.scripts_apart = true;
@@ -813,9 +831,54 @@ impl Search<'_> {
         }
         causes.truncate(MOST_OF_COUNTS);
         if self.of_phases {
+            causes.extend(self.of_scripts(&exact));
             causes.extend(self.of_callbacks(&exact));
         }
         causes
+    }
+
+    /// Scripts that came or went, the longest compilations first: where others may compile while the main thread goes on, their times are no part of its own.
+    fn of_scripts(&self, exact: &[(&Change, &Key)]) -> Vec<Cause> {
+        if self.scripts_apart {
+            return Vec::new();
+        }
+        let names = &self.sides.figures.table(List::Scripts).names;
+        let mut scripts: Vec<(f64, f64, &str, &Change)> = (exact.iter())
+            .filter(|(change, key)| {
+                key.list == List::Scripts
+                    && key.list.fields()[key.field] == "compilations"
+                    && change.presence().is_some()
+            })
+            .filter_map(|(change, key)| {
+                let (base, head) = self.medians(List::Scripts, key.row, "self_ns")?;
+                Some((base, head, names.get(key.row)?.as_str(), *change))
+            })
+            .filter(|(base, head, ..)| (head - base).abs() >= self.least)
+            .collect();
+        scripts.sort_by(|a, b| {
+            let time = |of: &(f64, f64, &str, &Change)| (of.1 - of.0).abs();
+            time(b).total_cmp(&time(a)).then(a.2.cmp(b.2))
+        });
+        scripts.truncate(MOST_OF_SCRIPTS);
+        let cause = |(base_ns, head_ns, name, change): (f64, f64, &str, &Change)| {
+            let presence = change.presence();
+            let kind = CauseKind::Script;
+            let sentence = format!(
+                "{} ({}): {} in all threads and processes.",
+                subject(kind, name),
+                presence.unwrap_or_default(),
+                words::time((head_ns - base_ns).abs())
+            );
+            Cause {
+                presence,
+                base_ns,
+                head_ns,
+                certainty: change.certainty,
+                sentence,
+                ..self.of_count(kind, name, &Series::default(), 0.0, &[])
+            }
+        };
+        scripts.into_iter().map(cause).collect()
     }
 
     /// The C++ functions whose numbers of calls differ most: where no module tells who called. Those of the loaders are steps.

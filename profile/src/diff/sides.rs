@@ -61,6 +61,18 @@ pub struct Judged {
     pub left_out: usize,
     /// One of them is a count that is too low.
     pub low: bool,
+    /// The median of all runs if those that are left out have what was seen, and if they have any more.
+    pub bounds: [f64; 2],
+}
+
+/// Of values that may be infinite.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.retain(|value| !value.is_nan());
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
+    }
 }
 
 /// Two sides and their figures.
@@ -209,16 +221,21 @@ impl<'a> Sides<'a> {
                 table.values(row, field, &whole),
             );
             let most = values.iter().copied().fold(f64::NAN, f64::max);
+            let unknown = vec![f64::INFINITY; low.len()];
+            let bounds =
+                [seen.clone(), unknown].map(|others| median([&values[..], &others].concat()));
             match whole.len() > low.len() && seen.iter().all(|value| *value <= most) {
                 true => Judged {
                     values,
                     left_out: low.len(),
                     low: false,
+                    bounds,
                 },
                 false => Judged {
                     values: table.values(row, field, runs),
                     left_out: 0,
                     low: !low.is_empty(),
+                    bounds,
                 },
             }
         })
