@@ -332,7 +332,7 @@ fn packages_of_count_mode_are_told_by_the_paths_of_what_was_compiled() {
             recording.names.push(file.as_bytes().to_vec());
             recording.compilations.push(Compilation {
                 path,
-                ..recording.compilations[0].clone()
+                ..recording.compilations[0]
             });
         }
         database.keep(recording, None).unwrap();
