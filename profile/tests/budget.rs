@@ -534,6 +534,33 @@ fn a_few_runs_in_which_not_all_was_seen_are_left_out() {
             .ends_with(", without 3 runs in which something was not seen"),
         "{few:?}"
     );
+    // What base has left out says nothing of a limit that it has no part in.
+    let index = std::cell::Cell::new(0);
+    let base = runs("base", &NOISE, |one| {
+        if index.replace(index.get() + 1) == 0 {
+            one.processes[0].incomplete = Some("it was met too late".into());
+        }
+    });
+    let most = crossings(&base).unwrap();
+    let limits =
+        format!("[[budget]]\nfigure = \"crossings.total\"\nmax = {most}\nmax-increase = 0");
+    let found = checked(base, runs("head", &NOISE, |_| {}), &limits).unwrap();
+    let without = |row: &nodeprof_profile::budget::check::Row| {
+        (
+            row.limit,
+            row.status,
+            row.sentence.contains("without 1 run"),
+        )
+    };
+    let mut of_limits: Vec<_> = found.rows.iter().map(without).collect();
+    of_limits.sort_unstable_by_key(|row| row.0);
+    assert_eq!(
+        of_limits,
+        [
+            ("max", Status::Within, false),
+            ("max-increase", Status::Within, true)
+        ]
+    );
     // With what was not seen the median of all can be more than the limit.
     let spread = |gaps: usize| {
         let index = std::cell::Cell::new(0);

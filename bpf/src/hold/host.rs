@@ -70,9 +70,15 @@ impl Host {
         }
     }
 
-    /// Asks the policy, and makes ready if it agrees.
-    pub(super) fn admits(&mut self, pid: u32, program: &Path, programs: &Programs) -> bool {
-        if !(self.admission)(pid, program) {
+    /// Asks the policy, and makes ready if it agrees. `held`: the process waits in its exec.
+    pub(super) fn admits(
+        &mut self,
+        pid: u32,
+        program: &Path,
+        held: bool,
+        programs: &Programs,
+    ) -> bool {
+        if !(self.admission)(pid, program, held) {
             return false;
         }
         if self.syscalls && self.tracing.is_empty() {
@@ -188,7 +194,7 @@ mod tests {
         .unwrap();
         let mut server = Command::new("sleep").arg("100").spawn().unwrap();
         programs.follow(server.id()).unwrap();
-        let mut host = Host::new(Box::new(|_, _| true), false, &[]);
+        let mut host = Host::new(Box::new(|_, _, _| true), false, &[]);
         assert!(is_followed(programs.threads(), server.id()));
         host.release(server.id(), &programs);
         let still = is_followed(programs.threads(), server.id());
@@ -199,7 +205,7 @@ mod tests {
 
     #[test]
     fn it_is_calm_when_nobody_else_who_is_recorded_is_there() {
-        let mut host = Host::new(Box::new(|_, _| true), false, &[]);
+        let mut host = Host::new(Box::new(|_, _, _| true), false, &[]);
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
         host.keep(std::process::id(), None, None, None);
         // Another test may be taking probes away.

@@ -470,7 +470,7 @@ impl Keeper {
         }
         if let Some(host) = &mut self.host {
             path = held.path();
-            if !host.admits(held.pid, &path, programs) {
+            if !host.admits(held.pid, &path, true, programs) {
                 host.refuse(held.pid);
                 return;
             }
@@ -542,7 +542,7 @@ impl Keeper {
                 }
                 return;
             };
-            if host.admits(pid, &path, programs) {
+            if host.admits(pid, &path, false, programs) {
                 let stop = Stop {
                     pid,
                     execution,

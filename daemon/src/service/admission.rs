@@ -137,8 +137,8 @@ impl Admission {
         }
     }
 
-    /// Whether a process that executes this program is recorded.
-    pub(super) fn admits(&mut self, pid: u32, program: &Path) -> bool {
+    /// Whether a process that executes this program is recorded. `held`: it waits in its exec.
+    pub(super) fn admits(&mut self, pid: u32, program: &Path, held: bool) -> bool {
         if self.gate.is_closed_for(Closed::Paused) {
             return false;
         }
@@ -169,7 +169,7 @@ impl Admission {
             .filter(|_| lacks_full || is_full);
         let rules = stands_in.unwrap_or(&self.rules);
         // Without it such a start has the probes of both modes until its exec.
-        if rules.asks_command_of(&start) && rules.one_in(&start, self.mode) > 0 {
+        if held && rules.asks_command_of(&start) && rules.one_in(&start, self.mode) > 0 {
             start.command = self.commands.of(pid, program);
         }
         let of_rules = rules.one_in(&start, self.mode);
@@ -276,7 +276,7 @@ mod tests {
     fn what_is_not_recorded_for_a_full_disk_is_counted_once_and_what_is_paused_is_not() {
         let mut both = both(FULL);
         let mut ask = |gate: &Gate, path: &str| {
-            let admitted = both.count.admits(1, Path::new(path));
+            let admitted = both.count.admits(1, Path::new(path), true);
             (admitted, gate.turned_away())
         };
         assert_eq!(ask(&both.gate, "/f"), (false, 0), "the other mode's");
@@ -295,15 +295,15 @@ mod tests {
         let mut both = both(FULL);
         let admitted = both.count.admitted();
         let mut lacks_full = |pid| admitted.take(pid).is_some_and(|known| known.lacks_full);
-        assert!(both.full.admits(1, Path::new("/f")));
-        assert!(!both.count.admits(1, Path::new("/f")));
+        assert!(both.full.admits(1, Path::new("/f"), true));
+        assert!(!both.count.admits(1, Path::new("/f"), true));
         both.gate.set_lacks_full(true);
-        assert!(both.count.admits(1, Path::new("/f")));
-        assert!(!both.count.admits(2, Path::new("/other")));
+        assert!(both.count.admits(1, Path::new("/f"), true));
+        assert!(!both.count.admits(2, Path::new("/other"), true));
         assert_eq!([1, 2].map(&mut lacks_full), [true, false]);
         assert!(!lacks_full(1), "it was asked for");
         both.gate.set_lacks_full(false);
-        assert!(!both.count.admits(1, Path::new("/f")));
+        assert!(!both.count.admits(1, Path::new("/f"), true));
     }
 
     #[test]
@@ -313,11 +313,17 @@ mod tests {
             let path = Path::new("/node");
             both.count.commands.of_all = command.map(str::to_owned);
             both.full.commands.of_all = command.map(str::to_owned);
-            (both.count.admits(1, path), both.full.admits(1, path))
+            (
+                both.count.admits(1, path, true),
+                both.full.admits(1, path, true),
+            )
         };
         assert_eq!(ask(Some("node x")), (false, true));
         assert_eq!(ask(Some("node y")), (true, false));
         assert_eq!(ask(None), (true, true), "it is decided after the exec");
+        // Of who waits for nothing no command is looked for.
+        both.full.commands.of_all = Some("node y".into());
+        assert!(both.full.admits(1, Path::new("/node"), false));
         let known = [&both.count, &both.full].map(|by| by.admitted().take(1).unwrap().one_in);
         assert_eq!(known, [None, None]);
     }
@@ -332,9 +338,12 @@ mod tests {
             // Of processes that are not there the numbers are all that is known.
             let path = Path::new("/f");
             let pids = 4_300_000..4_304_000;
-            let admitted = pids
-                .clone()
-                .map(|pid| (both.count.admits(pid, path), both.full.admits(pid, path)));
+            let admitted = pids.clone().map(|pid| {
+                (
+                    both.count.admits(pid, path, true),
+                    both.full.admits(pid, path, true),
+                )
+            });
             let admitted: Vec<(bool, bool)> = admitted.collect();
             let of = |which: &dyn Fn(&(bool, bool)) -> bool| {
                 admitted.iter().filter(|one| which(one)).count()

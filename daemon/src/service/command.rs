@@ -12,10 +12,17 @@ use std::{
 
 /// The loop of a holder waits for a command line no longer: without one the rules are asked again after the exec.
 const PATIENCE: Duration = Duration::from_millis(4);
+/// So much of its time the loop spends on that; in such times, of which the guard lets go what is not read in one.
+const MOST_OF_A_WINDOW: Duration = Duration::from_millis(8);
+const WINDOW: Duration = Duration::from_millis(40);
+/// A reader that has not answered for so long hangs, and another one takes its place: so many times.
+const HANGS: Duration = Duration::from_secs(1);
+const MOST_THAT_HANG: u32 = 8;
 /// Until the process, which has just asked for its file, waits for that: only then the kernel tells of its system call.
 const PAUSE: Duration = Duration::from_micros(30);
-/// Bytes of a command line, and how many arguments: of a longer one the exec tells.
-const LONGEST: usize = 32 << 10;
+/// Bytes of a command line with a NUL behind each argument, and how many arguments: as much as the exec's record keeps (half of `TEXT_LARGE` of
+/// records.h, less one), by which the rules are asked again. Of a longer one the exec tells.
+const LONGEST: usize = 2047;
 const MOST: usize = 1024;
 /// Memory is read up to the end of such a piece, behind which there may be none.
 const PIECE: u64 = 4096;
@@ -26,6 +33,10 @@ const PIECE: u64 = 4096;
 #[derive(Default)]
 pub(super) struct Commands {
     reader: Option<Reader>,
+    /// Readers that hang.
+    hang: u32,
+    /// When the window began, and what was spent in it.
+    window: Option<(Instant, Duration)>,
     /// What any process executes.
     #[cfg(test)]
     pub(super) of_all: Option<String>,
@@ -36,6 +47,8 @@ struct Reader {
     answers: Receiver<(u32, Option<Executed>)>,
     /// So many questions have no answer yet.
     open: usize,
+    /// When it was asked last.
+    asked: Instant,
 }
 
 /// What a process asks the kernel to execute.
@@ -52,27 +65,58 @@ impl Commands {
         if self.of_all.is_some() {
             return self.of_all.clone();
         }
+        let now = Instant::now();
+        let spent = match self.window {
+            Some((begun, spent)) if now < begun + WINDOW => spent,
+            _ => {
+                self.window = Some((now, Duration::ZERO));
+                Duration::ZERO
+            }
+        };
+        if spent >= MOST_OF_A_WINDOW {
+            return None;
+        }
+        let executed = self.ask(pid, now);
+        if let Some((_, spent)) = &mut self.window {
+            *spent += now.elapsed();
+        }
+        executed?.command_of(program)
+    }
+
+    fn ask(&mut self, pid: u32, now: Instant) -> Option<Executed> {
+        let hangs = |reader: &mut Reader| reader.is_open() && now > reader.asked + HANGS;
+        if self.hang < MOST_THAT_HANG && self.reader.as_mut().is_some_and(hangs) {
+            self.reader = None;
+            self.hang += 1;
+        }
         if self.reader.is_none() {
-            self.reader = Reader::start();
+            self.reader = Reader::start(now);
         }
         let reader = self.reader.as_mut()?;
-        let until = Instant::now() + PATIENCE;
         // One that hangs is not waited for again.
-        while reader.open > 0 {
-            reader.answers.try_recv().ok()?;
-            reader.open -= 1;
+        if reader.is_open() {
+            return None;
         }
         reader.asks.send(pid).ok()?;
         reader.open += 1;
-        let left = until.saturating_duration_since(Instant::now());
+        reader.asked = now;
+        let left = (now + PATIENCE).saturating_duration_since(Instant::now());
         let (_, executed) = reader.answers.recv_timeout(left).ok()?;
         reader.open -= 1;
-        executed?.command_of(program)
+        executed
     }
 }
 
 impl Reader {
-    fn start() -> Option<Reader> {
+    /// Whether a question has no answer yet. Answers that came too late are nobody's.
+    fn is_open(&mut self) -> bool {
+        while self.open > 0 && self.answers.try_recv().is_ok() {
+            self.open -= 1;
+        }
+        self.open > 0
+    }
+
+    fn start(now: Instant) -> Option<Reader> {
         let (asks, asked) = channel();
         let (answer, answers) = channel();
         let read = move || {
@@ -88,6 +132,7 @@ impl Reader {
             asks,
             answers,
             open: 0,
+            asked: now,
         })
     }
 }
@@ -190,13 +235,13 @@ mod tests {
 
     #[test]
     fn arguments_are_read_whole_or_not_at_all() {
-        let long = "x".repeat(3 * PIECE as usize);
-        let strings = ["node\0", "", "-e\0", &format!("{long}\0")].map(str::to_owned);
+        let long = "x".repeat(1_000);
+        let strings = ["node\0", "\0", "-e\0", &format!("{long}\0")].map(str::to_owned);
         let list = |strings: &[&String]| {
             let list = strings.iter().map(|string| string.as_ptr() as u64);
             list.chain([0]).collect::<Vec<u64>>()
         };
-        let [node, _, e, long] = &strings;
+        let [node, nothing, e, long] = &strings;
         let read = |list: &[u64]| strings_at(&own_memory(), list.as_ptr() as u64);
         let expected = ["node", "-e", long.trim_end_matches('\0')];
         assert_eq!(
@@ -204,8 +249,48 @@ mod tests {
             expected.map(|s| s.as_bytes().to_vec())
         );
         assert_eq!(read(&list(&[node, long, long, long])), None, "too long");
-        assert_eq!(read(&list(&vec![e; MOST + 1])), None, "too many");
+        assert_eq!(
+            read(&list(&vec![nothing; MOST - 1])).unwrap().len(),
+            MOST - 1
+        );
+        assert_eq!(read(&list(&vec![nothing; MOST + 1])), None, "too many");
+        let pieces = "y".repeat(3 * PIECE as usize) + "\0";
+        let begin = pieces.as_ptr() as u64;
+        let across = begin.next_multiple_of(PIECE) + 2 * PIECE - 10;
+        let left = (begin + pieces.len() as u64 - 1 - across) as usize;
+        let string = string_at(&own_memory(), across, 3 * PIECE as usize);
+        assert_eq!(string.unwrap().len(), left, "in more than one piece");
         assert_eq!(read(&[node.as_ptr() as u64, 8, 0]), None, "no memory");
+    }
+
+    #[test]
+    fn a_window_has_room_for_few_that_answer_late_and_one_that_hangs_is_replaced() {
+        let mut commands = Commands::default();
+        let me = std::process::id();
+        // This process waits in no exec: the reader looks until its patience is over, or answers at once.
+        let begun = Instant::now();
+        // However slow this test is, the window is not over.
+        commands.window = Some((begun + Duration::from_secs(60), MOST_OF_A_WINDOW));
+        assert_eq!(commands.of(me, Path::new("/bin/node")), None);
+        assert!(commands.reader.is_none(), "nobody was asked");
+        let (asks, asked) = channel();
+        let (answer, answers) = channel();
+        commands.reader = Some(Reader {
+            asks,
+            answers,
+            open: 1,
+            asked: begun,
+        });
+        let later = begun + HANGS / 2;
+        assert_eq!(commands.ask(me, later), None);
+        assert_eq!(commands.hang, 0);
+        assert!(
+            asked.try_recv().is_err(),
+            "it is not asked while it is busy"
+        );
+        commands.ask(me, begun + 2 * HANGS);
+        assert_eq!(commands.hang, 1);
+        assert!(answer.send((me, None)).is_err(), "nobody listens to it");
     }
 
     #[test]
@@ -254,7 +339,7 @@ mod tests {
             assert_eq!(marked, 0, "{}", std::io::Error::last_os_error());
             OwnedFd::from_raw_fd(group)
         };
-        let long = "x".repeat(5_000);
+        let long = "x".repeat(1_900);
         let arguments = ["-e", "0", long.as_str()].map(str::to_owned);
         let started = (program.clone(), arguments.clone());
         let waits = thread::spawn(move || {

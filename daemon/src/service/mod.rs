@@ -730,7 +730,9 @@ fn start_holder(
         plans: Box::new(move |_, open| load_plan(open, None, Some(&cache), is_count)),
         candidates,
         spare: None,
-        admission: Some(Box::new(move |pid, program| admission.admits(pid, program))),
+        admission: Some(Box::new(move |pid, program, held| {
+            admission.admits(pid, program, held)
+        })),
         description: Some(Box::new(move |pid| {
             let mut context = Context::of(pid);
             if let Some(known) = admitted.take(pid) {

@@ -103,9 +103,9 @@ impl Figure {
         !self.is_of_machine() && spread.is_some_and(|spread| spread.minimum == spread.maximum)
     }
 
-    /// What a sentence on it ends with.
-    fn left_out(&self) -> String {
-        match self.left_out.iter().sum::<usize>() {
+    /// What a sentence on it ends with, if it is on these sides.
+    fn left_out(sides: &[usize]) -> String {
+        match sides.iter().sum::<usize>() {
             0 => String::new(),
             runs => format!(
                 ", without {} in which something was not seen",
@@ -345,7 +345,7 @@ fn of_max(
         Some(_) => Status::Unsure,
         None => Status::CannotTell,
     };
-    let hidden = figure.bounds[1] > most;
+    let hidden = figure.left_out[1] > 0 && figure.bounds[1] > most;
     if let Some(reason) =
         head_is_low(figure, row.status, hidden, report).filter(|_| statements.unusable.is_none())
     {
@@ -354,12 +354,18 @@ fn of_max(
         return row;
     }
     row.sentence = match row.status {
-        Status::Within => format!("{shown}, at most {limit}{}", figure.left_out()),
-        Status::Over => format!("{shown} is over {limit}{}", figure.left_out()),
+        Status::Within => format!(
+            "{shown}, at most {limit}{}",
+            Figure::left_out(&figure.left_out[1..])
+        ),
+        Status::Over => format!(
+            "{shown} is over {limit}{}",
+            Figure::left_out(&figure.left_out[1..])
+        ),
         Status::Unsure => format!(
             "{shown} is over {limit}, but {}{}",
             unsure(head_moments.count),
-            figure.left_out()
+            Figure::left_out(&figure.left_out[1..])
         ),
         Status::CannotTell => match &statements.unusable {
             Some(reason) => reason.clone(),
@@ -398,7 +404,7 @@ fn base_is_low(figure: &Figure) -> Option<String> {
 /// Why a limit may be exceeded although what was seen is not over it for certain. `hidden`: with the runs that are left out it can be.
 fn head_is_low(figure: &Figure, status: Status, hidden: bool, report: &str) -> Option<String> {
     let is_sure = status == Status::Over && figure.is_more_without_gaps();
-    let is_low = figure.low[1] || hidden && figure.left_out != [0, 0];
+    let is_low = figure.low[1] || hidden;
     (is_low && !is_sure).then(|| {
         format!(
             "something of the runs was not seen, so the count is too low; needed: runs without gaps; to see what is missing, type: {report}"
@@ -486,7 +492,7 @@ fn of_increase(
         Some(_) => Status::Unsure,
         None => Status::CannotTell,
     };
-    let hidden = figure.bounds[1] - figure.bounds[0] > permitted;
+    let hidden = figure.left_out != [0, 0] && figure.bounds[1] - figure.bounds[0] > permitted;
     if let Some(reason) =
         head_is_low(figure, row.status, hidden, report).filter(|_| obstacle.is_none())
     {
@@ -495,12 +501,18 @@ fn of_increase(
         return row;
     }
     row.sentence = match row.status {
-        Status::Within => format!("{shown}, at most {allowed} more{}", figure.left_out()),
-        Status::Over => format!("{shown} is more than {allowed} more{}", figure.left_out()),
+        Status::Within => format!(
+            "{shown}, at most {allowed} more{}",
+            Figure::left_out(&figure.left_out)
+        ),
+        Status::Over => format!(
+            "{shown} is more than {allowed} more{}",
+            Figure::left_out(&figure.left_out)
+        ),
         Status::Unsure => format!(
             "{shown} is more than {allowed} more, but {}{}",
             unsure(of_base.count.min(of_head.count)),
-            figure.left_out()
+            Figure::left_out(&figure.left_out)
         ),
         Status::CannotTell => match obstacle {
             Some(reason) => reason.to_owned(),
