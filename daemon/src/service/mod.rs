@@ -29,11 +29,8 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs, io,
     os::{
-        fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
-        unix::{
-            fs::{MetadataExt as _, OpenOptionsExt as _},
-            net::UnixListener,
-        },
+        fd::{AsFd as _, AsRawFd as _, RawFd},
+        unix::{fs::MetadataExt as _, net::UnixListener},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -669,30 +666,6 @@ fn different(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The node binary that a process executes, where it lies in a folder into which the lane may not look with no more rights than anybody has. To read what is in it takes
-/// rights of its own: nothing is read here.
-fn open_private(path: &Path, file: Option<(u64, u64)>, pid: u32) -> Option<OwnedFd> {
-    let open = |path: &Path| {
-        let opened = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_PATH)
-            .open(path)?;
-        let meta = opened.metadata()?;
-        match Some((meta.dev(), meta.ino())) == file {
-            true => Ok(OwnedFd::from(opened)),
-            false => Err(io::Error::from(io::ErrorKind::NotFound)),
-        }
-    };
-    let seen = seen_by(path, file, pid);
-    match open(path).or_else(|_| open(&seen)) {
-        // Who needs it opens it.
-        Ok(_) => None,
-        Err(_) => lane::with_rights(Mode::Full, || open(&seen_by(path, file, pid)))
-            .ok()?
-            .ok(),
-    }
-}
-
 /// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
 fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
     for path in different(candidates(config)) {
@@ -992,19 +965,12 @@ impl Service<'_> {
             }
             remember_node(Some(&self.config.cache), path);
         }
-        // Its native functions are named by it.
-        let opened = (self.mode == Mode::Full)
-            .then(|| open_private(program.path, program.file, pid))
-            .flatten();
         let goes_on = self.running.get_mut(&pid).filter(|run| !run.exited);
         let changes_user = match goes_on {
             Some(run) if !run.context.is_of_another(program.context.owner()) => {
                 // It executes another node binary: still the same start.
                 run.add_image(binary, self.plans.get(&binary));
                 run.assembler.attached(pid, binary);
-                opened
-                    .into_iter()
-                    .for_each(|file| run.assembler.symbols.take_opened(file));
                 return;
             }
             Some(_) => true,
@@ -1022,9 +988,6 @@ impl Service<'_> {
         let mut assembler = Assembler::new(recording, RunId(0), pid, &context.directory);
         assembler.keep_names_in(&self.config.cache);
         assembler.keep_within(self.rooms.enter());
-        opened
-            .into_iter()
-            .for_each(|file| assembler.symbols.take_opened(file));
         let mut run = Running {
             assembler,
             mode: self.mode,

@@ -64,20 +64,11 @@ pub struct Files {
     /// By hashes that a program cannot foresee.
     ids: HashMap<Identity, FileId>,
     held: usize,
-    /// Files that lie where we may not look, opened by who may.
-    opened: Vec<OwnedFd>,
     /// One that is held only now, although it was met before.
     found_late: Option<FileId>,
 }
 
 impl Files {
-    /// Takes a file that may be met, opened by who may look where it lies.
-    pub fn take_opened(&mut self, file: OwnedFd) {
-        if self.opened.len() < MOST_HELD {
-            self.opened.push(file);
-        }
-    }
-
     /// The file of this identity; opened when it is met first, or later if it was not found then. `pid`: a process that has it mapped, whose root
     /// is tried where the path leads elsewhere in nodeprof's own.
     pub fn meet(&mut self, identity: Identity, pid: u32) -> FileId {
@@ -104,7 +95,7 @@ impl Files {
         };
         // Those beyond are known by path only.
         let held = match self.held < MOST_HELD {
-            true => hold(place.key(), pid).or_else(|| opened(&self.opened, place.key())),
+            true => hold(place.key(), pid),
             false => None,
         };
         self.held += usize::from(held.is_some());
@@ -173,18 +164,7 @@ fn hold_at(path: &Path, identity: &Identity) -> Option<Held> {
         return None;
     }
     // SAFETY: a new descriptor that nobody else owns.
-    held_as(unsafe { OwnedFd::from_raw_fd(fd) }, identity)
-}
-
-/// The one of these files that has this identity.
-fn opened(files: &[OwnedFd], identity: &Identity) -> Option<Held> {
-    identity.inode_and_size?;
-    let mut files = files.iter().filter_map(|file| file.try_clone().ok());
-    files.find_map(|file| held_as(file, identity))
-}
-
-/// An open file, if it has this identity.
-fn held_as(descriptor: OwnedFd, identity: &Identity) -> Option<Held> {
+    let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
     let meta = stat(&descriptor).ok()?;
     let found = (meta.st_ino, meta.st_size as u64);
     let regular = meta.st_mode & libc::S_IFMT == libc::S_IFREG;
@@ -299,32 +279,6 @@ mod tests {
         fs::write(&path, "another one").expect("a file");
         let read = files.readable(id).and_then(|p| fs::read(p).ok());
         assert_eq!(read.as_deref(), Some(&b"the old one"[..]));
-    }
-
-    #[test]
-    fn a_file_that_lies_where_nobody_may_look_is_the_one_that_was_opened() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let paths = ["node", "other"].map(|name| folder.path().join(name));
-        for path in &paths {
-            fs::write(path, path.as_os_str().as_bytes()).expect("a file");
-        }
-        let mut files = Files::default();
-        for path in &paths {
-            files.take_opened(fs::File::open(path).expect("a file").into());
-        }
-        let unseen = |path: &Path| Identity {
-            path: b"/nobody/may/look/here"[..].into(),
-            ..identity(path)
-        };
-        let met = files.meet(unseen(&paths[1]), 0);
-        let read = files.readable(met).and_then(|path| fs::read(path).ok());
-        assert_eq!(read.as_deref(), Some(paths[1].as_os_str().as_bytes()));
-        let unknown = Identity {
-            inode_and_size: None,
-            ..unseen(&paths[0])
-        };
-        let met = files.meet(unknown, 0);
-        assert_eq!(files.readable(met), None, "it may be any");
     }
 
     #[test]

@@ -13,13 +13,7 @@ mod spaces;
 mod vdso;
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
-use std::{
-    borrow::Cow,
-    fs::File,
-    os::{fd::OwnedFd, unix::fs::FileExt},
-    path::Path,
-    rc::Rc,
-};
+use std::{borrow::Cow, fs::File, os::unix::fs::FileExt, path::Path, rc::Rc};
 
 use blazesym::symbolize::{
     Input, Symbolizer,
@@ -110,11 +104,6 @@ impl Symbols {
     /// Keeps names of the kernel's functions in this folder.
     pub fn keep_in(&mut self, folder: Option<&Path>) {
         self.kernel.keep_in(folder);
-    }
-
-    /// Takes a program that may be mapped, opened by who may look where it lies.
-    pub fn take_opened(&mut self, program: OwnedFd) {
-        self.files.take_opened(program);
     }
 
     /// Says where nodeprof's own programs lie in the kernel.
