@@ -72,6 +72,9 @@ const MOST_EARLY: usize = 256;
 const MOST_EARLY_BYTES: usize = 256 << 10;
 /// Plans that are kept: of more only those of binaries whose starts are under way. Others are read again.
 const MOST_PLANS: usize = 64;
+/// The kernel goes through all pages to add up proportional sizes, 1 ms for each process: whoever asks for the status again and again shall not take that much of the
+/// loop.
+const MEMORY_ANEW: Duration = Duration::from_secs(1);
 /// How often the loop looks in while processes are recorded. Nothing that they do wakes it, which would cost them two interrupts, unless much waits or an environment
 /// is too long for the kernel side.
 const LOOK_IN: Duration = Duration::from_millis(20);
@@ -399,6 +402,8 @@ struct Service<'p> {
     is_late: bool,
     pinged: Option<Instant>,
     last_ping: Instant,
+    /// What was read last of the memory that the service takes, and when.
+    memory: Option<(Instant, u64)>,
     /// By the index that records carry; the holder gives it, and gives it anew ([`Event::Attached`]).
     plans: HashMap<u8, (u32, Arc<AttachPlan>)>,
     running: HashMap<u32, Running>,
@@ -590,6 +595,7 @@ impl<'p> Service<'p> {
             is_late: false,
             pinged: None,
             last_ping: Instant::now(),
+            memory: None,
             plans: HashMap::new(),
             running: HashMap::new(),
             rooms: Rooms::new(
@@ -1319,6 +1325,15 @@ impl Service<'_> {
         Ok(())
     }
 
+    /// Bytes, read anew at most once in [`MEMORY_ANEW`].
+    fn memory(&mut self) -> u64 {
+        let recent = (self.memory).filter(|(read, _)| read.elapsed() < MEMORY_ANEW);
+        let (_, bytes) = *self
+            .memory
+            .insert(recent.unwrap_or_else(|| (Instant::now(), ceiling::memory(&self.pids()))));
+        bytes
+    }
+
     /// How the service is.
     fn status(&mut self) -> Status {
         let cpu = ceiling::cpu_time(&self.pids());
@@ -1356,7 +1371,7 @@ impl Service<'_> {
             losses: losses.values().sum(),
             losses_by_kind: losses,
             cpu_ns: self.cpu.total.as_nanos() as u64,
-            memory_bytes: ceiling::memory(&self.pids()),
+            memory_bytes: self.memory(),
             ..Status::default()
         }
     }
