@@ -39,7 +39,8 @@ use std::str::FromStr;
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::diff::names::Roots;
-use nodeprof_profile::recording::{Process, RunId};
+use nodeprof_profile::groups::COUNT_MODE;
+use nodeprof_profile::recording::{Process, Run, RunId};
 
 pub use folded::{About, Folded, Frame, FrameKind, Source};
 pub use metric::{Metric, Unit, UnknownMetric};
@@ -196,17 +197,25 @@ pub fn fold_with_timeline(
     )
 }
 
-/// The same of one of the runs that are drawn together. Where there are roots, folders are seen from there, not from the working
-/// directory: those of two programs that lie elsewhere are then alike.
+/// How a graph is drawn that is compared with another one.
+#[derive(Clone, Copy)]
+pub(crate) struct Compared<'a> {
+    /// Folders are seen from there, not from the working directory: those of two programs that lie elsewhere are then alike.
+    pub(crate) roots: &'a Roots,
+    /// Calls stand side by side by phase, not in one another: how they nest is not known of the other one.
+    pub(crate) side_by_side: bool,
+}
+
+/// The same of one of the runs that are drawn together.
 pub(crate) fn fold_drawn(
     drawn: &Drawn<'_>,
     request: &Request,
-    roots: Option<&Roots>,
+    compared: Option<Compared<'_>>,
 ) -> Result<Folded, FoldError> {
     let selected = select(drawn.recording, drawn.timeline, request)?;
     let folded = match form(drawn, request)? {
         By::Phase if request.order == Order::Time => return Err(FoldError::NoOrder),
-        By::Phase => by_phase(drawn, &selected, request.metric, roots),
+        By::Phase => by_phase(drawn, &selected, request.metric, compared),
         by => {
             let stacks = stacks::collect(drawn, &selected, request, by);
             stacks.fold(drawn, &selected, request.order)
@@ -290,10 +299,11 @@ fn by_phase(
     drawn: &Drawn<'_>,
     selected: &Selected,
     metric: Metric,
-    roots: Option<&Roots>,
+    compared: Option<Compared<'_>>,
 ) -> Folded {
     let mut folder = Folder::new(drawn, selected);
-    folder.roots = roots;
+    folder.roots = compared.map(|compared| compared.roots);
+    folder.side_by_side = compared.is_some_and(|compared| compared.side_by_side);
     match metric {
         Metric::Cpu => folder.samples(),
         Metric::OffCpu => folder.waits(),
@@ -350,25 +360,52 @@ pub(crate) fn about(
     }
 }
 
+/// Why nothing is known of a metric in a run: it was not recorded, or is not kept. `None`: what is not there did not happen.
+pub(crate) fn unrecorded(drawn: &Drawn<'_>, request: &Request) -> Option<FoldError> {
+    let (run, metric) = (request.run, request.metric);
+    let description = drawn.recording.runs.get(run.0 as usize)?;
+    let is_off = drawn.recording.families.iter().any(|state| {
+        state.run == run
+            && metric.families().contains(&state.name.as_str())
+            && ["off", "failed", "thinned"].contains(&state.state.as_str())
+    });
+    let is_untimed = metric.is_timed_in_full_mode() && is_counted(description);
+    (is_off || is_untimed || description.is_bare()).then(|| nothing(drawn, request))
+}
+
+/// Whether it was made in count mode.
+pub(crate) fn is_counted(run: &Run) -> bool {
+    run.mode == COUNT_MODE
+}
+
 pub(crate) fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
     let recording = drawn.recording;
     let Request { run, metric, .. } = *request;
-    let family = metric.family();
-    let state = recording
-        .families
+    let of_family = |family: &str| {
+        let mut states = recording.families.iter();
+        states.find(|state| state.run == run && state.name == family)
+    };
+    // Of several, one that is missing.
+    let mut states = metric
+        .families()
         .iter()
-        .find(|state| state.run == run && state.name == family);
+        .filter_map(|family| of_family(family));
+    let state = states.find(|state| state.state != "on");
     let description = recording.runs.get(run.0 as usize);
     let (reason, remedy) = match state {
         Some(state) if state.state == "off" => (
-            format!(" (the family {family} was off{})", state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default()),
-            format!("needed: a trace with it; type: nodeprof trace --families {family} -- COMMAND"),
+            format!(" (the family {} was off{})", state.name, state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default()),
+            format!("needed: a trace with it; type: nodeprof trace --families {} -- COMMAND", state.name),
+        ),
+        Some(state) if state.state == "thinned" => (
+            format!(" (the family {}: its events were counted, and are not kept any more)", state.name),
+            "needed: runs that are kept whole, which younger ones are; type: nodeprof service runs".to_owned(),
         ),
         Some(state) if state.state != "on" => (
-            format!(" (the family {family}: {}{})", state.state, state.reason.as_deref().map(|why| format!(", {why}")).unwrap_or_default()),
+            format!(" (the family {}: {}{})", state.name, state.state, state.reason.as_deref().map(|why| format!(", {why}")).unwrap_or_default()),
             "needed: a node binary and a kernel that can be probed for it; type: nodeprof doctor".to_owned(),
         ),
-        _ if description.is_some_and(nodeprof_profile::recording::Run::is_bare) => (
+        _ if description.is_some_and(Run::is_bare) => (
             " (the run had no probes)".to_owned(),
             match recording.runs.iter().all(|run| run.is_bare()) {
                 true => "needed: a run with probes; type: nodeprof trace -- COMMAND",
@@ -380,7 +417,7 @@ pub(crate) fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
         ),
-        _ if metric.unit() == Unit::Time && description.is_some_and(|run| run.mode == nodeprof_profile::groups::COUNT_MODE) => (
+        _ if metric.unit() == Unit::Time && description.is_some_and(is_counted) => (
             " (it was made in count mode)".to_owned(),
             "needed: times; type: nodeprof trace --mode full -- COMMAND".to_owned(),
         ),

@@ -12,7 +12,8 @@ use nodeprof_flamegraphs::fold::{By, Metric, Order, Request, fold};
 use nodeprof_flamegraphs::svg::{SvgOptions, write_difference};
 use nodeprof_profile::Recording;
 use nodeprof_profile::diff::compare::{Certainty, constant_change};
-use nodeprof_profile::groups::Group;
+use nodeprof_profile::groups::{COUNT_MODE, Group};
+use nodeprof_profile::recording::{CrossingKind, FamilyState, RunId};
 
 const METRICS: [Metric; 8] = [
     Metric::Cpu,
@@ -25,11 +26,14 @@ const METRICS: [Metric; 8] = [
     Metric::Compile,
 ];
 
-fn difference(base: &Recording, head: &Recording, request: &Request) -> Differential {
-    let side = |recording, name| Side {
+fn side<'a>(recording: &'a Recording, name: &str) -> Side<'a> {
+    Side {
         recording,
         group: Group::all(recording, name),
-    };
+    }
+}
+
+fn difference(base: &Recording, head: &Recording, request: &Request) -> Differential {
     Differential::new(&side(base, "base"), &side(head, "head"), request, 0).unwrap()
 }
 
@@ -430,5 +434,91 @@ fn a_run_without_stacks_makes_both_sides_stand_by_phase() {
         };
         let of = difference(&nothing, &with, &request);
         assert!(!of.title().contains("by phase"), "{}", of.title());
+    }
+}
+
+/// With a state of one family in the first run.
+fn with_state(mut recording: Recording, family: &str, state: &str) -> Recording {
+    recording.families.retain(|of| of.name != family);
+    recording.families.push(FamilyState {
+        run: RunId(0),
+        name: family.to_owned(),
+        state: state.to_owned(),
+        reason: Some("as was asked".to_owned()),
+    });
+    recording
+}
+
+#[test]
+fn what_one_side_did_not_record_is_not_nothing() {
+    let whole = Recording::synthetic(400);
+    let refused = |base: &Recording, head: &Recording, metric| {
+        let request = Request::new(metric);
+        Differential::new(&side(base, "base"), &side(head, "head"), &request, 0)
+            .unwrap_err()
+            .to_string()
+    };
+    let mut nothing = whole.clone();
+    nothing.files.clear();
+    let of = difference(&nothing, &whole, &Request::new(Metric::Files));
+    assert!(of.nodes().iter().any(|node| node.is_new()));
+    for (state, says) in [
+        ("off", "(the family files was off: as was asked)"),
+        ("failed", "(the family files: failed, as was asked)"),
+        ("thinned", "are not kept any more)"),
+    ] {
+        let without = with_state(nothing.clone(), "files", state);
+        for metric in [Metric::Files, Metric::FileTime] {
+            let error = refused(&without, &whole, metric);
+            assert!(
+                error.starts_with("base: ") && error.contains(says),
+                "{error}"
+            );
+            let error = refused(&whole, &without, metric);
+            assert!(
+                error.starts_with("head: ") && error.contains(says),
+                "{error}"
+            );
+        }
+        difference(&without, &whole, &Request::new(Metric::Crossings));
+    }
+    // Half of what a wall graph shows.
+    let unsampled = with_state(whole.clone(), "cpu", "off");
+    let error = refused(&whole, &unsampled, Metric::Wall);
+    assert!(error.contains("the family cpu was off"), "{error}");
+    let mut counted = whole.clone();
+    counted.runs[0].mode = COUNT_MODE.to_owned();
+    counted.serializations.clear();
+    counted.serialization_sums.clear();
+    let error = refused(&counted, &whole, Metric::Serialization);
+    assert!(
+        error.contains("(it was made in count mode); needed: times"),
+        "{error}"
+    );
+}
+
+#[test]
+fn calls_of_both_modes_stand_side_by_side() {
+    let full = Recording::synthetic(2000);
+    let mut counted = full.clone();
+    counted.runs[0].mode = COUNT_MODE.to_owned();
+    counted
+        .crossings
+        .retain(|crossing| crossing.kind != CrossingKind::ToJs);
+    for crossing in &mut counted.crossings {
+        (crossing.parent, crossing.duration, crossing.self_time) = (None, None, None);
+    }
+    let request = Request {
+        by: Some(By::Phase),
+        ..Request::new(Metric::Crossings)
+    };
+    let nested = difference(&full, &full, &request);
+    let depth = |of: &Differential| of.nodes().iter().map(|node| node.depth).max();
+    assert!(nested.notes().iter().all(|note| !note.contains("mode")));
+    for (base, head) in [(&full, &counted), (&counted, &full)] {
+        let of = difference(base, head, &request);
+        assert!(of.nodes().iter().all(|node| node.change() == 0.0));
+        assert!(depth(&of) < depth(&nested));
+        assert!(of.notes().iter().any(|note| note.contains("side by side")));
     }
 }

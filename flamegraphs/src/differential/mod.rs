@@ -16,9 +16,12 @@ use nodeprof_profile::statistics::{Moments, Welch};
 use nodeprof_profile::{Recording, diff::sides};
 
 use crate::drawn::Drawn;
-use crate::fold::{self, About, By, FoldError, Folded, Frame, Order, Request};
+use crate::fold::{self, About, By, Compared, FoldError, Folded, Frame, Metric, Order, Request};
 use crate::hash::IdMap;
 use unify::Unifier;
+
+/// Why calls of runs in both modes are not nested.
+const SIDE_BY_SIDE: &str = "Some runs were made in count mode, which does not see how calls nest: all stand side by side in their phases.";
 
 /// Runs of one recording.
 #[derive(Clone, Debug)]
@@ -175,6 +178,15 @@ impl Differential {
             .into_iter()
             .flat_map(|(side, drawn)| side.group.runs.iter().map(move |run| (drawn, *run)));
         let form = fold::form_of_all(runs, request.metric);
+        // Count mode does not see how calls nest.
+        let mut counted = [base, head].into_iter().flat_map(|side| {
+            let runs = side.group.runs.iter();
+            runs.filter_map(|run| side.recording.runs.get(run.0 as usize))
+                .map(fold::is_counted)
+        });
+        let first = counted.next();
+        let side_by_side =
+            request.metric == Metric::Crossings && counted.any(|other| Some(other) != first);
         let request = &Request {
             by: request.by.or(Some(form)),
             ..request.clone()
@@ -184,7 +196,11 @@ impl Differential {
                 run,
                 ..request.clone()
             };
-            match fold::fold_drawn(drawn, &request, Some(roots)) {
+            let compared = Compared {
+                roots,
+                side_by_side,
+            };
+            match fold::fold_drawn(drawn, &request, Some(compared)) {
                 // A run in which there was nothing is one with nothing.
                 Err(FoldError::NothingToShow { .. }) => Ok(None),
                 Err(error) => Err(DifferentialError::Fold {
@@ -214,7 +230,25 @@ impl Differential {
                 error: error.err().unwrap_or(FoldError::NoStacks(request.metric)),
             });
         };
+        // Where one side has something, nothing on the other must be known to be nothing.
+        for (side, drawn) in [(base, &of_base), (head, &of_head)] {
+            for run in &side.group.runs {
+                let request = Request {
+                    run: *run,
+                    ..request.clone()
+                };
+                if let Some(error) = fold::unrecorded(drawn, &request) {
+                    return Err(DifferentialError::Fold {
+                        name: side.group.name.clone(),
+                        error,
+                    });
+                }
+            }
+        }
         about.notes.clear();
+        if side_by_side {
+            about.notes.push(SIDE_BY_SIDE.to_owned());
+        }
         let unifier = Unifier::new(&folded, &origins, &roots);
         let mut tree = Merged::new();
         let mut run = 0;

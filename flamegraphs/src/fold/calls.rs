@@ -84,6 +84,13 @@ impl Folder<'_> {
                 continue;
             };
             let base = place.node;
+            if self.side_by_side && !time {
+                if place.shown && crossing.kind != CrossingKind::ToJs {
+                    let node = self.callback(base, crossing.callback, crossing.kind);
+                    self.tree.add(node, 1);
+                }
+                continue;
+            }
             while open.last().is_some_and(|last| last.is_over(crossing)) {
                 let depth = open.len() - 1;
                 self.leave(&mut open, depth);

@@ -35,6 +35,8 @@ pub(crate) struct Folder<'a> {
     directory: String,
     /// What paths are seen from instead.
     pub(super) roots: Option<&'a Roots>,
+    /// Calls are not nested in one another.
+    pub(super) side_by_side: bool,
     pub(super) timeline: &'a Timeline,
     pub(super) selected: &'a Selected,
     pub(crate) tree: Tree,
@@ -66,6 +68,7 @@ impl<'a> Folder<'a> {
                 .trim_end_matches('/')
                 .to_owned(),
             roots: None,
+            side_by_side: false,
             timeline,
             selected,
             tree: Tree::new(),

@@ -154,17 +154,26 @@ impl Metric {
         }
     }
 
-    /// The family of probes that records it.
-    pub(super) const fn family(self) -> &'static str {
+    /// The families that record it.
+    pub(super) const fn families(self) -> &'static [&'static str] {
         match self {
-            Metric::Cpu => "cpu",
-            Metric::OffCpu | Metric::Wall => "off-cpu",
-            Metric::Crossings | Metric::CrossingTime => "crossings",
-            Metric::Serialization => "serialization",
-            Metric::Files | Metric::FileTime => "files",
-            Metric::PackageJson => "package-json",
-            Metric::Compile => "compile",
+            Metric::Cpu => &["cpu"],
+            Metric::OffCpu => &["off-cpu"],
+            Metric::Wall => &["cpu", "off-cpu"],
+            Metric::Crossings | Metric::CrossingTime => &["crossings"],
+            Metric::Serialization => &["serialization"],
+            Metric::Files | Metric::FileTime => &["files"],
+            Metric::PackageJson => &["package-json"],
+            Metric::Compile => &["compile"],
         }
+    }
+
+    /// Whether it is a time that count mode does not measure.
+    pub(super) const fn is_timed_in_full_mode(self) -> bool {
+        matches!(
+            self,
+            Metric::CrossingTime | Metric::Serialization | Metric::FileTime
+        )
     }
 
     /// What is missing when there is nothing.
