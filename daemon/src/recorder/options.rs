@@ -115,13 +115,8 @@ impl TraceOptions {
     pub(super) fn wants(&self, family: &str) -> bool {
         match (family, self.sample_hz) {
             ("cpu", Some(hz)) => hz > 0,
-            // Samples and waits without a stack say nothing; counting is for those who want no stacks.
-            ("stacks", _)
-                if self.mode == Mode::Full
-                    && self.families.iter().any(|f| f == "cpu" || f == "off-cpu") =>
-            {
-                true
-            }
+            // Samples and waits without a stack say nothing.
+            ("stacks", _) if self.wants("cpu") || self.wants("off-cpu") => true,
             _ if self.families.is_empty() => {
                 self.mode == Mode::Full || !NOT_IN_COUNT_MODE.contains(&family)
             }

@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::breakdown::{Timeline, count};
 use crate::fast::Map;
+use crate::groups::COUNT_MODE;
 use crate::main_script::Asked;
 use crate::recording::{NameId, Nanoseconds, ProcessId, Recording, RunId, ThreadId};
 use attribute::{Pass, Phases};
@@ -576,7 +577,7 @@ fn node_identity(recording: &Recording, run: RunId) -> Identity {
     }
 }
 
-/// Per run, whether any of its events has a stack.
+/// Per run, whether any of its events has a stack. In count mode calls have none, whatever else has: nobody's calls are known.
 fn runs_with_stacks(recording: &Recording) -> Vec<bool> {
     let mut stacked = vec![false; recording.runs.len()];
     macro_rules! look {
@@ -599,6 +600,9 @@ fn runs_with_stacks(recording: &Recording) -> Vec<bool> {
         samples,
         waits
     );
+    for (stacked, run) in stacked.iter_mut().zip(&recording.runs) {
+        *stacked &= run.mode != COUNT_MODE;
+    }
     stacked
 }
 
