@@ -596,6 +596,7 @@ pub(crate) mod tests {
     pub(crate) fn programs() -> Programs {
         let options = crate::Options {
             count_only: true,
+            stacks: false,
             ring_bytes: 1 << 20,
             ..crate::Options::default()
         };

@@ -37,7 +37,7 @@ pub struct Options {
     pub verify: bool,
     /// Record file operations by syscall tracepoints.
     pub files: bool,
-    /// Walk the stacks of events.
+    /// Walk the stacks of events: of calls in full mode only.
     pub stacks: bool,
     /// Record where executable code is mapped, so that addresses can be named.
     pub mappings: bool,
@@ -77,16 +77,11 @@ impl Options {
         }
     }
 
-    /// Whether stacks are walked.
-    fn walks(&self) -> bool {
-        self.stacks && !self.count_only
-    }
-
     /// Who reads a larger ring buffer has more processes to watch, each with some hundred sums. With stacks each stack has sums of its own, and whenever V8
     /// has moved or thrown away code, frames of optimised code are others: of hot code with much garbage 32,768 sums were not enough on a fast
     /// machine (131,072 were, on 16 to 26). A service has full mode for starts only, and reads its sums for each of them.
     fn ring_bytes_per_sum(&self) -> u32 {
-        match self.walks() && !self.host {
+        match self.stacks && !self.host {
             true => 64,
             false => 256,
         }
@@ -98,7 +93,7 @@ impl Options {
     }
 
     fn at_hit(&self) -> &'static str {
-        match (self.count_only, self.walks()) {
+        match (self.count_only, self.stacks) {
             (true, _) => "count",
             (false, false) => "record",
             (false, true) => "walk",
@@ -338,7 +333,7 @@ impl Programs {
                 .set_map_flags(0)
                 .map_err(|e| LoadError::new(&e))?;
         }
-        if !options.stacks || options.count_only {
+        if !options.stacks {
             // 4 MB that nobody would use. (One call for which there is no room in the sums has it among those without stacks still.)
             for map in [
                 &mut open.maps.walks,
@@ -1104,7 +1099,7 @@ fn load_probes(
         rodata.event_limit = options.single_events();
         rodata.count_only = options.count_only;
         rodata.verify = options.verify;
-        rodata.record_stacks = options.walks();
+        rodata.record_stacks = options.stacks;
         rodata.take_samples = options.sample_hz > 0;
         rodata.looks_in = options.looks_in;
         rodata.wake_at = options.wake_at();
@@ -1163,7 +1158,7 @@ fn load_ticks(
 ) -> Result<ticks::SamplesSkel<'static>, LoadError> {
     let set = |rodata: &mut ticks::types::rodata| {
         rodata.sample_period = samples::period_ns(options.sample_hz);
-        rodata.record_stacks = options.walks();
+        rodata.record_stacks = options.stacks;
         rodata.kernel_frames = options.owner.is_none();
         rodata.wake_at = options.wake_at();
     };
@@ -1321,7 +1316,7 @@ thread.join()";
             // SAFETY: structs of integers, without gaps.
             unsafe { std::slice::from_raw_parts(at, size) }.to_vec()
         };
-        for (count_only, stacks) in [(true, true), (false, false), (false, true)] {
+        for (count_only, stacks) in [(true, false), (true, true), (false, false), (false, true)] {
             let options = Options {
                 count_only,
                 stacks,

@@ -441,10 +441,11 @@ pub struct AttachPlan {
 
 impl AttachPlan {
     /// Leaves out the exits, which only tell times and nesting. Those of compilations stay: they also tell what came from a code
-    /// cache, and that V8's compiler was called by node's loader.
+    /// cache, and that V8's compiler was called by node's loader. So do those that stacks need, which samples may have.
     pub fn keep_counts_only(&mut self) {
         for probe in &mut self.probes {
-            probe.with_return &= matches!(probe.role, Role::Compile { .. });
+            probe.with_return &=
+                matches!(probe.role, Role::Compile { .. }) || probe.family == Family::Stacks;
             if matches!(probe.role, Role::CallExit { .. }) {
                 probe.state = ProbeState::Absent;
                 probe.reason = Some("count mode measures no times".into());

@@ -187,6 +187,7 @@ mod tests {
     fn who_was_followed_for_another_holder_is_no_longer_when_he_is_released() {
         let programs = Programs::load(&Options {
             count_only: true,
+            stacks: false,
             host: true,
             ring_bytes: 1 << 20,
             ..Options::default()

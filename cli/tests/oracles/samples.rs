@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
+use nodeprof_flamegraphs::fold::{Metric, Request, fold};
 use nodeprof_profile::{
     Profile, Recording,
     recording::{Crossing, CrossingKind, Frame, FrameKind, Process, Sample, StackId},
@@ -25,6 +26,7 @@ on_each_node!(undisturbed:
 on_each_node!(
     kinds_of_work_are_told_apart,
     without_a_frequency_nothing_is_sampled,
+    samples_of_counted_runs_have_stacks,
     what_samples_in_a_collection_meet_has_its_name,
     samples_in_libc_lead_no_later_stack_astray,
     samples_in_an_add_on_without_frame_pointers_have_its_callers,
@@ -313,6 +315,37 @@ fn without_a_frequency_nothing_is_sampled(node: &Node) {
     assert!(without.samples.is_empty() && without.waits.is_empty());
     let with = count(&["--freq", "997"]);
     assert!(!with.samples.is_empty() && with.waits.is_empty());
+    assert!(with.losses.iter().all(|loss| loss.count == 0));
+}
+
+fn samples_of_counted_runs_have_stacks(node: &Node) {
+    let folder = folder();
+    let program = "function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) }\nfib(34);";
+    let script = write(folder.path(), "busy.js", program);
+    let of = |options: &[&str]| {
+        let options = [&["--mode", "count"], options].concat();
+        recording(&trace(&options, node.command([&script])))
+    };
+    let (sampled, counted) = (of(&["--freq", "4000"]), of(&[]));
+    for recording in [&sampled, &counted] {
+        assert!(recording.losses.iter().all(|loss| loss.count == 0));
+        // Calls have no stacks, so nobody's are known.
+        assert_eq!(Profile::from_recording(recording).runs[0].modules, []);
+    }
+    let profile = Profile::from_recording(&sampled);
+    let samples = &profile.runs[0].samples;
+    let (all, javascript) = (samples.cpu_ns, samples.by_kind.javascript_ns);
+    assert!(javascript * 2 > all, "{javascript} of {all} ns");
+    assert!(samples.by_kind.unknown_ns * 10 < all);
+    let request = Request::new(Metric::Cpu);
+    let folded = fold(&sampled, &request).expect("samples").to_string();
+    let of_busy = folded.lines().filter(|line| line.contains("fib busy.js:"));
+    let of_busy: u64 = of_busy
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum();
+    assert!(of_busy * 2 > all, "{of_busy} of {all} ns: {folded}");
+    let calls = |recording: &Recording| Profile::from_recording(recording).runs[0].crossings.total;
+    assert_eq!(calls(&sampled), calls(&counted));
 }
 
 fn a_frequency_is_kept_to(node: &Node) {
