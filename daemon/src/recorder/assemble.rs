@@ -3,12 +3,13 @@
 use rustc_hash::FxHashMap as HashMap;
 use std::{
     collections::{HashSet, hash_map::Entry},
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily, Unended};
+use nodeprof_bpf::{Callee, Header, MappingKind, Origin, Record, Sum, SumFamily, Unended};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::{
     breakdown::main_processes,
@@ -449,6 +450,12 @@ impl Assembler {
         self.callees_outside.retain(|(of, ..), _| *of != pid);
     }
 
+    /// The process has something else there from now on.
+    fn forget_callees_in(&mut self, pid: u32, range: &Range<u64>) {
+        self.callees_outside
+            .retain(|(of, _, address), _| *of != pid || !range.contains(address));
+    }
+
     fn parent(&mut self, pid: u32, binary: u8, callee: Option<Callee>) -> Option<CallbackId> {
         let callee = callee?;
         // The pseudo-callback of C++ → JavaScript has the index 0 of no plan's callbacks in this position.
@@ -877,8 +884,22 @@ impl Assembler {
                     stack: numbered(header.stack),
                 });
             }
-            Record::Mapping { header, .. } | Record::Unmap { header, .. } => {
+            Record::Mapping { header, mapping } => {
                 let _ = self.at(header);
+                // The other kind is a program's, of which nothing lies outside.
+                if let MappingKind::Mmap { .. } = mapping.kind {
+                    let range = range_of((mapping.start, mapping.size));
+                    self.forget_callees_in(header.pid, &range);
+                    self.outside.map(header.pid, range, mapping.path.as_deref());
+                }
+            }
+            Record::Unmap { header, range, to } => {
+                let _ = self.at(header);
+                for range in [range, to].map(range_of) {
+                    if self.outside.unmap(header.pid, &range) {
+                        self.forget_callees_in(header.pid, &range);
+                    }
+                }
             }
         }
     }
@@ -1280,6 +1301,10 @@ fn cut(arguments: &mut Vec<Vec<u8>>) {
     arguments.push("…".into());
 }
 
+fn range_of((start, size): (u64, u64)) -> Range<u64> {
+    start..start.saturating_add(size)
+}
+
 fn crossing_kind(kind: u8) -> CrossingKind {
     match kind {
         1 => CrossingKind::Fast,
@@ -1320,6 +1345,7 @@ fn snake_case(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::recorder::Rooms;
+    use nodeprof_bpf::MappingRecord;
 
     #[test]
     fn user_and_system_time_add_up_to_the_exact_run_time() {
@@ -1345,8 +1371,8 @@ mod tests {
         // No process has these numbers.
         let [one, other, ended, unknown] = [0, 1, 2, 3].map(|n| u32::MAX - n);
         let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
-        a.outside.map(one, 0x1000..0x2000, "one.node");
-        a.outside.map(other, 0x1000..0x2000, "other.node");
+        a.outside.map(one, 0x1000..0x2000, Some(b"/a/one.node"));
+        a.outside.map(other, 0x1000..0x2000, Some(b"/a/other.node"));
         let at = Some(Callee::Address(0x1010));
         let mut name = |pid| {
             let id = a.callback(pid, NO_IMAGE, CrossingKind::Slow, at);
@@ -1360,13 +1386,48 @@ mod tests {
         assert_eq!(name(ended), "(add-on) other.node");
         // It executes something else, and has another one there.
         a.outside.executes(one);
-        a.outside.map(one, 0x1000..0x2000, "third.node");
+        a.outside.map(one, 0x1000..0x2000, Some(b"/a/third.node"));
         a.forget_callees(one);
         let third = a.callback(one, NO_IMAGE, CrossingKind::Slow, at);
         assert_eq!(
             a.recording.callbacks[third.0 as usize].binding,
             "(add-on) third.node"
         );
+        // It closes that, and opens another one that lies in its place.
+        let header = Header {
+            pid: one,
+            tid: one,
+            phase: 0,
+            time: 1,
+            stack: 0,
+        };
+        let unmap = Record::Unmap {
+            header,
+            range: (0x800, 0x1000),
+            to: (0, 0),
+        };
+        let map = |start, name: &str| Record::Mapping {
+            header,
+            mapping: MappingRecord {
+                kind: MappingKind::Mmap { offset: 0 },
+                start,
+                size: 0x1000,
+                inode: 1,
+                file_size: 0x1000,
+                path: Some(format!("/a/{name}.node").into_bytes()),
+            },
+        };
+        for (record, expected) in [
+            (map(0x1000, "fourth"), "fourth"),
+            (unmap, "fourth"), // the best that is known of what is gone
+            (map(0x800, "fifth"), "fifth"),
+            (map(0x2000, "beside"), "fifth"),
+        ] {
+            a.take_record(record, 100);
+            let id = a.callback(one, NO_IMAGE, CrossingKind::Slow, at);
+            let binding = &a.recording.callbacks[id.0 as usize].binding;
+            assert_eq!(*binding, format!("(add-on) {expected}.node"));
+        }
     }
 
     #[test]
