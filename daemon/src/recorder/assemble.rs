@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap as HashMap;
 use std::{
-    collections::{HashSet, hash_map::Entry},
+    collections::{BTreeMap, HashSet, hash_map::Entry},
     ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -79,8 +79,8 @@ pub struct Assembler {
     names: HashMap<Vec<u8>, NameId>,
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
-    /// By process, and what another process had there.
-    callees_outside: HashMap<(u32, u8, u64), CallbackId>,
+    /// By process and address, and what another process had there.
+    callees_outside: BTreeMap<(u32, u64, u8), CallbackId>,
     callees_of_others: HashMap<(u8, u64), CallbackId>,
     outside: Outside,
     /// Path of each open descriptor, where it is known.
@@ -175,7 +175,7 @@ impl Assembler {
             image_of: HashMap::default(),
             first_milestones: HashMap::default(),
             callees: HashMap::default(),
-            callees_outside: HashMap::default(),
+            callees_outside: BTreeMap::default(),
             callees_of_others: HashMap::default(),
             outside: Outside::default(),
             descriptors: HashMap::default(),
@@ -425,7 +425,7 @@ impl Assembler {
     /// One that is not of the binary: another process may have another add-on there. Of one that has ended before it was asked for, such as a child by `fork`,
     /// it is what another had there.
     fn callback_outside(&mut self, pid: u32, (index, address): (u8, u64)) -> CallbackId {
-        let key = (pid, index, address);
+        let key = (pid, address, index);
         if let Some(&id) = self.callees_outside.get(&key) {
             return id;
         }
@@ -447,13 +447,20 @@ impl Assembler {
 
     /// The process has ended, or executes something else.
     fn forget_callees(&mut self, pid: u32) {
-        self.callees_outside.retain(|(of, ..), _| *of != pid);
+        self.forget_callees_in(pid, &(0..u64::MAX));
     }
 
     /// The process has something else there from now on.
     fn forget_callees_in(&mut self, pid: u32, range: &Range<u64>) {
-        self.callees_outside
-            .retain(|(of, _, address), _| *of != pid || !range.contains(address));
+        let all = (pid, range.start, 0)..(pid, range.end.max(range.start), 0);
+        let gone: Vec<_> = self
+            .callees_outside
+            .range(all)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in gone {
+            self.callees_outside.remove(&key);
+        }
     }
 
     fn parent(&mut self, pid: u32, binary: u8, callee: Option<Callee>) -> Option<CallbackId> {
