@@ -22,14 +22,20 @@ fn functions<'a>(recording: &'a Recording, call: &Crossing) -> impl Iterator<Ite
     frames.map(|frame| String::from_utf8_lossy(recording.name(frame.function)).into_owned())
 }
 
-/// A trace of a program with isolates; none without the package.
-fn trace_of(node: &Node, script: &str) -> Option<(Traced, Recording)> {
-    let folder = project("cli/tests/isolates");
-    if !Path::new(&folder).join("node_modules/isolated-vm").is_dir() {
+fn package() -> Option<String> {
+    let package = project("cli/tests/isolates/node_modules/isolated-vm");
+    if !Path::new(&package).is_dir() {
         println!("skipped: cli/tests/isolates has no isolated-vm; run make test");
         return None;
     }
-    let program = node.command(["--no-node-snapshot", &format!("{folder}/{script}")]);
+    Some(package)
+}
+
+/// A trace of a program with isolates; none without the package.
+fn trace_of(node: &Node, script: &str) -> Option<(Traced, Recording)> {
+    package()?;
+    let script = project(&format!("cli/tests/isolates/{script}"));
+    let program = node.command(["--no-node-snapshot", &script]);
     let traced = Trace::new(["--freq", "0"], program).run();
     traced.succeeded();
     traced.lost_nothing();
@@ -97,4 +103,38 @@ fn functions_of_an_isolate_that_was_elsewhere_meanwhile_have_their_names(node: &
     }
     assert_eq!(told.values().sum::<u64>(), 8_000);
     assert_eq!(calls, told);
+}
+
+/// Entries of an add-on's functions have no probes.
+mod calls_of_an_add_on_are_told_as_different_when_verified {
+    crate::support::on_each_node! {
+        @versions super::calls_of_an_add_on_are_told_as_different_when_verified, node_22 "22.23.3", node_24 "24.21.0"
+    }
+}
+
+fn calls_of_an_add_on_are_told_as_different_when_verified(node: &Node) {
+    let Some(package) = package() else {
+        return;
+    };
+    let script = format!(
+        "const {{ Reference }} = require({package:?}); for (let i = 0; i < 7; i++) new Reference(1).copySync()"
+    );
+    let program = node.command(["--no-node-snapshot", "-e", &script]);
+    let traced = Trace::new(["--verify"], program).run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let stderr = traced.stderr();
+    let mut lines = (stderr.lines()).skip_while(|line| !line.starts_with("verified: "));
+    let verdict = lines.next().unwrap_or_default();
+    assert!(
+        verdict.ends_with(": different for these callbacks"),
+        "{stderr}"
+    );
+    let differences: Vec<_> = lines.collect();
+    let of_add_on = |line: &&str| line.starts_with("  (add-on) ") && line.contains(": 0 entries, ");
+    assert!(differences.iter().all(of_add_on), "{differences:?}");
+    let seven = differences
+        .iter()
+        .filter(|line| line.ends_with(" 7 crossings"));
+    assert!(seven.count() >= 1, "{differences:?}");
 }

@@ -22,6 +22,7 @@ use nodeprof_profile::{
 };
 
 use super::{
+    Verification,
     continuations::Continuations,
     late::Late,
     leaves::Leaves,
@@ -1228,6 +1229,44 @@ impl Assembler {
         }
     }
 
+    /// Compares the entries of callbacks with the crossings into them, callback by callback.
+    pub fn verify(&mut self, sums: &[Sum]) -> Verification {
+        let mut counts: BTreeMap<CallbackId, (u64, u64)> = BTreeMap::new();
+        for sum in sums
+            .iter()
+            .filter(|s| s.family == SumFamily::CallbackEntries)
+        {
+            let id = self.callback(sum.pid, sum.origin.binary, CrossingKind::Slow, sum.callee);
+            counts.entry(id).or_default().0 += sum.calls;
+        }
+        let recording = &self.recording;
+        let counted = |kind| matches!(kind, CrossingKind::Slow | CrossingKind::Construct);
+        for crossing in recording.crossings.iter().filter(|c| counted(c.kind)) {
+            counts.entry(crossing.callback).or_default().1 += 1;
+        }
+        for sum in recording.crossing_sums.iter().filter(|c| counted(c.kind)) {
+            counts.entry(sum.callback).or_default().1 += sum.calls;
+        }
+        let names = &recording.callbacks;
+        let differences = counts
+            .iter()
+            .filter(|(_, (entries, crossings))| entries != crossings)
+            .filter_map(|(id, n)| {
+                let callback = names.get(id.0 as usize)?;
+                Some((
+                    callback.binding.clone(),
+                    callback.function.clone(),
+                    n.0,
+                    n.1,
+                ))
+            });
+        Verification {
+            entries: counts.values().map(|n| n.0).sum(),
+            crossings: counts.values().map(|n| n.1).sum(),
+            differences: differences.collect(),
+        }
+    }
+
     /// Ends what is still under way when the trace ends.
     pub fn finish(&mut self) {
         for (process, why) in self.late.finish(&mut self.recording) {
@@ -1435,6 +1474,57 @@ mod tests {
             let binding = &a.recording.callbacks[id.0 as usize].binding;
             assert_eq!(*binding, format!("(add-on) {expected}.node"));
         }
+    }
+
+    #[test]
+    fn callbacks_that_are_entered_otherwise_than_by_crossings_are_told() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        for (start, name) in [(0x1000, "equal"), (0x2000, "direct"), (0x3000, "unseen")] {
+            let path = format!("/a/{name}.node");
+            a.outside
+                .map(1, start..start + 0x1000, Some(path.as_bytes()));
+        }
+        let sum = |family, kind, address, calls| Sum {
+            family,
+            pid: 1,
+            stack: 0,
+            kind,
+            phase: 0,
+            callee: Some(Callee::Address(address)),
+            origin: Origin {
+                binary: NO_IMAGE,
+                probe: 0,
+            },
+            calls,
+            timed: 0,
+            total: 0,
+            own: 0,
+            bytes: 0,
+        };
+        let construct = CrossingKind::Construct as u8;
+        let getter = CrossingKind::Getter as u8;
+        let sums = [
+            sum(SumFamily::CallbackEntries, 0, 0x1010, 5),
+            sum(SumFamily::Crossings, 0, 0x1010, 3),
+            sum(SumFamily::Crossings, construct, 0x1010, 2),
+            // C++ called it twice itself. Getters have no entry that is counted.
+            sum(SumFamily::CallbackEntries, 0, 0x2010, 3),
+            sum(SumFamily::Crossings, 0, 0x2010, 1),
+            sum(SumFamily::Crossings, getter, 0x2010, 2),
+            sum(SumFamily::Crossings, 0, 0x3010, 4),
+        ];
+        a.add_sums(&sums);
+        let verification = a.verify(&sums);
+        assert_eq!(verification.entries, 8);
+        assert_eq!(verification.crossings, 10);
+        let differing = |name: &str, entries, crossings| {
+            let binding = format!("(add-on) {name}.node");
+            (binding, "0x10".to_owned(), entries, crossings)
+        };
+        assert_eq!(
+            verification.differences,
+            [differing("direct", 3, 1), differing("unseen", 0, 4)]
+        );
     }
 
     #[test]
