@@ -127,6 +127,7 @@ struct mm_struct {
 
 struct signal_struct {
 	atomic_t live;
+	int group_exit_code;
 	unsigned long maxrss; /* pages */
 };
 

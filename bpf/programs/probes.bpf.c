@@ -164,6 +164,9 @@ int on_entry(struct pt_regs *ctx)
 	case ACTION_COLLECTION_END:
 		end_collection(t);
 		break;
+	case ACTION_ISOLATE_TAKEN:
+		t->epoch++;
+		break;
 	}
 	return 0;
 }

@@ -526,8 +526,9 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!r)
 		return 0;
 	fill_header(&r->header, t, RECORD_EXIT, bpf_ktime_get_ns());
-	r->exit_code = task->exit_code;
 	r->last = BPF_CORE_READ(task, signal, live.counter) == 0;
+	/* Of several threads that end at once each may be told as the last one: what wait(2) tells is that of none of them. */
+	r->exit_code = r->last ? BPF_CORE_READ(task, signal, group_exit_code) : task->exit_code;
 	r->user = task->utime;
 	r->system = task->stime;
 	r->runtime = BPF_CORE_READ(task, se.sum_exec_runtime);

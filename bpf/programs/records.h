@@ -33,6 +33,7 @@ enum action {
 	ACTION_CALLBACK_SCOPE,
 	ACTION_REQUEST_SCOPE,
 	ACTION_CALLBACK_SCOPE_END,
+	ACTION_ISOLATE_TAKEN,
 	ACTION_CALIBRATE,
 };
 
@@ -203,8 +204,8 @@ struct record_fork {
 
 struct record_exit {
 	struct record_header header;
-	__s32 exit_code;    /* as in wait(2) */
-	__u32 last;	    /* the last thread of its process */
+	__s32 exit_code; /* as in wait(2): of the last thread that of the process */
+	__u32 last; /* none of its process is left: of several that end at once each may be it */
 	__u64 user, system; /* ns, by ticks */
 	__u64 runtime;	    /* ns, sum of both, as of the latest tick */
 	__u64 max_rss;	    /* pages */

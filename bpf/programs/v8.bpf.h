@@ -256,9 +256,14 @@ static long walk_piece(__u32 index, struct string_walk *w)
 		w->readable = true;
 		return 0;
 	case STRING_SLICED:
-		/* The parent is flat; the offset is a Smi. */
+		/* The parent is flat, or stands for one that was made the only one of its kind; the offset is a Smi. */
 		data = string.first;
-		if ((type_at(data) & STRING_REPRESENTATION) == STRING_EXTERNAL)
+		type = type_at(data);
+		if ((type & STRING_REPRESENTATION) == STRING_THIN) {
+			data = word_at(data - 1 + 16);
+			type = type_at(data);
+		}
+		if ((type & STRING_REPRESENTATION) == STRING_EXTERNAL)
 			data = word_at(data - 1 + 24);
 		else
 			data = data - 1 + 16;

@@ -230,6 +230,7 @@ impl Cookie {
             Role::CallbackScopeEnd { scope } => c.with(wire::ACTION_CALLBACK_SCOPE_END, *scope),
             Role::CollectionBegin => c.action = wire::ACTION_COLLECTION_BEGIN,
             Role::CollectionEnd => c.action = wire::ACTION_COLLECTION_END,
+            Role::IsolateTaken => c.action = wire::ACTION_ISOLATE_TAKEN,
         }
         c
     }

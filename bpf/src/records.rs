@@ -223,7 +223,7 @@ impl Callee {
 pub struct ExitRecord {
     /// As `wait(2)` tells it.
     pub exit_code: i32,
-    /// The last thread of its process.
+    /// None of its process is left: of several threads that end at once each may be it.
     pub last: bool,
     /// User time by ticks, ns.
     pub user: u64,

@@ -280,6 +280,8 @@ pub enum Role {
     CollectionBegin,
     /// V8 has collected garbage: objects may lie elsewhere.
     CollectionEnd,
+    /// A thread takes over an isolate, in which another one may have collected garbage.
+    IsolateTaken,
     /// V8 asks node for the module that an import statement means; a handle of it is returned in `rax`.
     Import {
         /** `v8::Local<v8::Module>` of the module with the statement. */

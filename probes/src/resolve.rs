@@ -944,7 +944,8 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         | Role::Parse
         | Role::Code
         | Role::CollectionBegin
-        | Role::CollectionEnd) => same.clone(),
+        | Role::CollectionEnd
+        | Role::IsolateTaken) => same.clone(),
     })
 }
 

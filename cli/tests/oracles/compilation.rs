@@ -14,6 +14,7 @@ on_each_node!(
     each_builtin_loaded_is_compiled_once,
     threads_that_compile_at_once_compile_each_builtin_once,
     a_code_cache_that_v8_rejects_is_none,
+    a_name_in_pieces_is_read_whatever_each_is_part_of,
 );
 
 /// Compilations by path.
@@ -165,4 +166,19 @@ fn a_code_cache_that_v8_rejects_is_none(node: &Node) {
     assert_eq!(cached("bad"), Some(Value::from(false)), "{scripts:?}");
     assert_eq!(cached("first"), Some(Value::from(false)), "{scripts:?}");
     assert_eq!(cached("good"), Some(Value::from(true)), "{scripts:?}");
+}
+
+fn a_name_in_pieces_is_read_whatever_each_is_part_of(node: &Node) {
+    // A part of a string that stands for another one, since it was the name of a property.
+    let script =
+        "const of = () => Buffer.from('0123456789 a part of a string, and more of it').toString();
+        const whole = of(), part = whole.substring(11, 29), names = {};
+        names[of()] = 1;
+        names[whole] = 2;
+        const filename = part + '/and what follows it ' + process.argv.length;
+        new (require('vm').Script)('0', { filename });";
+    let traced = trace(&[], node.command(["-e", script]));
+    let names = compiled(&traced, "script");
+    let expected = "a part of a string/and what follows it 1";
+    assert_eq!(names.get(expected), Some(&1), "{names:?}");
 }

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use nodeprof_profile::{
@@ -27,6 +28,7 @@ on_each_node!(
     calls_that_never_return_take_their_time_from_those_around_them,
     calls_that_cpp_makes_itself_have_its_stack,
     bpftrace_counts_the_same,
+    other_processes_of_the_same_binary_are_not_counted,
 );
 
 mod constructions_are_told_from_calls {
@@ -635,4 +637,51 @@ fn calls_that_cpp_makes_itself_have_its_stack(node: &Node) {
         }
     }
     assert_eq!(of_the_loop, 5);
+}
+
+/// Ended with its owner.
+struct Endless(Child);
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn other_processes_of_the_same_binary_are_not_counted(node: &Node) {
+    let program = known_calls(node, 1_000, "stat");
+    let alone = trace(&[], &program);
+    let start = |program: &[String]| {
+        let mut command = Command::new(&program[0]);
+        command.args(&program[1..]).stdout(Stdio::null());
+        command.spawn().expect("node")
+    };
+    // One that ran before and calls all the while, and others that start meanwhile.
+    let endless = Endless(start(&known_calls(node, 1 << 50, "stat")));
+    let is_over = AtomicBool::new(false);
+    let (beside, started) = std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut started = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let status = start(&known_calls(node, 700, "stat")).wait();
+                assert!(status.expect("an exit").success());
+                started += 1;
+            }
+            started
+        });
+        let beside = std::panic::catch_unwind(|| trace(&[], &program));
+        is_over.store(true, Ordering::Relaxed);
+        (beside, others.join().expect("the others"))
+    });
+    let beside = beside.expect("a trace");
+    assert!(started > 0);
+    assert_eq!(
+        calls_from_javascript(&beside),
+        calls_from_javascript(&alone)
+    );
+    assert_eq!(list(&beside.run["processes"]).len(), 1);
+    // Whoever comes upon a return probe, or a breakpoint in place of an instruction that is not emulated, has such a mapping.
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", endless.0.id()));
+    assert!(!maps.expect("its mappings").contains("[uprobes]"));
 }

@@ -2,13 +2,14 @@
 
 use rustc_hash::FxHashMap as HashMap;
 use std::{
-    collections::{HashSet, hash_map::Entry},
+    collections::{BTreeMap, HashSet, hash_map::Entry},
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use nodeprof_bpf::{Callee, Header, Origin, Record, Sum, SumFamily, Unended};
+use nodeprof_bpf::{Callee, Header, MappingKind, Origin, Record, Sum, SumFamily, Unended};
 use nodeprof_probes::plan::{Address, AttachPlan, CompileUnit, Role};
 use nodeprof_profile::{
     breakdown::main_processes,
@@ -21,6 +22,7 @@ use nodeprof_profile::{
 };
 
 use super::{
+    Verification,
     continuations::Continuations,
     late::Late,
     leaves::Leaves,
@@ -78,8 +80,8 @@ pub struct Assembler {
     names: HashMap<Vec<u8>, NameId>,
     callbacks: HashMap<Callback, CallbackId>,
     callees: HashMap<(u8, Callee), CallbackId>,
-    /// By process, and what another process had there.
-    callees_outside: HashMap<(u32, u8, u64), CallbackId>,
+    /// By process and address, and what another process had there.
+    callees_outside: BTreeMap<(u32, u64, u8), CallbackId>,
     callees_of_others: HashMap<(u8, u64), CallbackId>,
     outside: Outside,
     /// Path of each open descriptor, where it is known.
@@ -174,7 +176,7 @@ impl Assembler {
             image_of: HashMap::default(),
             first_milestones: HashMap::default(),
             callees: HashMap::default(),
-            callees_outside: HashMap::default(),
+            callees_outside: BTreeMap::default(),
             callees_of_others: HashMap::default(),
             outside: Outside::default(),
             descriptors: HashMap::default(),
@@ -424,7 +426,7 @@ impl Assembler {
     /// One that is not of the binary: another process may have another add-on there. Of one that has ended before it was asked for, such as a child by `fork`,
     /// it is what another had there.
     fn callback_outside(&mut self, pid: u32, (index, address): (u8, u64)) -> CallbackId {
-        let key = (pid, index, address);
+        let key = (pid, address, index);
         if let Some(&id) = self.callees_outside.get(&key) {
             return id;
         }
@@ -446,7 +448,20 @@ impl Assembler {
 
     /// The process has ended, or executes something else.
     fn forget_callees(&mut self, pid: u32) {
-        self.callees_outside.retain(|(of, ..), _| *of != pid);
+        self.forget_callees_in(pid, &(0..u64::MAX));
+    }
+
+    /// The process has something else there from now on.
+    fn forget_callees_in(&mut self, pid: u32, range: &Range<u64>) {
+        let all = (pid, range.start, 0)..(pid, range.end.max(range.start), 0);
+        let gone: Vec<_> = self
+            .callees_outside
+            .range(all)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in gone {
+            self.callees_outside.remove(&key);
+        }
     }
 
     fn parent(&mut self, pid: u32, binary: u8, callee: Option<Callee>) -> Option<CallbackId> {
@@ -877,8 +892,22 @@ impl Assembler {
                     stack: numbered(header.stack),
                 });
             }
-            Record::Mapping { header, .. } | Record::Unmap { header, .. } => {
+            Record::Mapping { header, mapping } => {
                 let _ = self.at(header);
+                // The other kind is a program's, of which nothing lies outside.
+                if let MappingKind::Mmap { .. } = mapping.kind {
+                    let range = range_of((mapping.start, mapping.size));
+                    self.forget_callees_in(header.pid, &range);
+                    self.outside.map(header.pid, range, mapping.path.as_deref());
+                }
+            }
+            Record::Unmap { header, range, to } => {
+                let _ = self.at(header);
+                for range in [range, to].map(range_of) {
+                    if self.outside.unmap(header.pid, &range) {
+                        self.forget_callees_in(header.pid, &range);
+                    }
+                }
             }
         }
     }
@@ -1200,6 +1229,44 @@ impl Assembler {
         }
     }
 
+    /// Compares the entries of callbacks with the crossings into them, callback by callback.
+    pub fn verify(&mut self, sums: &[Sum]) -> Verification {
+        let mut counts: BTreeMap<CallbackId, (u64, u64)> = BTreeMap::new();
+        for sum in sums
+            .iter()
+            .filter(|s| s.family == SumFamily::CallbackEntries)
+        {
+            let id = self.callback(sum.pid, sum.origin.binary, CrossingKind::Slow, sum.callee);
+            counts.entry(id).or_default().0 += sum.calls;
+        }
+        let recording = &self.recording;
+        let counted = |kind| matches!(kind, CrossingKind::Slow | CrossingKind::Construct);
+        for crossing in recording.crossings.iter().filter(|c| counted(c.kind)) {
+            counts.entry(crossing.callback).or_default().1 += 1;
+        }
+        for sum in recording.crossing_sums.iter().filter(|c| counted(c.kind)) {
+            counts.entry(sum.callback).or_default().1 += sum.calls;
+        }
+        let names = &recording.callbacks;
+        let differences = counts
+            .iter()
+            .filter(|(_, (entries, crossings))| entries != crossings)
+            .filter_map(|(id, n)| {
+                let callback = names.get(id.0 as usize)?;
+                Some((
+                    callback.binding.clone(),
+                    callback.function.clone(),
+                    n.0,
+                    n.1,
+                ))
+            });
+        Verification {
+            entries: counts.values().map(|n| n.0).sum(),
+            crossings: counts.values().map(|n| n.1).sum(),
+            differences: differences.collect(),
+        }
+    }
+
     /// Ends what is still under way when the trace ends.
     pub fn finish(&mut self) {
         for (process, why) in self.late.finish(&mut self.recording) {
@@ -1280,6 +1347,10 @@ fn cut(arguments: &mut Vec<Vec<u8>>) {
     arguments.push("…".into());
 }
 
+fn range_of((start, size): (u64, u64)) -> Range<u64> {
+    start..start.saturating_add(size)
+}
+
 fn crossing_kind(kind: u8) -> CrossingKind {
     match kind {
         1 => CrossingKind::Fast,
@@ -1320,6 +1391,7 @@ fn snake_case(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::recorder::Rooms;
+    use nodeprof_bpf::MappingRecord;
 
     #[test]
     fn user_and_system_time_add_up_to_the_exact_run_time() {
@@ -1345,8 +1417,8 @@ mod tests {
         // No process has these numbers.
         let [one, other, ended, unknown] = [0, 1, 2, 3].map(|n| u32::MAX - n);
         let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
-        a.outside.map(one, 0x1000..0x2000, "one.node");
-        a.outside.map(other, 0x1000..0x2000, "other.node");
+        a.outside.map(one, 0x1000..0x2000, Some(b"/a/one.node"));
+        a.outside.map(other, 0x1000..0x2000, Some(b"/a/other.node"));
         let at = Some(Callee::Address(0x1010));
         let mut name = |pid| {
             let id = a.callback(pid, NO_IMAGE, CrossingKind::Slow, at);
@@ -1360,12 +1432,98 @@ mod tests {
         assert_eq!(name(ended), "(add-on) other.node");
         // It executes something else, and has another one there.
         a.outside.executes(one);
-        a.outside.map(one, 0x1000..0x2000, "third.node");
+        a.outside.map(one, 0x1000..0x2000, Some(b"/a/third.node"));
         a.forget_callees(one);
         let third = a.callback(one, NO_IMAGE, CrossingKind::Slow, at);
         assert_eq!(
             a.recording.callbacks[third.0 as usize].binding,
             "(add-on) third.node"
+        );
+        // It closes that, and opens another one that lies in its place.
+        let header = Header {
+            pid: one,
+            tid: one,
+            phase: 0,
+            time: 1,
+            stack: 0,
+        };
+        let unmap = Record::Unmap {
+            header,
+            range: (0x800, 0x1000),
+            to: (0, 0),
+        };
+        let map = |start, name: &str| Record::Mapping {
+            header,
+            mapping: MappingRecord {
+                kind: MappingKind::Mmap { offset: 0 },
+                start,
+                size: 0x1000,
+                inode: 1,
+                file_size: 0x1000,
+                path: Some(format!("/a/{name}.node").into_bytes()),
+            },
+        };
+        for (record, expected) in [
+            (map(0x1000, "fourth"), "fourth"),
+            (unmap, "fourth"), // the best that is known of what is gone
+            (map(0x800, "fifth"), "fifth"),
+            (map(0x2000, "beside"), "fifth"),
+        ] {
+            a.take_record(record, 100);
+            let id = a.callback(one, NO_IMAGE, CrossingKind::Slow, at);
+            let binding = &a.recording.callbacks[id.0 as usize].binding;
+            assert_eq!(*binding, format!("(add-on) {expected}.node"));
+        }
+    }
+
+    #[test]
+    fn callbacks_that_are_entered_otherwise_than_by_crossings_are_told() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        for (start, name) in [(0x1000, "equal"), (0x2000, "direct"), (0x3000, "unseen")] {
+            let path = format!("/a/{name}.node");
+            a.outside
+                .map(1, start..start + 0x1000, Some(path.as_bytes()));
+        }
+        let sum = |family, kind, address, calls| Sum {
+            family,
+            pid: 1,
+            stack: 0,
+            kind,
+            phase: 0,
+            callee: Some(Callee::Address(address)),
+            origin: Origin {
+                binary: NO_IMAGE,
+                probe: 0,
+            },
+            calls,
+            timed: 0,
+            total: 0,
+            own: 0,
+            bytes: 0,
+        };
+        let construct = CrossingKind::Construct as u8;
+        let getter = CrossingKind::Getter as u8;
+        let sums = [
+            sum(SumFamily::CallbackEntries, 0, 0x1010, 5),
+            sum(SumFamily::Crossings, 0, 0x1010, 3),
+            sum(SumFamily::Crossings, construct, 0x1010, 2),
+            // C++ called it twice itself. Getters have no entry that is counted.
+            sum(SumFamily::CallbackEntries, 0, 0x2010, 3),
+            sum(SumFamily::Crossings, 0, 0x2010, 1),
+            sum(SumFamily::Crossings, getter, 0x2010, 2),
+            sum(SumFamily::Crossings, 0, 0x3010, 4),
+        ];
+        a.add_sums(&sums);
+        let verification = a.verify(&sums);
+        assert_eq!(verification.entries, 8);
+        assert_eq!(verification.crossings, 10);
+        let differing = |name: &str, entries, crossings| {
+            let binding = format!("(add-on) {name}.node");
+            (binding, "0x10".to_owned(), entries, crossings)
+        };
+        assert_eq!(
+            verification.differences,
+            [differing("direct", 3, 1), differing("unseen", 0, 4)]
         );
     }
 

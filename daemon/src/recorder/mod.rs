@@ -326,7 +326,7 @@ pub(crate) fn trace_with(
     session.assembler.finish();
     session.assembler.symbols.know(kernel.code());
     let mapped = session.assembler.finish_stacks();
-    let verification = options.verify.then(|| session.verify(&sums));
+    let verification = options.verify.then(|| session.assembler.verify(&sums));
     let leaving = match kernel.into_connection() {
         Some(connection) => Leaving::Lent(connection),
         None => {

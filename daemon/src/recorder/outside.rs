@@ -27,6 +27,9 @@ pub(super) struct Outside {
 
 #[derive(Default)]
 struct Mapped {
+    /// What records have told, at the instant up to which they were taken.
+    told: Table,
+    /// What was read, which may be later.
     table: Table,
     reads: usize,
     took: Duration,
@@ -36,9 +39,21 @@ struct Mapped {
 type Table = Vec<(Range<u64>, Arc<str>)>;
 
 impl Mapped {
+    /// Forgets what lay in a range; whether anything did.
+    fn clear(&mut self, range: &Range<u64>) -> bool {
+        let mut was_known = false;
+        for table in [&mut self.told, &mut self.table] {
+            let from = table.partition_point(|(old, _)| old.end <= range.start);
+            let to = table.partition_point(|(old, _)| old.start < range.end);
+            was_known |= from < to;
+            table.drain(from..to.max(from));
+        }
+        was_known
+    }
+
     /// The mapping in which an address lies. It is looked for in what is known, then in what is there now.
     fn find(&mut self, pid: u32, address: u64) -> Option<(Range<u64>, Arc<str>)> {
-        let known = find(&self.table, address);
+        let known = find(&self.told, address).or_else(|| find(&self.table, address));
         if known.is_some() || self.reads >= MOST_READS || self.took >= LONGEST {
             return known;
         }
@@ -60,6 +75,27 @@ impl Outside {
         let (range, name) = self.of.entry(pid).or_default().find(pid, address)?;
         let function = format!("{:#x}", address - range.start);
         Some((format!("(add-on) {name}"), function))
+    }
+
+    /// The process has mapped code of a file. Read later it may be something else that lies there.
+    pub(super) fn map(&mut self, pid: u32, range: Range<u64>, path: Option<&[u8]>) {
+        let mapped = self.of.entry(pid).or_default();
+        mapped.clear(&range);
+        let name = path.and_then(|path| path.rsplit(|byte| *byte == b'/').next());
+        if let Some(name) = name.filter(|_| mapped.told.len() < MOST_MAPPINGS) {
+            let at = mapped
+                .told
+                .partition_point(|(old, _)| old.start < range.start);
+            let name = String::from_utf8_lossy(name).into();
+            mapped.told.insert(at, (range, name));
+        }
+    }
+
+    /// The process has nothing any more in a range. Whether anything was known to lie there.
+    pub(super) fn unmap(&mut self, pid: u32, range: &Range<u64>) -> bool {
+        self.of
+            .get_mut(&pid)
+            .is_some_and(|mapped| mapped.clear(range))
     }
 
     /// The process executes something else. What was read of it has taken its time all the same.
@@ -122,19 +158,8 @@ fn code_of_file(line: &[u8]) -> Option<(Range<u64>, String)> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    impl Outside {
-        /// Has a file's code there in this process.
-        pub(in crate::recorder) fn map(&mut self, pid: u32, range: Range<u64>, name: &str) {
-            self.of
-                .entry(pid)
-                .or_default()
-                .table
-                .push((range, name.into()));
-        }
-    }
 
     #[test]
     fn functions_of_files_have_their_names_and_others_are_looked_for_a_limited_number_of_times() {
@@ -163,6 +188,34 @@ pub(super) mod tests {
         assert_eq!(outside.callback(me, own), Some((binding, function)));
         outside.forget(me);
         assert!(outside.of.is_empty());
+    }
+
+    #[test]
+    fn what_is_mapped_in_the_place_of_something_else_has_its_own_name() {
+        let mut outside = Outside::default();
+        // No process has this number.
+        let pid = u32::MAX;
+        let name = |outside: &mut Outside, address| outside.callback(pid, address).map(|of| of.0);
+        let is = |name: &str| Some(format!("(add-on) {name}"));
+        outside.map(pid, 0x3000..0x5000, Some(b"/a/first.node"));
+        outside.map(pid, 0x1000..0x2000, Some(b"/a/with space.node"));
+        assert_eq!(name(&mut outside, 0x1010), is("with space.node"));
+        assert_eq!(name(&mut outside, 0x4010), is("first.node"));
+        assert!(!outside.unmap(pid, &(0x2000..0x3000)));
+        assert!(!outside.unmap(pid - 1, &(0x3000..0x5000)));
+        outside.map(pid, 0x4000..0x6000, Some(b"/a/second.node"));
+        assert_eq!(name(&mut outside, 0x4010), is("second.node"));
+        assert_eq!(name(&mut outside, 0x1010), is("with space.node"));
+        assert!(outside.unmap(pid, &(0x5000..0x7000)));
+        assert_eq!(name(&mut outside, 0x4010), None);
+        // Its path is too long.
+        outside.map(pid, 0x1000..0x1800, None);
+        assert_eq!(name(&mut outside, 0x1010), None);
+        // What was read is no longer right, either.
+        let me = std::process::id();
+        let own = find as fn(&Table, u64) -> _ as usize as u64;
+        assert!(outside.callback(me, own).is_some());
+        assert!(outside.unmap(me, &(own..own + 1)));
     }
 
     #[test]

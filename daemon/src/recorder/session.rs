@@ -1,7 +1,6 @@
 //! A trace under way: what the holder and the kernel tell becomes a recording.
 
 use std::{
-    collections::BTreeMap,
     io,
     os::{
         fd::AsRawFd,
@@ -15,22 +14,19 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, Sum, SumFamily,
+    Counters,
     hold::{Event, Holder},
 };
 use nodeprof_probes::plan::{AttachPlan, Family, Probe, ProbeState};
 use nodeprof_profile::{
     groups::COUNT_MODE,
-    recording::{
-        CallbackId, CrossingKind, FamilyState, Nanoseconds, Overhead, ProbeHits, Recording, Run,
-        RunId,
-    },
+    recording::{FamilyState, Nanoseconds, Overhead, ProbeHits, Recording, Run, RunId},
 };
 
 use super::{
-    Assembler, Child, FAMILIES, IDLE, Notice, TraceError, TraceOptions, Until, Verification,
-    is_file, kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, seen_by,
-    share_plan, system, wait_readable,
+    Assembler, Child, FAMILIES, IDLE, Notice, TraceError, TraceOptions, Until, is_file,
+    kernel::Kernel, load_plan, memory, now, pump::Pump, remember_node, seen_by, share_plan, system,
+    wait_readable,
 };
 
 /// A trace under way.
@@ -388,46 +384,6 @@ impl Session {
         let uss = memory::private_dirty(pid);
         if let Some(process) = self.assembler.find_process(pid) {
             process.uss_loop_start_bytes = uss;
-        }
-    }
-
-    /// Compares the entries of callbacks with the crossings into them, callback by callback.
-    pub(super) fn verify(&mut self, sums: &[Sum]) -> Verification {
-        let mut counts: BTreeMap<CallbackId, (u64, u64)> = BTreeMap::new();
-        for sum in sums
-            .iter()
-            .filter(|s| s.family == SumFamily::CallbackEntries)
-        {
-            let id =
-                self.assembler
-                    .callback(sum.pid, sum.origin.binary, CrossingKind::Slow, sum.callee);
-            counts.entry(id).or_default().0 += sum.calls;
-        }
-        let recording = &self.assembler.recording;
-        let counted = |kind| matches!(kind, CrossingKind::Slow | CrossingKind::Construct);
-        for crossing in recording.crossings.iter().filter(|c| counted(c.kind)) {
-            counts.entry(crossing.callback).or_default().1 += 1;
-        }
-        for sum in recording.crossing_sums.iter().filter(|c| counted(c.kind)) {
-            counts.entry(sum.callback).or_default().1 += sum.calls;
-        }
-        let names = &recording.callbacks;
-        let differences = counts
-            .iter()
-            .filter(|(_, (entries, crossings))| entries != crossings)
-            .filter_map(|(id, n)| {
-                let callback = names.get(id.0 as usize)?;
-                Some((
-                    callback.binding.clone(),
-                    callback.function.clone(),
-                    n.0,
-                    n.1,
-                ))
-            });
-        Verification {
-            entries: counts.values().map(|n| n.0).sum(),
-            crossings: counts.values().map(|n| n.1).sum(),
-            differences: differences.collect(),
         }
     }
 
