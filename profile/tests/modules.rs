@@ -451,6 +451,27 @@ fn es_modules_belong_to_who_imports_them() {
 }
 
 #[test]
+fn what_is_compiled_as_a_module_only_to_see_whether_it_is_one_is_none() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.require_broken("/app/broken.js");
+        work(p, 1);
+        p.check_syntax("/app/es.js", 10_000);
+        p.load_esm("file:///app/es.js", None, 10_000);
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    for (path, kind) in [
+        ("/app/broken.js", ModuleKind::CommonJs),
+        ("/app/es.js", ModuleKind::EsModule),
+    ] {
+        let module = found.module(path);
+        assert_eq!((module.kind, module.loads), (kind, 1), "{path}");
+    }
+}
+
+#[test]
 fn loads_are_not_compilations() {
     let mut p = Program::new("/app/main.mjs", false);
     p.load_esm("file:///app/main.mjs", None, 20_000);

@@ -14,15 +14,14 @@ use std::cell::Cell;
 use super::context::{BodyId, Context, Contexts, Inside, Key};
 use super::continuations::{Behind, Continuations};
 use super::costs::Costs;
-use super::discover::{Discovered, is_tried};
+use super::discover::Discovered;
 use super::events::{Point, SHORT_NS, Thread, What};
 use super::script::{ScriptId, Scripts};
 use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed, of_program};
 use crate::breakdown::count;
 use crate::fast::Map;
 use crate::recording::{
-    Compilation, CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process,
-    Recording, StackId,
+    CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process, Recording, StackId,
 };
 
 /// What a thread does at some moment.
@@ -488,13 +487,13 @@ impl<'a> Pass<'a> {
         if compilation.duration.is_some() {
             self.busy.push((module, Stage::Compile));
         } else {
-            self.compiled_at_last(compilation, module);
+            self.compiled_at_last(point.index, module);
             self.end_call(state, module);
         }
     }
 
-    fn compiled_at_last(&mut self, compilation: &Compilation, module: ModuleId) {
-        if !is_tried(compilation, self.contexts) {
+    fn compiled_at_last(&mut self, compilation: u32, module: ModuleId) {
+        if !self.found.tried.contains_key(&compilation) {
             self.loaded.insert(module, ());
         }
     }
@@ -514,11 +513,12 @@ impl<'a> Pass<'a> {
             return;
         };
         self.busy.pop();
-        self.compiled_at_last(compilation, module);
+        self.compiled_at_last(point.index, module);
         self.end_call(state, module);
         let runs_now = match self.modules[module.0 as usize].kind {
             ModuleKind::CommonJs => {
-                compilation.unit != CompilationUnit::Module && !is_tried(compilation, self.contexts)
+                compilation.unit != CompilationUnit::Module
+                    && !self.found.tried.contains_key(&point.index)
             }
             ModuleKind::Builtin => true,
             _ => false,

@@ -42,6 +42,8 @@ pub(super) struct Discovered {
     pub(super) add_ons: Map<u32, ModuleId>,
     /// The module that one call of `require` loaded, by [`super::context::Context::call`]; `None` if it loaded several.
     pub(super) by_call: Map<StackId, Option<ModuleId>>,
+    /// Compilations only to tell by its syntax what a file is, by index.
+    pub(super) tried: Map<u32, ()>,
     /// Modules whose requirer imports them statically.
     pub(super) linked: Map<ModuleId, ()>,
     /// Modules that were loaded by promises: when it was first seen that their files had been read.
@@ -92,7 +94,7 @@ impl<'a> Finder<'a> {
         let mut found = Discovered::default();
         let imports = self.imports(thread);
         let askers = self.askers(thread);
-        let mut loads = self.compiled(thread);
+        let mut loads = self.compiled(thread, &mut found.tried);
         let mut add_on_loads = Vec::new();
         self.opened(thread, &mut loads, &mut add_on_loads);
         self.imported(&imports, &mut loads);
@@ -230,8 +232,10 @@ impl<'a> Finder<'a> {
         askers
     }
 
-    fn compiled(&mut self, thread: &Thread) -> Vec<Load> {
+    fn compiled(&mut self, thread: &Thread, tried: &mut Map<u32, ()>) -> Vec<Load> {
         let mut loads = Vec::new();
+        // The last function that was compiled, and where.
+        let mut function = None;
         for point in &thread.points {
             if point.what != What::Compilation {
                 continue;
@@ -242,12 +246,25 @@ impl<'a> Finder<'a> {
                 continue;
             }
             if let Some(script) = self.scripts.named(self.recording, compilation.path) {
+                let place = compilation.stack.map(|stack| (script, stack));
+                let is_tried = match compilation.unit {
+                    CompilationUnit::Function => {
+                        function = place;
+                        is_tried(compilation, self.contexts)
+                    }
+                    // What is no function is compiled by the same call as a module, to see whether that goes.
+                    CompilationUnit::Module => place.is_some() && place == function,
+                    _ => false,
+                };
+                if is_tried {
+                    tried.insert(point.index, ());
+                }
                 loads.push(Load {
                     script,
                     at: compilation.start,
                     seen: Seen::Compiled(compilation.unit),
                     stack: compilation.stack,
-                    tried: is_tried(compilation, self.contexts),
+                    tried: is_tried,
                 });
             }
         }
@@ -342,7 +359,10 @@ impl<'a> Finder<'a> {
 
     /// What kind of module it is by all that was seen of it, and how often it was loaded.
     fn kind(&self, all: &[&Load], by_loader: bool) -> (ModuleKind, u32) {
-        let count = |seen: Seen| all.iter().filter(|load| load.seen == seen).count() as u32;
+        let count = |seen: Seen| {
+            let loads = all.iter().filter(|load| load.seen == seen && !load.tried);
+            loads.count() as u32
+        };
         let script = self.scripts.get(all[0].script);
         let modules = count(Seen::Compiled(CompilationUnit::Module));
         let functions = count(Seen::Compiled(CompilationUnit::Function));
@@ -350,7 +370,7 @@ impl<'a> Finder<'a> {
         if script.is_builtin() || count(Seen::Compiled(CompilationUnit::Builtin)) > 0 {
             return (ModuleKind::Builtin, (all.len() as u32).max(1));
         }
-        // What cannot be compiled is compiled once more as a module, for a better message.
+        // What the loader cannot compile is compiled once more as a module, for a better message.
         let is_common = matches!(script.form(), b"cjs" | b"cts");
         // A file that could be either is compiled as a function first: then it is one of the modules.
         if modules > 0 && !is_common {
@@ -366,8 +386,7 @@ impl<'a> Finder<'a> {
                 true => ModuleKind::CommonJs,
                 false => ModuleKind::Script,
             };
-            let tried = all.iter().filter(|load| load.tried).count() as u32;
-            return (kind, (functions + scripts - tried).max(1));
+            return (kind, functions + scripts);
         }
         for kind in [ModuleKind::AddOn, ModuleKind::Json] {
             let opened = count(Seen::Opened(kind));
@@ -499,7 +518,7 @@ impl<'a> Finder<'a> {
 
 /// Whether a function was compiled only to tell by its syntax whether a file or `node -e` is CommonJS: of all functions,
 /// the loaders and `vm` compile what is to run.
-pub(super) fn is_tried(compilation: &Compilation, contexts: &Contexts) -> bool {
+fn is_tried(compilation: &Compilation, contexts: &Contexts) -> bool {
     let context = compilation.stack.and_then(|stack| contexts.get(stack));
     compilation.unit == CompilationUnit::Function
         && context

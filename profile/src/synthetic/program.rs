@@ -654,6 +654,20 @@ impl Program {
         });
     }
 
+    /// `require` of a file that is neither CommonJS nor an ES module: it is compiled as both.
+    pub fn require_broken(&mut self, path: &str) {
+        self.in_loader(Some(1), |program| {
+            program.file(FileOperation::Stat, path, 0, 4_000);
+            program.inside("Module._extensions..js", LOADER, 1600, false, |program| {
+                program.read(path, 2_000);
+                program.inside("wrapSafe", LOADER, 1469, false, |program| {
+                    program.compile(path, CompilationUnit::Function, 10_000);
+                    program.compile(&format!("file://{path}"), CompilationUnit::Module, 5_000);
+                });
+            });
+        });
+    }
+
     /// Compiles and runs code without a loader, as `vm` does.
     pub fn run_script(&mut self, name: &str, compile_ns: u64, body: impl FnOnce(&mut Self)) {
         let requirer = self.requirer();
