@@ -451,6 +451,44 @@ fn es_modules_belong_to_who_imports_them() {
 }
 
 #[test]
+fn loads_of_add_ons_are_not_opens() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.load_add_on("/app/a.node", 700_000, 2);
+        work(p, 1);
+        p.load_add_on("/app/b.node", 20_000, 1);
+        work(p, 1);
+        p.load_add_on("/app/a.node", 700_000, 0);
+        work(p, 1);
+    });
+    p.on_thread(2, |p| {
+        p.require("/app/worker.js", &[], 50_000, |p| {
+            work(p, 1);
+            p.load_add_on("/app/b.node", 300_000, 0);
+            work(p, 1);
+        });
+    });
+    let (recording, _) = p.end();
+    let modules = Modules::new(&recording, &Timeline::new(&recording));
+    let add_ons = modules.list.iter().filter(|m| m.kind == ModuleKind::AddOn);
+    let found: Vec<(&[u8], u32, u64)> = add_ons
+        .map(|m| (modules.script(m).path.as_slice(), m.loads, m.execute_ns))
+        .collect();
+    assert!(
+        matches!(
+            found[..],
+            [
+                (b"/app/a.node", 2, 1_400_000..1_420_000),
+                (b"/app/b.node", 1, 20_000..30_000),
+                (b"/app/b.node", 1, 300_000..310_000),
+            ]
+        ),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn what_is_compiled_as_a_module_only_to_see_whether_it_is_one_is_none() {
     let mut p = Program::new(MAIN, false);
     p.require(MAIN, &[], 50_000, |p| {

@@ -1,6 +1,6 @@
 //! Which modules a thread loaded, and who wanted each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::context::{Contexts, Inside};
 use super::events::{Thread, What};
@@ -24,6 +24,30 @@ struct Load {
     stack: Option<StackId>,
     /// It was compiled, but not to run it.
     tried: bool,
+}
+
+impl Load {
+    fn opened(script: ScriptId, kind: ModuleKind, at: Nanoseconds, stack: Option<StackId>) -> Load {
+        Load {
+            script,
+            at,
+            seen: Seen::Opened(kind),
+            stack,
+            tried: false,
+        }
+    }
+}
+
+/// A call that loads a native add-on.
+struct AddOnCall {
+    crossing: u32,
+    end: u64,
+    /// The file that was found for it.
+    found: Option<ScriptId>,
+    /// Add-ons that were opened while it lasted.
+    opened: Vec<ScriptId>,
+    /// One could not be opened.
+    failed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,8 +119,8 @@ impl<'a> Finder<'a> {
         let imports = self.imports(thread);
         let askers = self.askers(thread);
         let mut loads = self.compiled(thread, &mut found.tried);
-        let mut add_on_loads = Vec::new();
-        self.opened(thread, &mut loads, &mut add_on_loads);
+        self.opened(thread, &mut loads);
+        let add_on_loads = self.add_ons(thread, &mut loads);
         self.imported(&imports, &mut loads);
         loads.sort_by_key(|load| load.at);
 
@@ -271,15 +295,37 @@ impl<'a> Finder<'a> {
         loads
     }
 
-    /// JSON modules and native add-ons: nothing is compiled for them, but their files are opened.
-    fn opened(
-        &mut self,
-        thread: &Thread,
-        loads: &mut Vec<Load>,
-        add_on_loads: &mut Vec<(u32, ScriptId)>,
-    ) {
-        // The crossing that loads an add-on and its end.
-        let mut loading: Option<(u32, u64)> = None;
+    /// JSON modules: nothing is compiled for them, but their files are opened.
+    fn opened(&mut self, thread: &Thread, loads: &mut Vec<Load>) {
+        for point in thread.points.iter().filter(|p| p.what == What::File) {
+            let access = &self.recording.files[point.index as usize];
+            let path = self.recording.name(access.path);
+            let context = access.stack.and_then(|stack| self.contexts.get(stack));
+            let is_module = access.operation == FileOperation::Open
+                && access.result >= 0
+                && path.ends_with(b".json")
+                && context.is_some_and(|context| {
+                    context.innermost == Some(BuiltinClass::FileSystem)
+                        && context.inside == Inside::Loading
+                        && context.wanted_by.is_some_and(BuiltinClass::is_loader)
+                });
+            if is_module {
+                let script = self.scripts.add(Script::of(path));
+                loads.push(Load::opened(
+                    script,
+                    ModuleKind::Json,
+                    access.start,
+                    access.stack,
+                ));
+            }
+        }
+    }
+
+    /// Native add-ons: their files are opened, unless the process has them already. Gives the crossings that load them.
+    fn add_ons(&mut self, thread: &Thread, loads: &mut Vec<Load>) -> Vec<(u32, ScriptId)> {
+        let mut calls: Vec<AddOnCall> = Vec::new();
+        // The file that was found last, and for which call.
+        let mut found: Option<(Option<StackId>, ScriptId)> = None;
         for point in &thread.points {
             match point.what {
                 What::Crossing => {
@@ -287,49 +333,83 @@ impl<'a> Finder<'a> {
                     let callback = self.recording.callbacks.get(crossing.callback.0 as usize);
                     if callback.is_some_and(|callback| callback.function == LOAD_ADD_ON) {
                         let duration = crossing.duration.map_or(u64::MAX, |time| time.0);
-                        loading = Some((point.index, point.at.saturating_add(duration)));
+                        let call = self.call(crossing.stack);
+                        let found = found.filter(|(of, _)| call.is_some() && *of == call);
+                        calls.push(AddOnCall {
+                            crossing: point.index,
+                            end: point.at.saturating_add(duration),
+                            found: found.map(|(_, script)| script),
+                            opened: Vec::new(),
+                            failed: false,
+                        });
                     }
                 }
                 What::File => {
                     let access = &self.recording.files[point.index as usize];
-                    if access.operation != FileOperation::Open || access.result < 0 {
+                    let path = self.recording.name(access.path);
+                    if !path.ends_with(b".node") {
                         continue;
                     }
-                    let path = self.recording.name(access.path);
+                    let inside = calls.last_mut().filter(|call| point.at <= call.end);
                     let context = access.stack.and_then(|stack| self.contexts.get(stack));
-                    let kind = if path.ends_with(b".node") {
-                        let inside = loading.filter(|&(_, end)| point.at <= end);
-                        let by_loader = context.is_some_and(|context| {
-                            context.innermost == Some(BuiltinClass::CommonJsLoader)
-                        });
-                        if inside.is_none() && !by_loader {
-                            continue;
+                    match (access.operation, access.result >= 0) {
+                        (FileOperation::Stat, true) if inside.is_none() => {
+                            let script = self.scripts.add(Script::of(path));
+                            found = Some((context.and_then(|context| context.call), script));
                         }
-                        let script = self.scripts.add(Script::of(path));
-                        add_on_loads.extend(inside.map(|(crossing, _)| (crossing, script)));
-                        ModuleKind::AddOn
-                    } else if path.ends_with(b".json")
-                        && context.is_some_and(|context| {
-                            context.innermost == Some(BuiltinClass::FileSystem)
-                                && context.inside == Inside::Loading
-                                && context.wanted_by.is_some_and(BuiltinClass::is_loader)
-                        })
-                    {
-                        ModuleKind::Json
-                    } else {
-                        continue;
-                    };
-                    loads.push(Load {
-                        script: self.scripts.add(Script::of(path)),
-                        at: access.start,
-                        seen: Seen::Opened(kind),
-                        stack: access.stack,
-                        tried: false,
-                    });
+                        (FileOperation::Open, false) => {
+                            if let Some(call) = inside {
+                                call.failed = true;
+                            }
+                        }
+                        (FileOperation::Open, true) => {
+                            let by_loader = context.is_some_and(|context| {
+                                context.innermost == Some(BuiltinClass::CommonJsLoader)
+                            });
+                            let script = self.scripts.add(Script::of(path));
+                            let is_load = match inside {
+                                Some(call) if call.opened.contains(&script) => false,
+                                Some(call) => {
+                                    call.opened.push(script);
+                                    true
+                                }
+                                None => by_loader,
+                            };
+                            if is_load {
+                                let kind = ModuleKind::AddOn;
+                                loads.push(Load::opened(script, kind, access.start, access.stack));
+                            }
+                        }
+                        _ => {}
+                    }
                 }
                 _ => {}
             }
         }
+        let mut by_crossing = Vec::new();
+        let mut known: BTreeSet<ScriptId> = BTreeSet::new();
+        for call in &calls {
+            let scripts = call.opened.iter();
+            by_crossing.extend(scripts.map(|&script| (call.crossing, script)));
+            known.extend(&call.opened);
+            if !call.opened.is_empty() || call.failed {
+                continue;
+            }
+            // What the process has is not opened again: the one that was looked for, or the only one.
+            let only = known.first().filter(|_| known.len() == 1);
+            if let Some(script) = call.found.or(only.copied()) {
+                let crossing = &self.recording.crossings[call.crossing as usize];
+                let kind = ModuleKind::AddOn;
+                loads.push(Load::opened(script, kind, crossing.start, crossing.stack));
+                by_crossing.push((call.crossing, script));
+                known.insert(script);
+            }
+        }
+        by_crossing
+    }
+
+    fn call(&self, stack: Option<StackId>) -> Option<StackId> {
+        self.contexts.get(stack?)?.call
     }
 
     /// What was linked to an ES module without being compiled: JSON, WebAssembly, add-ons.
@@ -338,8 +418,7 @@ impl<'a> Finder<'a> {
         imports: &BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>>,
         loads: &mut Vec<Load>,
     ) {
-        let known: std::collections::BTreeSet<ScriptId> =
-            loads.iter().map(|load| load.script).collect();
+        let known: BTreeSet<ScriptId> = loads.iter().map(|load| load.script).collect();
         for (&script, links) in imports {
             // Node's own modules that were not compiled were there before.
             if known.contains(&script) || self.scripts.get(script).is_builtin() {

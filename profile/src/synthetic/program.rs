@@ -716,6 +716,11 @@ impl Program {
 
     /// `require` of a native add-on that takes a while to start.
     pub fn require_add_on(&mut self, path: &str, spent: u64) {
+        self.load_add_on(path, spent, 1);
+    }
+
+    /// The same of one whose library the process has already (0), or that opens its own file besides.
+    pub fn load_add_on(&mut self, path: &str, spent: u64, opens: usize) {
         let requirer = self.requirer();
         self.requirers.insert(path.into(), requirer.clone());
         self.payers.push(Payer {
@@ -728,7 +733,9 @@ impl Program {
                 program.busy(GAP);
                 let step = program.step(path, Step::Execute);
                 program.cross_into("process", "DLOpen", |program| {
-                    program.file(FileOperation::Open, path, 19, 5_000);
+                    for _ in 0..opens {
+                        program.file(FileOperation::Open, path, 19, 5_000);
+                    }
                     program.busy(spent);
                 });
                 program.payer().loaded = step;
