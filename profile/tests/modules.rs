@@ -451,6 +451,39 @@ fn es_modules_belong_to_who_imports_them() {
 }
 
 #[test]
+fn the_start_of_a_node_in_nodes_place_is_no_event_loop() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 3);
+        p.busy(5_000_000);
+    });
+    p.execute_node(4_000_000, 9_000_000);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 3);
+        p.busy(7_000_000);
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    let outside = &found.modules.outside[0];
+    let time = |bucket| outside.time_ns.get(&bucket).copied().unwrap_or_default();
+    assert!(time(Bucket::EventLoop) < 100_000, "{outside:?}");
+    // Of the first one nothing was seen then.
+    for (bucket, took) in [
+        (Bucket::BeforeMain, 4_000_000),
+        (Bucket::Bootstrap, 9_000_000),
+    ] {
+        assert!(
+            time(bucket).abs_diff(took) < 200_000,
+            "{bucket:?}: {outside:?}"
+        );
+        assert_eq!(outside.costs[&bucket].opens, 1, "{bucket:?}: {outside:?}");
+    }
+    let main = found.module(MAIN);
+    assert!(main.loads == 2 && main.callback_ns == 0);
+    assert!(main.self_ns().abs_diff(12_200_000) < 1_100_000, "{main:?}");
+}
+
+#[test]
 fn loads_of_add_ons_are_not_opens() {
     let mut p = Program::new(MAIN, false);
     p.require(MAIN, &[], 50_000, |p| {

@@ -170,6 +170,25 @@ impl Program {
         });
     }
 
+    /// Node executes itself in its place: `linking` until the new one's `node::Start`, and `bootstrap` from there on.
+    pub fn execute_node(&mut self, linking: u64, bootstrap: u64) {
+        self.recording.processes[0].execs.push(Exec {
+            at: Nanoseconds(self.now),
+            path: b"/usr/bin/node".to_vec(),
+            arguments: vec![b"node".to_vec()],
+        });
+        self.native("_dl_start", |program| {
+            program.file(FileOperation::Open, "/lib/libc.so.6", 3, 5_000);
+            program.busy(linking.saturating_sub(5_000));
+        });
+        self.milestone("node_start", self.now);
+        self.native("node::Start", |program| {
+            program.file(FileOperation::Open, "/etc/ssl/openssl.cnf", 3, 5_000);
+            program.busy(bootstrap.saturating_sub(5_000));
+        });
+        self.milestone("bootstrap_complete", self.now);
+    }
+
     /// Does what follows on another thread, from now on.
     pub fn on_thread<T>(&mut self, thread: u32, steps: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.thread, ThreadId(thread));
