@@ -387,25 +387,41 @@ impl<'a> Finder<'a> {
             }
         }
         let mut by_crossing = Vec::new();
-        let mut known: BTreeSet<ScriptId> = BTreeSet::new();
         for call in &calls {
             let scripts = call.opened.iter();
             by_crossing.extend(scripts.map(|&script| (call.crossing, script)));
-            known.extend(&call.opened);
             if !call.opened.is_empty() || call.failed {
                 continue;
             }
             // What the process has is not opened again: the one that was looked for, or the only one.
-            let only = known.first().filter(|_| known.len() == 1);
-            if let Some(script) = call.found.or(only.copied()) {
-                let crossing = &self.recording.crossings[call.crossing as usize];
+            let crossing = &self.recording.crossings[call.crossing as usize];
+            if let Some(script) = call
+                .found
+                .or_else(|| self.only_add_on(thread, crossing.start))
+            {
                 let kind = ModuleKind::AddOn;
                 loads.push(Load::opened(script, kind, crossing.start, crossing.stack));
                 by_crossing.push((call.crossing, script));
-                known.insert(script);
             }
         }
         by_crossing
+    }
+
+    /// The add-on that a process had opened by an instant, if it was one.
+    fn only_add_on(&mut self, thread: &Thread, until: Nanoseconds) -> Option<ScriptId> {
+        let files = self.recording.files.iter().filter(|access| {
+            access.process == thread.process
+                && access.operation == FileOperation::Open
+                && access.result >= 0
+                && access.start < until
+        });
+        let mut paths = files
+            .map(|access| self.recording.name(access.path))
+            .filter(|path| path.ends_with(b".node"));
+        let first = paths.next()?;
+        paths
+            .all(|path| path == first)
+            .then(|| self.scripts.add(Script::of(first)))
     }
 
     fn call(&self, stack: Option<StackId>) -> Option<StackId> {
