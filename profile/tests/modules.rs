@@ -451,6 +451,98 @@ fn es_modules_belong_to_who_imports_them() {
 }
 
 #[test]
+fn the_start_of_a_node_in_nodes_place_is_no_event_loop() {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 3);
+        p.busy(5_000_000);
+    });
+    p.execute_node(4_000_000, 9_000_000);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 3);
+        p.busy(7_000_000);
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    let outside = &found.modules.outside[0];
+    let time = |bucket| outside.time_ns.get(&bucket).copied().unwrap_or_default();
+    assert!(time(Bucket::EventLoop) < 100_000, "{outside:?}");
+    // Of the first one nothing was seen then.
+    for (bucket, took) in [
+        (Bucket::BeforeMain, 4_000_000),
+        (Bucket::Bootstrap, 9_000_000),
+    ] {
+        assert!(
+            time(bucket).abs_diff(took) < 200_000,
+            "{bucket:?}: {outside:?}"
+        );
+        assert_eq!(outside.costs[&bucket].opens, 1, "{bucket:?}: {outside:?}");
+    }
+    let main = found.module(MAIN);
+    assert!(main.loads == 2 && main.callback_ns == 0);
+    assert!(main.self_ns().abs_diff(12_200_000) < 1_100_000, "{main:?}");
+}
+
+#[test]
+fn loads_of_add_ons_are_not_opens() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.load_add_on("/app/a.node", 700_000, 2);
+        work(p, 1);
+        p.load_add_on("/app/b.node", 20_000, 1);
+        work(p, 1);
+        p.load_add_on("/app/a.node", 700_000, 0);
+        work(p, 1);
+    });
+    p.on_thread(2, |p| {
+        p.require("/app/worker.js", &[], 50_000, |p| {
+            work(p, 1);
+            p.load_add_on("/app/b.node", 300_000, 0);
+            work(p, 1);
+        });
+    });
+    let (recording, _) = p.end();
+    let modules = Modules::new(&recording, &Timeline::new(&recording));
+    let add_ons = modules.list.iter().filter(|m| m.kind == ModuleKind::AddOn);
+    let found: Vec<(&[u8], u32, u64)> = add_ons
+        .map(|m| (modules.script(m).path.as_slice(), m.loads, m.execute_ns))
+        .collect();
+    assert!(
+        matches!(
+            found[..],
+            [
+                (b"/app/a.node", 2, 1_400_000..1_420_000),
+                (b"/app/b.node", 1, 20_000..30_000),
+                (b"/app/b.node", 1, 300_000..310_000),
+            ]
+        ),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_is_compiled_as_a_module_only_to_see_whether_it_is_one_is_none() {
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.require_broken("/app/broken.js");
+        work(p, 1);
+        p.check_syntax("/app/es.js", 10_000);
+        p.load_esm("file:///app/es.js", None, 10_000);
+    });
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    for (path, kind) in [
+        ("/app/broken.js", ModuleKind::CommonJs),
+        ("/app/es.js", ModuleKind::EsModule),
+    ] {
+        let module = found.module(path);
+        assert_eq!((module.kind, module.loads), (kind, 1), "{path}");
+    }
+}
+
+#[test]
 fn loads_are_not_compilations() {
     let mut p = Program::new("/app/main.mjs", false);
     p.load_esm("file:///app/main.mjs", None, 20_000);

@@ -389,17 +389,22 @@ fn what_hooks_on_a_thread_find_is_of_who_asked_them(node: &Node) {
 fn a_module_that_cannot_be_compiled_is_what_its_name_says(node: &Node) {
     let folder = folder();
     write(folder.path(), "broken.cjs", "let x = ;");
+    write(folder.path(), "broken.js", "let x = ;");
     let main = write(
         folder.path(),
         "main.cjs",
-        "try { require('./broken.cjs') } catch {}",
+        "try { require('./broken.cjs') } catch {}\n\
+         try { require('./broken.js') } catch {}",
     );
     let traced = trace(&[], node.command([&main]));
-    let broken = list(&traced.run["modules"])
-        .iter()
-        .find(|module| text(&module["path"]).ends_with("broken.cjs"))
-        .unwrap_or_else(|| panic!("{}", traced.run["modules"]));
-    assert_eq!(broken["kind"], "cjs");
+    for name in ["broken.cjs", "broken.js"] {
+        let broken = list(&traced.run["modules"])
+            .iter()
+            .find(|module| text(&module["path"]).ends_with(name))
+            .unwrap_or_else(|| panic!("{}", traced.run["modules"]));
+        assert_eq!(broken["kind"], "cjs", "{name}");
+        assert_eq!(number(&broken["loads"]), 1, "{name}");
+    }
 }
 
 /// However the exception came about. Node loads half a dozen of its own modules to print one, more calls than a small

@@ -14,15 +14,14 @@ use std::cell::Cell;
 use super::context::{BodyId, Context, Contexts, Inside, Key};
 use super::continuations::{Behind, Continuations};
 use super::costs::Costs;
-use super::discover::{Discovered, is_tried};
+use super::discover::Discovered;
 use super::events::{Point, SHORT_NS, Thread, What};
 use super::script::{ScriptId, Scripts};
 use super::{Bucket, Module, ModuleId, ModuleKind, Unattributed, of_program};
 use crate::breakdown::count;
 use crate::fast::Map;
 use crate::recording::{
-    Compilation, CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process,
-    Recording, StackId,
+    CompilationUnit, CrossingKind, FileOperation, NameId, Nanoseconds, Process, Recording, StackId,
 };
 
 /// What a thread does at some moment.
@@ -116,17 +115,34 @@ struct Instances {
     next: usize,
 }
 
-/// When phases of a thread's environment begin.
-#[derive(Clone, Copy, Debug, Default)]
+/// When phases of a thread's environments begin.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
-    /// `node::Start`, or the environment of a worker.
-    pub(super) start: Option<u64>,
-    pub(super) bootstrap_complete: Option<u64>,
-    pub(super) loop_exit: Option<u64>,
+    /// The node that was started, and those that it executed in its place (`process.execve`).
+    pub(super) images: Vec<Image>,
     /// The process has ended: from here on the kernel only takes down what it had. Or it is another program's from here on.
     pub(super) exited: Option<u64>,
     /// It is the latter: when it has ended.
     pub(super) other_exited: Option<u64>,
+}
+
+/// What one exec began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Image {
+    /// When; 0 for the first one.
+    pub(super) from: u64,
+    /// `node::Start`, or the environment of a worker.
+    pub(super) start: Option<u64>,
+    pub(super) bootstrap_complete: Option<u64>,
+    pub(super) loop_exit: Option<u64>,
+}
+
+impl Phases {
+    fn at(&self, at: u64) -> Image {
+        let images = self.images.iter().rev();
+        let mut begun = images.filter(|image| image.from <= at);
+        begun.next().copied().unwrap_or_default()
+    }
 }
 
 pub(super) struct Pass<'a> {
@@ -212,7 +228,14 @@ impl<'a> Pass<'a> {
         let process = self.recording.processes.get(thread.process.0 as usize);
         let main = process.filter(|_| thread.is_main(self.recording));
         self.begun = main.map(|process| process.forked.0);
+        let execs: Vec<u64> = { self.phases.images.iter().skip(1) }
+            .map(|image| image.from)
+            .collect();
+        let mut execs = execs.into_iter().peekable();
         for point in &thread.points {
+            while let Some(at) = execs.next_if(|&at| at <= point.at) {
+                self.take_exec(at);
+            }
             match point.what {
                 What::Crossing => self.crossing(point),
                 What::CrossingEnd => self.crossing_end(point),
@@ -293,6 +316,37 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Node executed a node in its place: all that ran is over, as far as is known only then.
+    fn take_exec(&mut self, at: u64) {
+        if let Some((last, state)) = self.last {
+            self.spend_until(at, state);
+            if self.busy.is_empty() {
+                let share = self.share(state, last);
+                self.doubt((share, at.saturating_sub(last)), (Share::Nobody, 0));
+            }
+            self.last = Some((at, State::Outside(Bucket::BeforeMain)));
+        }
+        for call in std::mem::take(&mut self.calls) {
+            self.retire(call);
+        }
+        let Bodies { at: seen, now, .. } = std::mem::take(&mut self.bodies);
+        let mut body = now;
+        while let Some(id) = body {
+            let of = self.contexts.body(id);
+            if let Some(module) = self.found.modules.get(&of.script) {
+                let module = &mut self.modules[module.0 as usize];
+                module.see_running(seen);
+                module.end_latest = Some(Nanoseconds(at));
+            }
+            body = of.outer;
+        }
+        self.busy.clear();
+        self.open.clear();
+        self.compiled.clear();
+        self.loaded.clear();
+        self.files.clear();
+    }
+
     /// The last that a process does makes no events.
     fn take_end(&mut self, process: &Process) {
         let (Some((last, state)), Some(exited)) = (self.last, self.phases.exited) else {
@@ -301,7 +355,12 @@ impl<'a> Pass<'a> {
         // Without the end of the event loop: by `process.exit()`, or an error.
         let is_replaced = self.phases.other_exited.is_some();
         let by_itself = process.exit_status.is_some() && process.signal.is_none() && !is_replaced;
-        match self.phases.loop_exit.or(by_itself.then_some(last)) {
+        match self
+            .phases
+            .at(exited)
+            .loop_exit
+            .or(by_itself.then_some(last))
+        {
             Some(left) => {
                 let spent = exited.saturating_sub(last.max(left));
                 self.outside.time(Bucket::Teardown, spent);
@@ -488,13 +547,13 @@ impl<'a> Pass<'a> {
         if compilation.duration.is_some() {
             self.busy.push((module, Stage::Compile));
         } else {
-            self.compiled_at_last(compilation, module);
+            self.compiled_at_last(point.index, module);
             self.end_call(state, module);
         }
     }
 
-    fn compiled_at_last(&mut self, compilation: &Compilation, module: ModuleId) {
-        if !is_tried(compilation, self.contexts) {
+    fn compiled_at_last(&mut self, compilation: u32, module: ModuleId) {
+        if !self.found.tried.contains_key(&compilation) {
             self.loaded.insert(module, ());
         }
     }
@@ -514,11 +573,12 @@ impl<'a> Pass<'a> {
             return;
         };
         self.busy.pop();
-        self.compiled_at_last(compilation, module);
+        self.compiled_at_last(point.index, module);
         self.end_call(state, module);
         let runs_now = match self.modules[module.0 as usize].kind {
             ModuleKind::CommonJs => {
-                compilation.unit != CompilationUnit::Module && !is_tried(compilation, self.contexts)
+                compilation.unit != CompilationUnit::Module
+                    && !self.found.tried.contains_key(&point.index)
             }
             ModuleKind::Builtin => true,
             _ => false,
@@ -591,16 +651,19 @@ impl<'a> Pass<'a> {
     }
 
     fn bucket(&self, context: Option<&Context>, at: u64) -> Bucket {
-        let Phases {
+        let exited = self.phases.exited;
+        let Image {
+            from,
             start,
             bootstrap_complete,
             loop_exit,
-            exited,
-            other_exited: _,
-        } = self.phases;
+        } = self.phases.at(at);
         let before = |instant: Option<u64>| instant.is_some_and(|instant| at < instant);
         let after = |instant: Option<u64>| instant.is_some_and(|instant| at >= instant);
-        if before(start) {
+        if from > 0 && start.is_none() {
+            // Another program, which executed a node in its turn.
+            Bucket::OtherPrograms
+        } else if before(start) {
             Bucket::BeforeMain
         } else if before(bootstrap_complete) {
             Bucket::Bootstrap
@@ -726,7 +789,8 @@ impl<'a> Pass<'a> {
         match owner.or_else(importer) {
             Some(module) => self.modules[module.0 as usize].caused.add(costs),
             None => {
-                let early = self.phases.bootstrap_complete.is_some_and(|end| at < end);
+                let image = self.phases.at(at);
+                let early = image.bootstrap_complete.is_some_and(|end| at < end);
                 let bucket = match (loaded, early) {
                     (None, true) => Bucket::Bootstrap,
                     _ => Bucket::Loader,
@@ -749,7 +813,7 @@ impl<'a> Pass<'a> {
         let at = self.phases.exited.map_or(at, |exited| at.min(exited));
         // From the fork to the first event whose stack could be read.
         if let Some(begun) = self.begun.take()
-            && self.phases.start.is_some_and(|start| at <= start)
+            && self.phases.at(0).start.is_some_and(|start| at <= start)
         {
             self.outside
                 .time(Bucket::BeforeMain, at.saturating_sub(begun));
@@ -953,7 +1017,7 @@ impl<'a> Pass<'a> {
                 owner.caused.add(&call.owed);
             }
             None => {
-                let bucket = match self.phases.bootstrap_complete {
+                let bucket = match self.phases.at(call.first).bootstrap_complete {
                     Some(end) if call.first < end => Bucket::Bootstrap,
                     _ => Bucket::Loader,
                 };

@@ -1,6 +1,6 @@
 //! Which modules a thread loaded, and who wanted each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::context::{Contexts, Inside};
 use super::events::{Thread, What};
@@ -26,6 +26,30 @@ struct Load {
     tried: bool,
 }
 
+impl Load {
+    fn opened(script: ScriptId, kind: ModuleKind, at: Nanoseconds, stack: Option<StackId>) -> Load {
+        Load {
+            script,
+            at,
+            seen: Seen::Opened(kind),
+            stack,
+            tried: false,
+        }
+    }
+}
+
+/// A call that loads a native add-on.
+struct AddOnCall {
+    crossing: u32,
+    end: u64,
+    /// The file that was found for it.
+    found: Option<ScriptId>,
+    /// Add-ons that were opened while it lasted.
+    opened: Vec<ScriptId>,
+    /// One could not be opened.
+    failed: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Compiled(CompilationUnit),
@@ -42,6 +66,8 @@ pub(super) struct Discovered {
     pub(super) add_ons: Map<u32, ModuleId>,
     /// The module that one call of `require` loaded, by [`super::context::Context::call`]; `None` if it loaded several.
     pub(super) by_call: Map<StackId, Option<ModuleId>>,
+    /// Compilations only to tell by its syntax what a file is, by index.
+    pub(super) tried: Map<u32, ()>,
     /// Modules whose requirer imports them statically.
     pub(super) linked: Map<ModuleId, ()>,
     /// Modules that were loaded by promises: when it was first seen that their files had been read.
@@ -92,9 +118,9 @@ impl<'a> Finder<'a> {
         let mut found = Discovered::default();
         let imports = self.imports(thread);
         let askers = self.askers(thread);
-        let mut loads = self.compiled(thread);
-        let mut add_on_loads = Vec::new();
-        self.opened(thread, &mut loads, &mut add_on_loads);
+        let mut loads = self.compiled(thread, &mut found.tried);
+        self.opened(thread, &mut loads);
+        let add_on_loads = self.add_ons(thread, &mut loads);
         self.imported(&imports, &mut loads);
         loads.sort_by_key(|load| load.at);
 
@@ -230,8 +256,10 @@ impl<'a> Finder<'a> {
         askers
     }
 
-    fn compiled(&mut self, thread: &Thread) -> Vec<Load> {
+    fn compiled(&mut self, thread: &Thread, tried: &mut Map<u32, ()>) -> Vec<Load> {
         let mut loads = Vec::new();
+        // The last function that was compiled, and where.
+        let mut function = None;
         for point in &thread.points {
             if point.what != What::Compilation {
                 continue;
@@ -242,27 +270,62 @@ impl<'a> Finder<'a> {
                 continue;
             }
             if let Some(script) = self.scripts.named(self.recording, compilation.path) {
+                let place = compilation.stack.map(|stack| (script, stack));
+                let is_tried = match compilation.unit {
+                    CompilationUnit::Function => {
+                        function = place;
+                        is_tried(compilation, self.contexts)
+                    }
+                    // What is no function is compiled by the same call as a module, to see whether that goes.
+                    CompilationUnit::Module => place.is_some() && place == function,
+                    _ => false,
+                };
+                if is_tried {
+                    tried.insert(point.index, ());
+                }
                 loads.push(Load {
                     script,
                     at: compilation.start,
                     seen: Seen::Compiled(compilation.unit),
                     stack: compilation.stack,
-                    tried: is_tried(compilation, self.contexts),
+                    tried: is_tried,
                 });
             }
         }
         loads
     }
 
-    /// JSON modules and native add-ons: nothing is compiled for them, but their files are opened.
-    fn opened(
-        &mut self,
-        thread: &Thread,
-        loads: &mut Vec<Load>,
-        add_on_loads: &mut Vec<(u32, ScriptId)>,
-    ) {
-        // The crossing that loads an add-on and its end.
-        let mut loading: Option<(u32, u64)> = None;
+    /// JSON modules: nothing is compiled for them, but their files are opened.
+    fn opened(&mut self, thread: &Thread, loads: &mut Vec<Load>) {
+        for point in thread.points.iter().filter(|p| p.what == What::File) {
+            let access = &self.recording.files[point.index as usize];
+            let path = self.recording.name(access.path);
+            let context = access.stack.and_then(|stack| self.contexts.get(stack));
+            let is_module = access.operation == FileOperation::Open
+                && access.result >= 0
+                && path.ends_with(b".json")
+                && context.is_some_and(|context| {
+                    context.innermost == Some(BuiltinClass::FileSystem)
+                        && context.inside == Inside::Loading
+                        && context.wanted_by.is_some_and(BuiltinClass::is_loader)
+                });
+            if is_module {
+                let script = self.scripts.add(Script::of(path));
+                loads.push(Load::opened(
+                    script,
+                    ModuleKind::Json,
+                    access.start,
+                    access.stack,
+                ));
+            }
+        }
+    }
+
+    /// Native add-ons: their files are opened, unless the process has them already. Gives the crossings that load them.
+    fn add_ons(&mut self, thread: &Thread, loads: &mut Vec<Load>) -> Vec<(u32, ScriptId)> {
+        let mut calls: Vec<AddOnCall> = Vec::new();
+        // The file that was found last, and for which call.
+        let mut found: Option<(Option<StackId>, ScriptId)> = None;
         for point in &thread.points {
             match point.what {
                 What::Crossing => {
@@ -270,49 +333,99 @@ impl<'a> Finder<'a> {
                     let callback = self.recording.callbacks.get(crossing.callback.0 as usize);
                     if callback.is_some_and(|callback| callback.function == LOAD_ADD_ON) {
                         let duration = crossing.duration.map_or(u64::MAX, |time| time.0);
-                        loading = Some((point.index, point.at.saturating_add(duration)));
+                        let call = self.call(crossing.stack);
+                        let found = found.filter(|(of, _)| call.is_some() && *of == call);
+                        calls.push(AddOnCall {
+                            crossing: point.index,
+                            end: point.at.saturating_add(duration),
+                            found: found.map(|(_, script)| script),
+                            opened: Vec::new(),
+                            failed: false,
+                        });
                     }
                 }
                 What::File => {
                     let access = &self.recording.files[point.index as usize];
-                    if access.operation != FileOperation::Open || access.result < 0 {
+                    let path = self.recording.name(access.path);
+                    if !path.ends_with(b".node") {
                         continue;
                     }
-                    let path = self.recording.name(access.path);
+                    let inside = calls.last_mut().filter(|call| point.at <= call.end);
                     let context = access.stack.and_then(|stack| self.contexts.get(stack));
-                    let kind = if path.ends_with(b".node") {
-                        let inside = loading.filter(|&(_, end)| point.at <= end);
-                        let by_loader = context.is_some_and(|context| {
-                            context.innermost == Some(BuiltinClass::CommonJsLoader)
-                        });
-                        if inside.is_none() && !by_loader {
-                            continue;
+                    match (access.operation, access.result >= 0) {
+                        (FileOperation::Stat, true) if inside.is_none() => {
+                            let script = self.scripts.add(Script::of(path));
+                            found = Some((context.and_then(|context| context.call), script));
                         }
-                        let script = self.scripts.add(Script::of(path));
-                        add_on_loads.extend(inside.map(|(crossing, _)| (crossing, script)));
-                        ModuleKind::AddOn
-                    } else if path.ends_with(b".json")
-                        && context.is_some_and(|context| {
-                            context.innermost == Some(BuiltinClass::FileSystem)
-                                && context.inside == Inside::Loading
-                                && context.wanted_by.is_some_and(BuiltinClass::is_loader)
-                        })
-                    {
-                        ModuleKind::Json
-                    } else {
-                        continue;
-                    };
-                    loads.push(Load {
-                        script: self.scripts.add(Script::of(path)),
-                        at: access.start,
-                        seen: Seen::Opened(kind),
-                        stack: access.stack,
-                        tried: false,
-                    });
+                        (FileOperation::Open, false) => {
+                            if let Some(call) = inside {
+                                call.failed = true;
+                            }
+                        }
+                        (FileOperation::Open, true) => {
+                            let by_loader = context.is_some_and(|context| {
+                                context.innermost == Some(BuiltinClass::CommonJsLoader)
+                            });
+                            let script = self.scripts.add(Script::of(path));
+                            let is_load = match inside {
+                                Some(call) if call.opened.contains(&script) => false,
+                                Some(call) => {
+                                    call.opened.push(script);
+                                    true
+                                }
+                                None => by_loader,
+                            };
+                            if is_load {
+                                let kind = ModuleKind::AddOn;
+                                loads.push(Load::opened(script, kind, access.start, access.stack));
+                            }
+                        }
+                        _ => {}
+                    }
                 }
                 _ => {}
             }
         }
+        let mut by_crossing = Vec::new();
+        for call in &calls {
+            let scripts = call.opened.iter();
+            by_crossing.extend(scripts.map(|&script| (call.crossing, script)));
+            if !call.opened.is_empty() || call.failed {
+                continue;
+            }
+            // What the process has is not opened again: the one that was looked for, or the only one.
+            let crossing = &self.recording.crossings[call.crossing as usize];
+            if let Some(script) = call
+                .found
+                .or_else(|| self.only_add_on(thread, crossing.start))
+            {
+                let kind = ModuleKind::AddOn;
+                loads.push(Load::opened(script, kind, crossing.start, crossing.stack));
+                by_crossing.push((call.crossing, script));
+            }
+        }
+        by_crossing
+    }
+
+    /// The add-on that a process had opened by an instant, if it was one.
+    fn only_add_on(&mut self, thread: &Thread, until: Nanoseconds) -> Option<ScriptId> {
+        let files = self.recording.files.iter().filter(|access| {
+            access.process == thread.process
+                && access.operation == FileOperation::Open
+                && access.result >= 0
+                && access.start < until
+        });
+        let mut paths = files
+            .map(|access| self.recording.name(access.path))
+            .filter(|path| path.ends_with(b".node"));
+        let first = paths.next()?;
+        paths
+            .all(|path| path == first)
+            .then(|| self.scripts.add(Script::of(first)))
+    }
+
+    fn call(&self, stack: Option<StackId>) -> Option<StackId> {
+        self.contexts.get(stack?)?.call
     }
 
     /// What was linked to an ES module without being compiled: JSON, WebAssembly, add-ons.
@@ -321,8 +434,7 @@ impl<'a> Finder<'a> {
         imports: &BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>>,
         loads: &mut Vec<Load>,
     ) {
-        let known: std::collections::BTreeSet<ScriptId> =
-            loads.iter().map(|load| load.script).collect();
+        let known: BTreeSet<ScriptId> = loads.iter().map(|load| load.script).collect();
         for (&script, links) in imports {
             // Node's own modules that were not compiled were there before.
             if known.contains(&script) || self.scripts.get(script).is_builtin() {
@@ -342,7 +454,10 @@ impl<'a> Finder<'a> {
 
     /// What kind of module it is by all that was seen of it, and how often it was loaded.
     fn kind(&self, all: &[&Load], by_loader: bool) -> (ModuleKind, u32) {
-        let count = |seen: Seen| all.iter().filter(|load| load.seen == seen).count() as u32;
+        let count = |seen: Seen| {
+            let loads = all.iter().filter(|load| load.seen == seen && !load.tried);
+            loads.count() as u32
+        };
         let script = self.scripts.get(all[0].script);
         let modules = count(Seen::Compiled(CompilationUnit::Module));
         let functions = count(Seen::Compiled(CompilationUnit::Function));
@@ -350,7 +465,7 @@ impl<'a> Finder<'a> {
         if script.is_builtin() || count(Seen::Compiled(CompilationUnit::Builtin)) > 0 {
             return (ModuleKind::Builtin, (all.len() as u32).max(1));
         }
-        // What cannot be compiled is compiled once more as a module, for a better message.
+        // What the loader cannot compile is compiled once more as a module, for a better message.
         let is_common = matches!(script.form(), b"cjs" | b"cts");
         // A file that could be either is compiled as a function first: then it is one of the modules.
         if modules > 0 && !is_common {
@@ -366,8 +481,7 @@ impl<'a> Finder<'a> {
                 true => ModuleKind::CommonJs,
                 false => ModuleKind::Script,
             };
-            let tried = all.iter().filter(|load| load.tried).count() as u32;
-            return (kind, (functions + scripts - tried).max(1));
+            return (kind, functions + scripts);
         }
         for kind in [ModuleKind::AddOn, ModuleKind::Json] {
             let opened = count(Seen::Opened(kind));
@@ -499,7 +613,7 @@ impl<'a> Finder<'a> {
 
 /// Whether a function was compiled only to tell by its syntax whether a file or `node -e` is CommonJS: of all functions,
 /// the loaders and `vm` compile what is to run.
-pub(super) fn is_tried(compilation: &Compilation, contexts: &Contexts) -> bool {
+fn is_tried(compilation: &Compilation, contexts: &Contexts) -> bool {
     let context = compilation.stack.and_then(|stack| contexts.get(stack));
     compilation.unit == CompilationUnit::Function
         && context

@@ -39,7 +39,7 @@ use crate::fast::Map;
 use crate::groups::COUNT_MODE;
 use crate::main_script::Asked;
 use crate::recording::{NameId, Nanoseconds, ProcessId, Recording, RunId, ThreadId};
-use attribute::{Pass, Phases};
+use attribute::{Image, Pass, Phases};
 use context::{Context, Contexts, Inside};
 use continuations::Continuations;
 use discover::{Discovered, Finder};
@@ -245,7 +245,7 @@ impl Modules {
             .iter()
             .map(|thread| (thread.process, thread.thread))
             .collect();
-        let phases = phases(recording, timeline, &threads);
+        let mut phases = phases(recording, timeline, &threads);
         let imports = by_thread(&recording.imports, |import| (import.process, import.thread));
         let continuations = by_thread(&recording.continuations, |c| (c.process, c.thread));
         let by_hooks = found_by_hooks(recording, &contexts, &threads);
@@ -274,7 +274,7 @@ impl Modules {
                     &contexts,
                     &modules.scripts,
                     unit,
-                    phases[unit],
+                    std::mem::take(&mut phases[unit]),
                     Continuations::new(
                         &contexts,
                         of_thread(&continuations, (thread.process, thread.thread)),
@@ -654,16 +654,34 @@ fn bucket_of_phase(name: &str, context: Option<&Context>) -> Bucket {
     }
 }
 
-/// When each thread's environment was ready, by its milestones.
+/// When each thread's environments were ready, by their milestones.
 fn phases(recording: &Recording, timeline: &Timeline, threads: &Threads) -> Vec<Phases> {
+    let mut first: Map<ProcessId, Nanoseconds> = Map::default();
+    for milestone in &recording.milestones {
+        let at = first.entry(milestone.process).or_insert(milestone.at);
+        *at = milestone.at.min(*at);
+    }
     let of_thread = threads.list.iter().map(|thread| {
         let process = recording.processes.get(thread.process.0 as usize);
         let exited = process.and_then(|process| process.exited).map(|at| at.0);
         let replaced = timeline.replaced(thread.process).map(|at| at.0);
+        let mut images = vec![Image::default()];
+        if let Some(process) = process
+            && replaced.is_none()
+            && thread.is_main(recording)
+            && let Some(first) = first.get(&thread.process)
+        {
+            let later = process.execs.iter().filter(|exec| exec.at > *first);
+            images.extend(later.map(|exec| Image {
+                from: exec.at.0,
+                ..Image::default()
+            }));
+            images.sort_by_key(|image| image.from);
+        }
         Phases {
+            images,
             exited: replaced.or(exited),
             other_exited: exited.filter(|_| replaced.is_some()),
-            ..Phases::default()
         }
     });
     let mut phases: Vec<Phases> = of_thread.collect();
@@ -671,10 +689,14 @@ fn phases(recording: &Recording, timeline: &Timeline, threads: &Threads) -> Vec<
         let Some(unit) = threads.find(milestone.process, milestone.thread) else {
             continue;
         };
+        let mut images = phases[unit].images.iter_mut().rev();
+        let Some(image) = images.find(|image| image.from <= milestone.at.0) else {
+            continue;
+        };
         let slot = match milestone.name.as_str() {
-            "node_start" => &mut phases[unit].start,
-            "bootstrap_complete" => &mut phases[unit].bootstrap_complete,
-            "loop_exit" => &mut phases[unit].loop_exit,
+            "node_start" => &mut image.start,
+            "bootstrap_complete" => &mut image.bootstrap_complete,
+            "loop_exit" => &mut image.loop_exit,
             _ => continue,
         };
         slot.get_or_insert(milestone.at.0);

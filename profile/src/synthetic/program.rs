@@ -170,6 +170,25 @@ impl Program {
         });
     }
 
+    /// Node executes itself in its place: `linking` until the new one's `node::Start`, and `bootstrap` from there on.
+    pub fn execute_node(&mut self, linking: u64, bootstrap: u64) {
+        self.recording.processes[0].execs.push(Exec {
+            at: Nanoseconds(self.now),
+            path: b"/usr/bin/node".to_vec(),
+            arguments: vec![b"node".to_vec()],
+        });
+        self.native("_dl_start", |program| {
+            program.file(FileOperation::Open, "/lib/libc.so.6", 3, 5_000);
+            program.busy(linking.saturating_sub(5_000));
+        });
+        self.milestone("node_start", self.now);
+        self.native("node::Start", |program| {
+            program.file(FileOperation::Open, "/etc/ssl/openssl.cnf", 3, 5_000);
+            program.busy(bootstrap.saturating_sub(5_000));
+        });
+        self.milestone("bootstrap_complete", self.now);
+    }
+
     /// Does what follows on another thread, from now on.
     pub fn on_thread<T>(&mut self, thread: u32, steps: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.thread, ThreadId(thread));
@@ -654,6 +673,20 @@ impl Program {
         });
     }
 
+    /// `require` of a file that is neither CommonJS nor an ES module: it is compiled as both.
+    pub fn require_broken(&mut self, path: &str) {
+        self.in_loader(Some(1), |program| {
+            program.file(FileOperation::Stat, path, 0, 4_000);
+            program.inside("Module._extensions..js", LOADER, 1600, false, |program| {
+                program.read(path, 2_000);
+                program.inside("wrapSafe", LOADER, 1469, false, |program| {
+                    program.compile(path, CompilationUnit::Function, 10_000);
+                    program.compile(&format!("file://{path}"), CompilationUnit::Module, 5_000);
+                });
+            });
+        });
+    }
+
     /// Compiles and runs code without a loader, as `vm` does.
     pub fn run_script(&mut self, name: &str, compile_ns: u64, body: impl FnOnce(&mut Self)) {
         let requirer = self.requirer();
@@ -702,6 +735,11 @@ impl Program {
 
     /// `require` of a native add-on that takes a while to start.
     pub fn require_add_on(&mut self, path: &str, spent: u64) {
+        self.load_add_on(path, spent, 1);
+    }
+
+    /// The same of one whose library the process has already (0), or that opens its own file besides.
+    pub fn load_add_on(&mut self, path: &str, spent: u64, opens: usize) {
         let requirer = self.requirer();
         self.requirers.insert(path.into(), requirer.clone());
         self.payers.push(Payer {
@@ -714,7 +752,9 @@ impl Program {
                 program.busy(GAP);
                 let step = program.step(path, Step::Execute);
                 program.cross_into("process", "DLOpen", |program| {
-                    program.file(FileOperation::Open, path, 19, 5_000);
+                    for _ in 0..opens {
+                        program.file(FileOperation::Open, path, 19, 5_000);
+                    }
                     program.busy(spent);
                 });
                 program.payer().loaded = step;
