@@ -21,7 +21,7 @@ mod copies;
 mod own_service;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
@@ -2052,6 +2052,59 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             assert_ne!(name.trim(), "nodeprof-lane");
         }
+        service.end();
+    });
+}
+
+/// Of one that lies in a folder of somebody's own the lane opens the file itself, which anybody may read; it is read once, for the starts that come later.
+#[test]
+#[ignore = "needs root"]
+fn native_functions_have_names_also_of_a_node_binary_in_a_private_folder() {
+    undisturbed(|| {
+        let Some(node) = Node::find("22.23.3") else {
+            return;
+        };
+        let private = folder();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(private.path(), 0o700);
+        let [open, closed] = ["open", "closed"].map(|name| {
+            let path = private.path().join(name);
+            copy_program(&node.path, &path);
+            Node {
+                version: node.version,
+                path,
+            }
+        });
+        mode(&open.path, 0o755);
+        mode(&closed.path, 0o711);
+        let nodes = [&open.path, &closed.path];
+        let rule = "settle = '20s'\n[[rule]]\nmode = 'full'\ndirectory = '{top}/work'\n";
+        let mut service = Service::start(&format!("nodes = {nodes:?}\n{rule}"));
+        service.says("starts are recorded in full mode, too");
+        let has_names = |node: &Node| {
+            service.succeeds(node, &["-e", "0"]);
+            let line = service.says("recorded pid=");
+            assert!(!line.contains("not recorded"), "{line}");
+            let recording = service.recordings().pop().unwrap();
+            assert_eq!(recording.runs[0].mode, "full");
+            let names = recording.frames.iter().map(|f| recording.name(f.function));
+            let names: BTreeSet<String> = names
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect();
+            names.contains("node::Start")
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !has_names(&open) {
+            assert!(Instant::now() < until, "native functions have no names");
+        }
+        // By now it is known, and the other one would be, too.
+        assert!(has_names(&open));
+        for _ in 0..5 {
+            assert!(!has_names(&closed), "nobody but its owner may read it");
+        }
+        assert!(has_names(&open), "for good");
         service.end();
     });
 }

@@ -21,6 +21,8 @@ const EXTENSION: &str = "nodeprof";
 pub struct Folder {
     path: PathBuf,
     named: Vec<PathBuf>,
+    /// Bytes of the files that a request opens.
+    most_loaded: u64,
     /// What is known of files that have not changed since.
     known: Mutex<HashMap<(PathBuf, u64, u64), Summary>>,
 }
@@ -55,6 +57,7 @@ impl Folder {
         Folder {
             path,
             named,
+            most_loaded: super::server::MOST_LOADED,
             known: Mutex::default(),
         }
     }
@@ -62,6 +65,23 @@ impl Folder {
     /// The folder that is watched.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether these recordings together are no larger than what a request may open: what is read of them takes several times as much memory.
+    ///
+    /// # Errors
+    /// How large they are, in words.
+    pub fn may_open<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) -> anyhow::Result<()> {
+        // What is not there is told by who opens it.
+        let sizes = { paths.into_iter() }.filter_map(|path| Some(fs::metadata(path).ok()?.len()));
+        let bytes = sizes.fold(0, u64::saturating_add);
+        anyhow::ensure!(
+            bytes <= self.most_loaded,
+            "found {} MB of recordings; needed: {} MB at most at a time, as of fewer or shorter runs (nodeprof report FILE and nodeprof diff BASE HEAD have no such limit)",
+            bytes.div_ceil(1 << 20),
+            self.most_loaded >> 20
+        );
+        Ok(())
     }
 
     /// Recordings by their names in the list.
@@ -99,7 +119,10 @@ impl Folder {
             let key = (path, about.len(), changed);
             let known = self.known.lock().ok()?.get(&key).cloned();
             let summary = known.unwrap_or_else(|| {
-                let summary = Summary::of(&key.0);
+                let summary = match self.may_open([key.0.as_path()]) {
+                    Ok(()) => Summary::of(&key.0),
+                    Err(error) => Summary::unread(&error),
+                };
                 if let Ok(mut known) = self.known.lock() {
                     known.insert(key.clone(), summary.clone());
                 }
@@ -132,15 +155,17 @@ fn milliseconds(at: SystemTime) -> u64 {
 }
 
 impl Summary {
+    fn unread(why: &impl ToString) -> Summary {
+        Summary {
+            error: Some(why.to_string()),
+            ..Summary::default()
+        }
+    }
+
     fn of(path: &Path) -> Summary {
         let recording = match Recording::load(path) {
             Ok(recording) => recording,
-            Err(error) => {
-                return Summary {
-                    error: Some(error.to_string()),
-                    ..Summary::default()
-                };
-            }
+            Err(error) => return Summary::unread(&error),
         };
         let first = recording.runs.first();
         let words = first.map(|run| run.command.iter().map(|word| String::from_utf8_lossy(word)));
@@ -178,5 +203,29 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(recordings.list().unwrap().is_empty());
         assert!(recordings.known.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_larger_than_a_request_may_open_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recordings = Folder::new(folder.path().to_owned(), Vec::new());
+        recordings.most_loaded = 2 << 20;
+        let paths = ["a.nodeprof", "b.nodeprof"].map(|name| folder.path().join(name));
+        for (path, bytes) in paths.iter().zip([2 << 20, 1]) {
+            fs::File::create(path).unwrap().set_len(bytes).unwrap();
+            assert!(recordings.may_open([path.as_path()]).is_ok());
+        }
+        let both = recordings.may_open(paths.iter().map(PathBuf::as_path));
+        let why = both.unwrap_err().to_string();
+        assert!(
+            why.starts_with("found 3 MB of recordings; needed: 2 MB at most"),
+            "{why}"
+        );
+        let large = fs::File::options().write(true).open(&paths[0]).unwrap();
+        large.set_len((2 << 20) + 1).unwrap();
+        let errors = recordings.list().unwrap().into_iter().map(|one| one.error);
+        let errors: Vec<String> = errors.map(Option::unwrap).collect();
+        assert_eq!(errors[0], why);
+        assert!(errors[1].contains("not a recording"), "{errors:?}");
     }
 }

@@ -42,7 +42,7 @@ use crate::{http, token::same};
 /// Files change several times while they are written: the list is made anew when they are quiet.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Bytes that runs of a store take which a request loads, about: what is made of them takes as much again twice, and the unit allows 1 GB (`MemoryMax`).
+/// Bytes that runs of a store take which a request loads, about, or the files of recordings: what is made of them takes as much again twice, and the unit allows 1 GB (`MemoryMax`).
 pub(super) const MOST_LOADED: u64 = 256 << 20;
 
 /// What is served.
@@ -390,7 +390,8 @@ async fn recording(
     };
     let run = query.iter().find(|(key, _)| key == "run");
     let run = run.and_then(|(_, number)| number.parse::<u32>().ok());
-    page(&shared, Work::Loads, move |_| {
+    page(&shared, Work::Loads, move |shared| {
+        shared.folder.may_open([path.as_path()])?;
         let (recording, profile) = derived(nodeprof_profile::Recording::load(&path)?);
         let run = run.filter(|n| *n >= 1 && *n as usize <= recording.runs.len());
         let run = run.map(|number| RunId(number - 1));
@@ -404,14 +405,17 @@ async fn comparison(
     Query(query): Query<Pairs>,
 ) -> Result<Response, Failure> {
     let files = named(&shared.folder, &query)?;
-    let mut files = files.into_iter().map(|(_, path)| Selector::all(path));
+    let paths: Vec<PathBuf> = files.into_iter().map(|(_, path)| path).collect();
+    let mut files = paths.iter().cloned().map(Selector::all);
     let (Some(base), head, None) = (files.next(), files.next(), files.next()) else {
         return Err(Failure(
             StatusCode::BAD_REQUEST,
             "found: not two recordings; needed: file=BASE, then file=HEAD".into(),
         ));
     };
-    page(&shared, Work::Loads, move |_| {
+    drop(files);
+    page(&shared, Work::Loads, move |shared| {
+        shared.folder.may_open(paths.iter().map(PathBuf::as_path))?;
         let loaded = Loaded::load(&base, head.as_ref(), &Store::default())?;
         let diff = Diff::new(&loaded.base_side(), &loaded.head_side());
         let (base, head) = loaded.pages();

@@ -70,7 +70,7 @@ pub(crate) use memory::private_dirty;
 pub use options::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, IDLE, Mode, TraceOptions, Until};
 pub(crate) use packages::add_packages;
 pub use room::{Room, Rooms};
-pub use symbols::{Symbol, Symbols};
+pub use symbols::{Symbol, Symbols, SymbolsOfPrograms};
 
 /// Why a trace could not begin. The traced program has not run.
 #[derive(Debug, thiserror::Error)]

@@ -29,8 +29,11 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs, io,
     os::{
-        fd::{AsFd as _, AsRawFd as _, RawFd},
-        unix::{fs::MetadataExt as _, net::UnixListener},
+        fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
+        unix::{
+            fs::{MetadataExt as _, OpenOptionsExt as _},
+            net::UnixListener,
+        },
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -49,8 +52,8 @@ use nodeprof_profile::{
 
 use crate::control::Status;
 use crate::recorder::{
-    Assembler, Mode, Notice, Rooms, find_program, guess_node, known_nodes, load_plan, now,
-    readable, remember_node, seen_by, share_plan,
+    Assembler, Mode, Notice, Rooms, SymbolsOfPrograms, find_program, guess_node, known_nodes,
+    load_plan, now, readable, remember_node, seen_by, share_plan,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
@@ -406,6 +409,8 @@ struct Service<'p> {
     memory: Option<(Instant, u64)>,
     /// By the index that records carry; the holder gives it, and gives it anew ([`Event::Attached`]).
     plans: HashMap<u8, (u32, Arc<AttachPlan>)>,
+    /// By the same. In full mode only.
+    symbols: SymbolsOfPrograms,
     running: HashMap<u32, Running>,
     /// How much of them is kept.
     rooms: Rooms,
@@ -597,6 +602,7 @@ impl<'p> Service<'p> {
             last_ping: Instant::now(),
             memory: None,
             plans: HashMap::new(),
+            symbols: SymbolsOfPrograms::default(),
             running: HashMap::new(),
             rooms: Rooms::new(
                 match mode {
@@ -670,6 +676,18 @@ fn different(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
         let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
         file.map_or(true, |file| files.insert(file))
     })
+}
+
+/// The file that a process executes, as a place, wherever it lies. To read what is in it takes rights of its own.
+fn open_place(path: &Path, file: Option<(u64, u64)>, pid: u32) -> Option<OwnedFd> {
+    let open = || {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).custom_flags(libc::O_PATH);
+        let opened = options.open(seen_by(path, file, pid)).ok()?;
+        let meta = opened.metadata().ok()?;
+        (file == Some((meta.dev(), meta.ino()))).then(|| opened.into())
+    };
+    lane::with_rights(Mode::Full, open).ok()?
 }
 
 /// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
@@ -971,12 +989,21 @@ impl Service<'_> {
             }
             remember_node(Some(&self.config.cache), path);
         }
+        let symbols = match self.mode {
+            Mode::Count => None,
+            Mode::Full => self.symbols.of((binary, serial), || {
+                open_place(program.path, program.file, pid)
+            }),
+        };
         let goes_on = self.running.get_mut(&pid).filter(|run| !run.exited);
         let changes_user = match goes_on {
             Some(run) if !run.context.is_of_another(program.context.owner()) => {
                 // It executes another node binary: still the same start.
                 run.add_image(binary, self.plans.get(&binary));
                 run.assembler.attached(pid, binary);
+                symbols
+                    .into_iter()
+                    .for_each(|known| run.assembler.symbols.share(known));
                 return;
             }
             Some(_) => true,
@@ -994,6 +1021,9 @@ impl Service<'_> {
         let mut assembler = Assembler::new(recording, RunId(0), pid, &context.directory);
         assembler.keep_names_in(&self.config.cache);
         assembler.keep_within(self.rooms.enter());
+        symbols
+            .into_iter()
+            .for_each(|known| assembler.symbols.share(known));
         let mut run = Running {
             assembler,
             mode: self.mode,

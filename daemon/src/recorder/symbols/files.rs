@@ -220,7 +220,7 @@ pub(super) const LARGEST_HEADERS: u64 = 65_536;
 const LONGEST_INTERPRETER: u64 = 4_096;
 
 impl Layout {
-    fn read(path: &Path) -> Option<Layout> {
+    pub(super) fn read(path: &Path) -> Option<Layout> {
         let file = ReadCache::new(fs::File::open(path).ok()?);
         let header = FileHeader64::<Endianness>::parse(&file).ok()?;
         let endian = header.endian().ok()?;

@@ -8,6 +8,7 @@ mod history;
 mod kernel;
 mod kernel_index;
 mod names;
+mod programs;
 mod readable;
 mod spaces;
 mod vdso;
@@ -22,9 +23,10 @@ use blazesym::symbolize::{
 use nodeprof_bpf::{Code, MappingKind, MappingRecord, Record};
 use nodeprof_profile::recording::FrameKind;
 
-use files::{FileId, Files, Identity};
+use files::{FileId, Files, Identity, Layout};
 pub use history::History;
 use kernel::Kernel;
+pub use programs::{ProgramSymbols, SymbolsOfPrograms};
 use readable::Readables;
 use spaces::{Mapping, Spaces};
 use vdso::Vdso;
@@ -51,6 +53,10 @@ const BUILTIN: &str = "Builtins_";
 pub struct Symbols {
     spaces: Spaces,
     files: Files,
+    /// Those that the traced processes execute, as far as they are known already.
+    programs: Vec<Rc<ProgramSymbols>>,
+    /// Which files these are.
+    shared: HashMap<FileId, Rc<ProgramSymbols>>,
     symbolizer: Symbolizer,
     readables: Readables,
     kernel: Kernel,
@@ -70,17 +76,12 @@ pub struct Symbols {
 
 impl Default for Symbols {
     fn default() -> Symbols {
-        let symbolizer = Symbolizer::builder()
-            // The files are held open and checked here.
-            .enable_auto_reload(false)
-            .enable_code_info(false)
-            .enable_inlined_fns(false)
-            .enable_demangling(false)
-            .build();
         Symbols {
             spaces: Spaces::default(),
             files: Files::default(),
-            symbolizer,
+            programs: Vec::new(),
+            shared: HashMap::default(),
+            symbolizer: symbolizer(),
             readables: Readables::default(),
             kernel: Kernel::default(),
             vdso: Vdso::of_this_process(),
@@ -104,6 +105,11 @@ impl Symbols {
     /// Keeps names of the kernel's functions in this folder.
     pub fn keep_in(&mut self, folder: Option<&Path>) {
         self.kernel.keep_in(folder);
+    }
+
+    /// Says what is known of a program that the traced process executes: of this inode and size it has no other one.
+    pub fn share(&mut self, program: Rc<ProgramSymbols>) {
+        self.programs.push(program);
     }
 
     /// Says where nodeprof's own programs lie in the kernel.
@@ -160,13 +166,26 @@ impl Symbols {
 
     /// The file of this identity, which the process has mapped.
     fn file(&mut self, identity: Identity, pid: u32) -> FileId {
+        let mut programs = self.programs.iter();
+        let program = programs.find(|program| program.is(identity.inode_and_size));
+        let program = program.cloned();
         let file = self.files.meet(identity, pid);
+        if let Some(program) = program {
+            self.shared.insert(file, program);
+        }
         if let Some(late) = self.files.take_found_late() {
             self.kinds.remove(&late);
             self.known.retain(|(file, _), _| *file != late);
             self.calls.retain(|(file, _), _| *file != late);
         }
         file
+    }
+
+    fn layout(&self, file: FileId) -> Option<Layout> {
+        match self.shared.get(&file) {
+            Some(program) => Some(program.layout().clone()),
+            None => self.files.layout(file),
+        }
     }
 
     fn meet(&mut self, file: FileId, offset: u64) {
@@ -177,7 +196,7 @@ impl Symbols {
 
     /// `start`: where the first byte of its code lies.
     fn map_program(&mut self, pid: u32, file: FileId, start: u64, at: u64) {
-        let Some(layout) = self.files.layout(file) else {
+        let Some(layout) = self.layout(file) else {
             return;
         };
         if let Some(first) = layout.segments.first() {
@@ -189,19 +208,19 @@ impl Symbols {
     }
 
     fn map_interpreter(&mut self, pid: u32, program: FileId, base: u64, at: u64) {
-        let interpreter = self.files.layout(program).and_then(|l| l.interpreter);
+        let interpreter = self.layout(program).and_then(|l| l.interpreter);
         let Some(path) = interpreter else { return };
         let identity = Identity {
             path: path.into(),
             inode_and_size: None,
         };
         let file = self.file(identity, pid);
-        if let Some(layout) = self.files.layout(file) {
+        if let Some(layout) = self.layout(file) {
             self.map_segments(pid, file, &layout, base, at);
         }
     }
 
-    fn map_segments(&mut self, pid: u32, file: FileId, layout: &files::Layout, bias: u64, at: u64) {
+    fn map_segments(&mut self, pid: u32, file: FileId, layout: &Layout, bias: u64, at: u64) {
         for segment in &layout.segments {
             let start = bias.wrapping_add(segment.address);
             let mapping = Mapping {
@@ -319,8 +338,14 @@ impl Symbols {
             };
         }
         let kind = self.kind(file);
-        let held = self.files.readable(file);
-        let name = held.and_then(|held| self.name(&held, offset));
+        let name: Option<Rc<str>> = match self.shared.get(&file) {
+            Some(program) => program.name(offset),
+            None => {
+                let held = self.files.readable(file);
+                let name = held.and_then(|held| self.name(&held, offset));
+                name.map(Rc::from)
+            }
+        };
         let (kind, function) = match name {
             Some(name) if kind == FrameKind::Native && name.starts_with(BUILTIN) => {
                 (FrameKind::Builtin, name[BUILTIN.len()..].to_owned())
@@ -337,20 +362,10 @@ impl Symbols {
 
     /// `held`: where the file is held, as long as there are symbols.
     fn name(&mut self, held: &Path, offset: u64) -> Option<String> {
-        let mut source = Elf::new(self.readables.path(held)?);
-        source.debug_syms = false;
-        let found = self
-            .symbolizer
-            .symbolize_single(&Source::Elf(source), Input::FileOffset(offset));
-        let Ok(found) = found else {
+        let found = symbolize(&self.symbolizer, self.readables.path(held)?, offset);
+        found.unwrap_or_else(|_| {
             self.readables.give_up(held);
-            return None;
-        };
-        let symbol = found.into_sym();
-        let symbol = symbol.filter(|symbol| symbol.name.len() <= LONGEST_NAME);
-        symbol.map(|symbol| match symbol.name {
-            Cow::Borrowed(name) => name.to_owned(),
-            Cow::Owned(name) => name,
+            None
         })
     }
 
@@ -376,10 +391,40 @@ impl Symbols {
     }
 
     fn is_node(&self, file: FileId) -> bool {
+        if let Some(program) = self.shared.get(&file) {
+            return program.is_node();
+        }
         self.files
             .readable(file)
             .is_some_and(|f| nodeprof_probes::is_node_binary(&f))
     }
+}
+
+fn symbolizer() -> Symbolizer {
+    Symbolizer::builder()
+        // The files are held open and checked here.
+        .enable_auto_reload(false)
+        .enable_code_info(false)
+        .enable_inlined_fns(false)
+        .enable_demangling(false)
+        .build()
+}
+
+/// The name of the function at this offset in a file, as it is written there. An error: its symbols cannot be read.
+fn symbolize(
+    symbolizer: &Symbolizer,
+    path: &Path,
+    offset: u64,
+) -> Result<Option<String>, blazesym::Error> {
+    let mut source = Elf::new(path);
+    source.debug_syms = false;
+    let found = symbolizer.symbolize_single(&Source::Elf(source), Input::FileOffset(offset))?;
+    let symbol = found.into_sym();
+    let symbol = symbol.filter(|symbol| symbol.name.len() <= LONGEST_NAME);
+    Ok(symbol.map(|symbol| match symbol.name {
+        Cow::Borrowed(name) => name.to_owned(),
+        Cow::Owned(name) => name,
+    }))
 }
 
 #[cfg(test)]

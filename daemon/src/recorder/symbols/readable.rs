@@ -93,7 +93,7 @@ impl Readables {
         let copy = copy(&file, state, &pieces, left)?;
         self.copied += copy.bytes;
         Some(Readable {
-            path: format!("/proc/self/fd/{}", copy.file.as_raw_fd()).into(),
+            path: copy.path(),
             is_given_up: false,
             _copy: Some(copy),
         })
@@ -301,9 +301,27 @@ fn range(section: &[u8]) -> Option<Range<u64>> {
 }
 
 /// A copy in memory of what is read of a file, and of nothing else.
-struct Copy {
+pub struct Copy {
     file: File,
     bytes: u64,
+}
+
+impl Copy {
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+}
+
+/// A copy of a file of which no more than so many bytes are read for its symbols, whoever may write it.
+pub fn copy_of(file: &File, most: u64) -> Option<Copy> {
+    let state = State {
+        others_may_write: true,
+        ..State::of(file)?
+    };
+    let pieces = Pieces::of(file, state)?;
+    let bytes = pieces.bytes();
+    let file = (bytes <= most).then(|| copied(file, &pieces).ok())??;
+    Some(Copy { file, bytes })
 }
 
 thread_local! {

@@ -283,18 +283,7 @@ impl Reader {
         if key != COMMIT || !is_hex || value.len() < SHORTEST_COMMIT {
             return Ok(as_it_is());
         }
-        let begin = value.to_ascii_lowercase();
-        let mut query = Query::default();
-        query.owners(owners);
-        // `g` comes after all digits.
-        query.add(
-            "label.key = ? AND (label.value = ? OR label.value >= ? AND label.value < ? AND label.value NOT GLOB '*[^0-9a-f]*')",
-            [COMMIT.to_owned(), value.clone(), begin.clone(), begin + "g"],
-        );
-        let sql = format!(
-            "SELECT DISTINCT label.value FROM label JOIN kept ON kept.run = label.run{} ORDER BY 1",
-            query.conditions()
-        );
+        let (sql, query) = commits(value, owners);
         let read = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.connection.prepare(&sql)?;
             let rows = statement.query_map(query.parameters().as_slice(), |row| row.get(0))?;
@@ -436,6 +425,32 @@ impl Query {
             .map(|value| value as &dyn ToSql)
             .collect()
     }
+}
+
+/// The commits of these owners' runs that are this one, or begin with it. Two questions: for one with both conditions all labels of the key would be gone through.
+fn commits(value: &str, owners: Option<&[u32]>) -> (String, Query) {
+    let mut query = Query::default();
+    let mut selects = Vec::new();
+    let begin = value.to_ascii_lowercase();
+    // `g` comes after all digits.
+    for (condition, values) in [
+        ("label.value = ?", vec![value.to_owned()]),
+        (
+            "label.value >= ? AND label.value < ? AND label.value NOT GLOB '*[^0-9a-f]*'",
+            vec![begin.clone(), begin + "g"],
+        ),
+    ] {
+        let mut one = Query::default();
+        one.owners(owners);
+        one.add("label.key = ?", [COMMIT.to_owned()]);
+        one.add(condition, values);
+        selects.push(format!(
+            "SELECT label.value FROM label JOIN kept ON kept.run = label.run{}",
+            one.conditions()
+        ));
+        query.values.extend(one.values);
+    }
+    (format!("{} ORDER BY 1", selects.join(" UNION ")), query)
 }
 
 /// No start is as late as the latest instant of the database.
@@ -1005,5 +1020,27 @@ impl Recording {
     /// The number in its database of a run that was loaded from one.
     pub fn number(&self, run: RunId) -> Option<RunNumber> {
         self.runs.get(run.0 as usize)?.label(RUN)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_commit_is_found_without_a_look_at_all_commits() {
+        let database = Connection::open_in_memory().unwrap();
+        schema::create(&database).unwrap();
+        let (sql, query) = commits("3f1c2a", Some(&[1000]));
+        let plan = format!("EXPLAIN QUERY PLAN {sql}");
+        let mut plan = database.prepare(&plan).unwrap();
+        let steps = plan.query_map(query.parameters().as_slice(), |row| row.get(3));
+        let steps: Vec<String> = steps.unwrap().map(Result::unwrap).collect();
+        let of_labels = steps.iter().filter(|step| step.contains(" label "));
+        let of_labels: Vec<&String> = of_labels.collect();
+        assert_eq!(of_labels.len(), 2, "{steps:?}");
+        let by_value = |step: &&String| step.contains("(key=? AND value");
+        assert!(of_labels.iter().all(by_value), "{steps:?}");
     }
 }
