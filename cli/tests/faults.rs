@@ -443,6 +443,23 @@ fn what_is_no_node_runs_as_it_does_untraced() {
 }
 
 #[test]
+fn a_recording_that_could_go_nowhere_is_not_begun() {
+    let folder = Folder::new();
+    let gone = folder.path("gone");
+    fs::create_dir(&gone).unwrap();
+    let mut shell = Command::new("sh");
+    let script = "cd \"$1\" && rmdir \"$1\" && exec \"$2\" trace -q -- sh -c 'echo ran'";
+    shell.args(["-c", script, "sh"]).arg(&gone);
+    shell.arg(nodeprof().get_program());
+    let words = [
+        "the current folder is gone",
+        "needed: a folder",
+        "type: -o FILE",
+    ];
+    refused(&run(&mut shell), 125, &words);
+}
+
+#[test]
 fn what_can_be_probed_is_listed_once() {
     let Some(node) = build("24.21.0") else { return };
     let listed = run(nodeprof().args(["probes", "--node"]).arg(&node)).stdout();

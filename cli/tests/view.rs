@@ -217,8 +217,18 @@ fn the_only_recording_is_opened_at_once() {
         );
         assert!(server.url.starts_with(&beginning), "{}", server.url);
         let target = server.url.split_once(&server.port.to_string());
-        let (status, page) = server.ask(target.expect("a path").1, &[]);
+        let target = target.expect("a path").1;
+        let (status, page) = server.ask(target, &[]);
         assert_eq!(status, 200, "{page}");
+        let (status, _) = server.ask(&format!("{target}&run=1"), &[]);
+        assert_eq!(status, 200);
+        for number in ["0", "2", "x", ""] {
+            let (status, why) = server.ask(&format!("{target}&run={number}"), &[]);
+            let expected =
+                format!("found: run={number} of a recording with 1 run; needed: run=NUMBER");
+            assert_eq!(status, 422, "{why}");
+            assert!(why.contains(&expected), "{why}");
+        }
     }
 }
 

@@ -239,6 +239,12 @@ fn check_name(path: &Path, force: bool, example: Example) -> anyhow::Result<()> 
             folder.display()
         );
     }
+    // Of a working directory that was deleted.
+    if folder.metadata().is_ok_and(|meta| meta.nlink() == 0) {
+        anyhow::bail!(
+            "{shown} cannot be written (the current folder is gone); needed: a folder to write to; type: {type_it}"
+        );
+    }
     let c = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
     // SAFETY: the path is NUL-terminated.
     if unsafe { libc::access(c.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {

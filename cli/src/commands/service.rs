@@ -50,7 +50,7 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
         ServiceCommand::Runs(wanted) => {
             let found = client.find(find(wanted)?)?;
             let (more, unreadable) = (found.more, found.unreadable);
-            let runs = tell_missing(found, None);
+            let runs = tell_missing(found, Some(wanted.number));
             match json {
                 true => {
                     let document = serde_json::json!({

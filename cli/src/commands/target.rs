@@ -47,6 +47,14 @@ impl Target {
         })
     }
 
+    /// Checks before the program runs whether a recording with a default name can be written, for whom it is all that there will be.
+    pub fn check_folder(&self) -> anyhow::Result<()> {
+        match self.given {
+            true => Ok(()),
+            false => super::check_name(&self.path, true, super::Example::output("trace.nodeprof")),
+        }
+    }
+
     /// Where it goes, unless a file with a default name is there.
     pub fn path(&self) -> &Path {
         &self.path

@@ -45,6 +45,9 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
     check_labels(&args.labels, [])?;
     super::check_nodes(&args.nodes)?;
     let target = Target::new(args.output.as_deref(), args.force, &args.program)?;
+    if args.quiet {
+        target.check_folder()?;
+    }
     let options = TraceOptions {
         mode: args.mode.into(),
         until: args.until,

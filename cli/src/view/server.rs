@@ -389,15 +389,27 @@ async fn recording(
         ));
     };
     let run = query.iter().find(|(key, _)| key == "run");
-    let run = run.and_then(|(_, number)| number.parse::<u32>().ok());
+    let run = run.map(|(_, number)| number.clone());
     page(&shared, Work::Loads, move |shared| {
         shared.folder.may_open([path.as_path()])?;
         let (recording, profile) = derived(nodeprof_profile::Recording::load(&path)?);
-        let run = run.filter(|n| *n >= 1 && *n as usize <= recording.runs.len());
-        let run = run.map(|number| RunId(number - 1));
+        let run = run.map(|number| numbered(&number, recording.runs.len()));
+        let run = run.transpose()?;
         report::html(&name, &recording, &profile, run, Place::Server)
     })
     .await
+}
+
+/// A run by the number that an address has.
+fn numbered(number: &str, runs: usize) -> anyhow::Result<RunId> {
+    let index = number.parse::<u32>().ok().and_then(|n| n.checked_sub(1));
+    match index.filter(|index| (*index as usize) < runs) {
+        Some(index) => Ok(RunId(index)),
+        None => anyhow::bail!(
+            "found: run={number} of a recording with {}; needed: run=NUMBER, counted from 1, or none",
+            nodeprof_profile::wording::counted(runs as u64, "# run[|s]")
+        ),
+    }
 }
 
 async fn comparison(

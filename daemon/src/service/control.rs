@@ -615,12 +615,9 @@ fn answer<'s>(
             return Ok((Answer::Metrics(text.map_err(|e| e.to_string())?), None));
         }
         Ask::Runs(find) => {
-            let asked = find.most;
             let filter = filter(find, owners)?;
             let found = reader(shared)?.find_within(&filter, Some(LONGEST_LIST));
-            let mut found = found.map_err(in_words)?;
-            // So many were asked for: that there are more is no news.
-            found.more &= asked != Some(found.runs.len());
+            let found = found.map_err(in_words)?;
             let answer = match found.more || found.unreadable > 0 {
                 true => Answer::SomeRuns(found),
                 false => Answer::Runs(found.runs),
@@ -1127,13 +1124,13 @@ mod tests {
             (LONGEST_GIVEN / 2..LONGEST_GIVEN).contains(&bytes),
             "{bytes}"
         );
-        // So many were asked for: that there are more is no news.
+        // A script that asks for so many learns that there are more, too.
         let some = Find {
             most: Some(3),
             ..Find::default()
         };
         let found = client.find(some).unwrap();
-        assert_eq!((found.runs.len(), found.more), (3, false));
+        assert_eq!((found.runs.len(), found.more), (3, true));
         let oldest = Find {
             runs: Some(vec![1]),
             ..Find::default()

@@ -79,9 +79,8 @@ impl Report<'_> {
 
     fn process_name(&self, process: &ProcessProfile) -> String {
         let path = process.path.as_deref().map(basename);
-        let mut words: Vec<String> = process
-            .command
-            .iter()
+        let mut words: Vec<String> = without_options(&process.command)
+            .into_iter()
             .map(|word| {
                 if word.starts_with('/') {
                     self.path(word)
@@ -114,5 +113,57 @@ impl Report<'_> {
             ));
         }
         words.join(" ")
+    }
+}
+
+/// Of a command line in short: where options of node stand before its script, it has room for that instead.
+const SHORT_COMMAND: usize = 60;
+
+/// A command line; of a long one without the options between node and its script.
+fn without_options(command: &[String]) -> Vec<&str> {
+    let all: Vec<&str> = command.iter().map(String::as_str).collect();
+    if all.iter().map(|word| word.len() + 1).sum::<usize>() <= SHORT_COMMAND {
+        return all;
+    }
+    let bytes: Vec<Vec<u8>> = all.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let is_node = all.first().is_some_and(|word| basename(word) == "node");
+    let script = nodeprof_profile::script(&bytes).filter(|_| is_node);
+    let at = script.and_then(|script| all.iter().skip(1).position(|word| *word == script));
+    match at {
+        Some(options) if options > 1 => [&all[..1], &["…"], &all[options + 1..]].concat(),
+        _ => all,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_seen_behind_many_options() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            without_options(&words).join(" ")
+        };
+        let many = "--experimental-something-that-is-long=on";
+        assert_eq!(
+            of(&[
+                "/bin/node",
+                many,
+                "--test-concurrency=0",
+                "t/a.test.js",
+                "x"
+            ]),
+            "/bin/node … t/a.test.js x"
+        );
+        for whole in [
+            &["node", "-r", "a", "b.js"][..],
+            &["node", many, "t/a-script-with-a-name-that-is-long.js"],
+            &["node", many, many, "-e", "0"],
+            &["sh", many, many, "t/a.js"],
+            &[],
+        ] {
+            assert_eq!(of(whole), whole.join(" "));
+        }
     }
 }

@@ -202,13 +202,6 @@ impl<'a> Sides<'a> {
             .into()
     }
 
-    /// Of base and head: whether a figure is a count that is too low in one of the runs of [`Sides::values`], in which something was not seen.
-    pub fn are_low(&self, list: List, row: usize, field: usize) -> [bool; 2] {
-        let table = self.figures.table(list);
-        self.runs_of(list, row)
-            .map(|runs| runs.iter().any(|run| table.is_low(row, *run, field)))
-    }
-
     /// Of base and head: values without those of a few runs in which something was not seen. Such a count is at least what was seen, so it says nothing
     /// against the others while it is no larger than all of them and most runs were seen whole; else all values, and that one is too low.
     pub fn judged_values(&self, list: List, row: usize, field: usize) -> [Judged; 2] {

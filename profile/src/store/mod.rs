@@ -35,6 +35,16 @@ pub struct SaveOptions {
     pub overwrite: bool,
 }
 
+fn no_folder(folder: &Path) -> String {
+    match folder.as_os_str().is_empty() || folder == Path::new(".") {
+        true => "the current folder is gone, and the recording was to be written into it; go to another one, or name a file elsewhere (-o)".to_owned(),
+        false => format!(
+            "there is no folder {} to write the recording into; create it (mkdir -p) or name another one",
+            folder.display()
+        ),
+    }
+}
+
 /// Why a recording could not be saved or loaded: what was found, what is needed, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -54,7 +64,7 @@ pub enum StoreError {
         found: &'static str,
     },
     /// Saving: the folder is not there.
-    #[error("there is no folder {} to write the recording into; create it (mkdir -p) or name another one", folder.display())]
+    #[error("{}", no_folder(folder))]
     NoFolder {
         /// Folder of the destination.
         folder: PathBuf,

@@ -274,7 +274,7 @@ fn label(key: &str, value: impl ToString) -> Label {
     (key.to_owned(), value.to_string())
 }
 
-/// Labels that tell the sides of a comparison, and the rule that it is judged by, are nodeprof's.
+/// Labels that tell the sides of a comparison, and the rule that it is judged by, are nodeprof's. A run has one value of each.
 pub fn check_labels<'l>(
     labels: &[Label],
     taken: impl IntoIterator<Item = &'l str>,
@@ -284,6 +284,13 @@ pub fn check_labels<'l>(
         anyhow::bail!(
             "found --label {key}={value}, which tells something else of these runs; needed: another name; type for example: --label my-{key}={value}"
         );
+    }
+    for (index, (key, value)) in labels.iter().enumerate() {
+        if let Some((_, first)) = labels.iter().take(index).find(|(other, _)| other == key) {
+            anyhow::bail!(
+                "found --label {key}={first} and --label {key}={value}; needed: one of them"
+            );
+        }
     }
     Ok(())
 }
@@ -348,6 +355,18 @@ fn words(text: &str, option: &str) -> anyhow::Result<Vec<OsString>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_has_one_value_and_is_none_of_nodeprofs() {
+        let check = |labels: &[Label]| check_labels(labels, ["base"]).map_err(|e| e.to_string());
+        check(&[label("a", 1), label("b", 1)]).unwrap();
+        let error = check(&[label("a", 1), label("b", 1), label("a", 2)]).unwrap_err();
+        assert!(error.contains("--label a=1 and --label a=2"), "{error}");
+        for taken in ["base", "machine"] {
+            let error = check(&[label(taken, 1)]).unwrap_err();
+            assert!(error.contains("something else"), "{error}");
+        }
+    }
 
     #[test]
     fn probed_runs_come_first_and_then_evenly() {

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use nodeprof_profile::measured::OF_COMPARISONS;
+
 /// Values of variables, in the order of the lists.
 pub type Values = Vec<(String, String)>;
 
@@ -16,6 +18,11 @@ pub fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
         if name.is_empty() || name.contains(['=', ',', '{', '}']) {
             anyhow::bail!(
                 "found the variable {name:?}; needed: a name without = , {{ }}; type for example: -L size 1,10,100"
+            );
+        }
+        if OF_COMPARISONS.contains(&name.as_str()) {
+            anyhow::bail!(
+                "found the variable {name:?}, whose label tells something else of all runs; needed: another name; type for example: -L my-{name} A,B,C"
             );
         }
         if all
@@ -80,7 +87,13 @@ mod tests {
         let all = lists(&["a", "1,2", "b", "x"]).unwrap();
         let pair = |a: &str| vec![("a".into(), a.into()), ("b".into(), "x".into())];
         assert_eq!(all, [pair("1"), pair("2")]);
-        for bad in [["a", "1,,2"], ["", "1"], ["a=b", "1"]] {
+        for bad in [
+            ["a", "1,,2"],
+            ["", "1"],
+            ["a=b", "1"],
+            ["kernel", "1"],
+            ["pair", "1"],
+        ] {
             assert!(lists(&bad).is_err(), "{bad:?}");
         }
         assert!(lists(&["a", "1", "a", "2"]).is_err());
