@@ -339,7 +339,7 @@ fn samples_of_counted_runs_have_stacks(node: &Node) {
     assert!(samples.by_kind.unknown_ns * 10 < all);
     let request = Request::new(Metric::Cpu);
     let folded = fold(&sampled, &request).expect("samples").to_string();
-    let of_busy = folded.lines().filter(|line| line.contains("fib busy.js:"));
+    let of_busy = folded.lines().filter(|line| line.contains(";fib "));
     let of_busy: u64 = of_busy
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
         .sum();
