@@ -300,6 +300,10 @@ impl Supervisor {
             }
             Happening::Paused(true) => warn!("paused by command: nothing is recorded"),
             Happening::Paused(false) => info!("recording goes on by command"),
+            Happening::Tracing(Ok(())) => info!("file operations of starts are recorded again"),
+            Happening::Tracing(Err(why)) => {
+                warn!("file operations of starts are not recorded until it works again: {why}")
+            }
             Happening::Stopping => self.notify(&[NotifyState::Stopping]),
         }
     }

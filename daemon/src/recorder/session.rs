@@ -136,6 +136,8 @@ impl Session {
     pub(super) fn on_holder(&mut self, event: Event) {
         match event {
             Event::Holding(outcome) => self.held = Some(outcome),
+            // A service's.
+            Event::Tracing(_) => {}
             Event::Alive => self.pinged = None,
             Event::Gone => self.lose_holder(),
             Event::Attached {

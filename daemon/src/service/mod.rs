@@ -180,6 +180,8 @@ pub enum Happening<'a> {
     GuardRestarted(&'a Result<(), String>),
     /// It costs too much and records less, or costs little and records more again.
     Stepped(Stepped),
+    /// File operations of starts are recorded again, or why they cannot be.
+    Tracing(&'a Result<(), String>),
     /// The service ends.
     Stopping,
 }
@@ -428,6 +430,8 @@ struct Service<'p> {
     for_clients: Duration,
     /// Starts are held, or why not.
     holding: Result<(), String>,
+    /// Why file operations of starts that begin now are not recorded, though they are wanted.
+    no_files: Option<String>,
     room: Room,
     /// Starts that were not recorded, besides those that the store lost.
     lost: u64,
@@ -617,6 +621,7 @@ impl<'p> Service<'p> {
             cpu: CpuTime::default(),
             for_clients: Duration::ZERO,
             holding: Ok(()),
+            no_files: None,
             room: Room::default(),
             lost: 0,
             told_lost: Told::default(),
@@ -783,6 +788,8 @@ impl Service<'_> {
         )?;
         self.pinged = None;
         self.last_ping = Instant::now();
+        // It will say so, if it is as it was.
+        self.no_files = None;
         // Indexes of binaries are the holder's.
         self.plans.clear();
         self.holding = self.await_holder();
@@ -857,6 +864,10 @@ impl Service<'_> {
             }
             // Of a holder that was slow to begin.
             Event::Holding(outcome) => self.holding = outcome,
+            Event::Tracing(outcome) => {
+                tell(Happening::Tracing(&outcome));
+                self.no_files = outcome.err();
+            }
             Event::Stopped { .. } | Event::Gone => {}
         }
     }
@@ -1015,6 +1026,7 @@ impl Service<'_> {
             lot: Random::new(u64::from(pid) ^ now()).fraction(),
             awaits_environment: false,
             no_environment: None,
+            no_files: self.no_files.clone(),
             counters: self.programs.counters(),
             ring_full: self.room.before(),
         };
