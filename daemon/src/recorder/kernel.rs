@@ -91,8 +91,9 @@ impl Counted {
     pub(crate) fn of(programs: &Programs, cache: Option<&Path>) -> Counted {
         Counted {
             unended: programs.unended(now),
-            counters: programs.counters(),
+            // Whether they can be read is counted.
             sums: programs.sums(),
+            counters: programs.counters(),
             ns_per_hit: calibrate::ns_per_hit(cache, programs),
         }
     }
@@ -236,8 +237,8 @@ impl Kernel {
                 programs.detach_tree();
                 Ok(Counted {
                     unended: unended.unwrap_or_default(),
-                    counters: programs.counters(),
                     sums: programs.sums(),
+                    counters: programs.counters(),
                     ns_per_hit: None,
                 })
             }

@@ -592,6 +592,7 @@ impl Session {
             ("waits", counters.waits_beyond_limit),
             ("processes_of_others", counters.foreign),
             ("sources", counters.sources_lost),
+            ("sums_unread", counters.sums_unread),
             ("counts_unknown", u64::from(self.no_counts.is_some())),
         ]);
         let mut recording = self.assembler.recording;

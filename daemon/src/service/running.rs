@@ -21,7 +21,7 @@ use crate::recorder::{Assembler, FAMILIES, Mode, add_packages, now};
 pub(super) type LossOfHost = (&'static str, fn(&Counters) -> u64);
 
 /// Losses that the kernel side counts, for all starts of the host in one: each start has those of its own time.
-pub(super) const OF_HOST: [LossOfHost; 9] = [
+pub(super) const OF_HOST: [LossOfHost; 10] = [
     ("records", |c| c.ring_full),
     ("sums_full", |c| c.sums_full),
     ("stacks", |c| c.stacks_lost),
@@ -31,6 +31,7 @@ pub(super) const OF_HOST: [LossOfHost; 9] = [
     ("abandoned_frames", |c| c.abandoned),
     ("frames_too_deep", |c| c.too_deep),
     ("sources", |c| c.sources_lost),
+    ("sums_unread", |c| c.sums_unread),
 ];
 
 /// How many of each of [`OF_HOST`].
