@@ -229,6 +229,14 @@ impl Kernel {
         }
     }
 
+    /// Hits of probes so far. A service that traces for us tells none before the end.
+    pub(super) fn hits(&self) -> u64 {
+        match self {
+            Kernel::Own(programs) => programs.hits(),
+            Kernel::Lent(_) => 0,
+        }
+    }
+
     /// Ends what is not a probe, and tells what was counted; not the cost of a hit, which takes time to measure. `goes_on`: some program of the trace.
     pub(super) fn end(&self, goes_on: bool) -> Result<Counted, String> {
         match self {
