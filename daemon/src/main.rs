@@ -307,6 +307,11 @@ impl Supervisor {
             Happening::NoFullMode => {
                 warn!("the process of full mode ended, and is started anew")
             }
+            Happening::NotInFullMode(why) => {
+                warn!(
+                    "the process of full mode cannot be started, which is tried each second: {why}"
+                )
+            }
             Happening::HolderLate => {
                 warn!("the holder process does not answer: starts go on without waiting for it")
             }

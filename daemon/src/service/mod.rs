@@ -154,6 +154,8 @@ pub enum Happening<'a> {
     FullMode(&'a Result<(), String>),
     /// Not any more: its process ended. It is started anew.
     NoFullMode,
+    /// Its process cannot be started, and why; it is tried again and again.
+    NotInFullMode(&'a str),
     /// A start could not be recorded.
     Lost {
         /// Process.
