@@ -419,6 +419,14 @@ static __always_inline __u64 current_callback(struct thread *t)
 	return i == NO_FRAME ? CALLBACK_NONE : frame_at(t, i)->callback;
 }
 
+/* The stack of the innermost crossing whose end would be seen, into C++ or from there. */
+static __always_inline __u32 entered_stack(struct thread *t)
+{
+	__u8 i = t->top[FRAME_CROSSING];
+
+	return i == NO_FRAME ? STACK_NONE : frame_at(t, i)->id;
+}
+
 /*
  * The stack of the innermost crossing, into C++ or from there. Of what only C++ does. So where JavaScript was called last, a call
  * of C++ since then whose end is not seen has not ended.

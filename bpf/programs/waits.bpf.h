@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Times off the CPU. What a thread waits for is noted when it leaves the CPU, where its registers are at hand; the record
- * leaves when it runs again. The stack is that of the crossing it is in, which is known: walking there would cost
- * microseconds with the run queue locked, and one more program with the walk in it to verify at each start.
+ * leaves when it runs again. In a system call the stack is that of the crossing it is in, which is known. Of threads that leave elsewhere, which are few, the
+ * stack is walked: by the program for CPU samples (samples.bpf.c), which the kernel runs right after this one.
  */
 #ifndef NODEPROF_WAITS_H
 #define NODEPROF_WAITS_H
@@ -53,7 +53,7 @@ static __always_inline void leave_cpu(struct task_struct *task, struct thread *t
 	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
 		t->wait_flags |= WAIT_DISK;
 	t->wait_ip = regs->ip;
-	t->wait_stack = crossing_stack(t);
+	t->wait_stack = number < 0 ? entered_stack(t) : crossing_stack(t);
 }
 
 static __always_inline void enter_cpu(struct thread *t, __u64 now)

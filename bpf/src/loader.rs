@@ -14,7 +14,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags,
+    Link, MapCore, MapFlags, PerfEventOpts,
     skel::{OpenSkel, SkelBuilder},
 };
 
@@ -75,6 +75,11 @@ impl Options {
             true => 0,
             false => self.event_limit,
         }
+    }
+
+    /// Whether the program for CPU samples is of use: it also walks the stacks of threads that leave the CPU outside of system calls.
+    fn has_ticks(&self) -> bool {
+        self.sample_hz > 0 || (self.waits && self.stacks)
     }
 
     /// Who reads a larger ring buffer has more processes to watch, each with some hundred sums. With stacks each stack has sums of its own, and whenever V8
@@ -273,6 +278,9 @@ pub struct Counters {
     pub waits_beyond_limit: u64,
     pub foreign: u64,
     pub sources_lost: u64,
+    /// Times that the sums could not be read, or only while they changed.
+    #[serde(default)]
+    pub sums_unread: u64,
 }
 
 /// The loaded programs and their maps.
@@ -280,13 +288,15 @@ pub struct Programs {
     maps: maps::MapsSkel<'static>,
     probes: probes::ProbesSkel<'static>,
     tree: tree::TreeSkel<'static>,
-    /// Where CPU samples are wanted.
+    /// Where CPU samples are wanted, or times off the CPU with their stacks.
     ticks: Option<ticks::SamplesSkel<'static>>,
     links: std::cell::RefCell<Vec<Link>>,
     at_hit: &'static str,
     times_files: bool,
     /// Whether a holder was started for them.
     had_holder: std::cell::Cell<bool>,
+    /// See [`Counters`].
+    sums_unread: std::cell::Cell<u64>,
 }
 
 impl Programs {
@@ -354,7 +364,7 @@ impl Programs {
                 let tree = with_types(types, |opening| {
                     load_tree(&maps, options, names_threads, opening)
                 })?;
-                let ticks = (options.sample_hz > 0).then(|| load_ticks(&maps, options));
+                let ticks = options.has_ticks().then(|| load_ticks(&maps, options));
                 Ok((tree, ticks.transpose()?))
             });
             let probes = with_types(types, |opening| load_probes(&maps, options, opening));
@@ -370,6 +380,7 @@ impl Programs {
             at_hit: options.at_hit(),
             times_files: !options.count_only,
             had_holder: Default::default(),
+            sums_unread: Default::default(),
         })
     }
 
@@ -410,7 +421,21 @@ impl Programs {
         for program in [&progs.on_switch, &progs.on_wakeup] {
             links.push(program.attach().map_err(|e| LoadError::new(&e))?);
         }
+        // Where there is no such event, who waits outside of a system call has the stack of the call around it. The family `cpu` tells why there is none.
+        links.extend(self.switch_links().unwrap_or_default());
         Ok(())
+    }
+
+    /// Has the stacks of threads walked that leave the CPU outside of system calls.
+    fn switch_links(&self) -> Result<Vec<Link>, SampleError> {
+        match &self.ticks {
+            Some(ticks) => run_at(
+                &ticks.progs.on_tick,
+                samples::switches()?,
+                wire::TICK_AT_SWITCH,
+            ),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Starts a clock on each CPU, `hz` ticks a second. The programs must be loaded with the same [`Options::sample_hz`].
@@ -418,16 +443,10 @@ impl Programs {
     /// # Errors
     /// [`SampleError`]; then no clock runs.
     pub fn attach_samples(&self, hz: u32) -> Result<(), SampleError> {
-        let Some(ticks) = &self.ticks else {
-            return Ok(());
-        };
-        let mut links = Vec::new();
-        for clock in samples::clocks(hz)? {
-            let link = ticks.progs.on_tick.attach_perf_event(clock.as_raw_fd());
-            links.push(link.map_err(|e| SampleError::Attach(e.to_string()))?);
-            let _ = clock.into_raw_fd(); // the link closes it
+        if let (Some(ticks), 1..) = (&self.ticks, hz) {
+            let links = run_at(&ticks.progs.on_tick, samples::clocks(hz)?, 0)?;
+            self.links.borrow_mut().extend(links);
         }
-        self.links.borrow_mut().extend(links);
         Ok(())
     }
 
@@ -664,7 +683,11 @@ impl Programs {
     /// added then.
     pub fn take_sums_of(&self, pid: u32, is_of: impl Fn(u8) -> bool) -> Vec<Sum> {
         let mut taken = Vec::new();
-        for (map, sums) in self.maps_of_sums().into_iter().zip(self.all_sums()) {
+        let all = self.all_sums().unwrap_or_else(|_| {
+            self.miss_sums();
+            Default::default()
+        });
+        for (map, sums) in self.maps_of_sums().into_iter().zip(all) {
             for (key, value) in sums {
                 let sum = Sum::read(&key, &value);
                 if let Some(sum) = sum.filter(|sum| sum.pid == pid && is_of(sum.origin.binary)) {
@@ -678,7 +701,7 @@ impl Programs {
     }
 
     /// Keys and values of the sums, and what main threads of these processes have not added to them yet. A thread adds to the sums what it has in tallies while
-    /// they are read: then all is read again, so that nothing counts twice or not at all.
+    /// they are read: then all is read again, so that nothing counts twice or not at all. If it always does, that is told.
     fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> ([Vec<Entry>; 2], Vec<Sum>) {
         /// A thread that runs adds a callback's calls whenever another one takes its place.
         const TIMES: usize = 8;
@@ -688,17 +711,21 @@ impl Programs {
             let tallies = self.tallies(&is_wanted);
             // A thread that adds one while its state is copied is seen by the state after that.
             let added = [flushes(&tallies), flushes(&self.tallies(&is_wanted))];
-            let is_one = added.iter().all(|after| *after == before)
+            let is_one = sums.is_ok()
+                && added.iter().all(|after| *after == before)
                 && before.iter().all(|(_, flushes)| flushes % 2 == 0);
             let tallies = tallies.into_iter().flat_map(|t| t.sums).collect();
-            (is_one, (sums, tallies))
+            (is_one, (sums.unwrap_or_default(), tallies))
         };
-        for _ in 1..TIMES {
-            if let (true, counts) = read() {
-                return counts;
-            }
+        let (is_one, counts) = tried(TIMES, read);
+        if !is_one {
+            self.miss_sums();
         }
-        read().1
+        counts
+    }
+
+    fn miss_sums(&self) {
+        self.sums_unread.update(|times| times + 1);
     }
 
     /// What main threads have counted and not added to the sums, by process.
@@ -722,8 +749,9 @@ impl Programs {
         [&self.maps.maps.sums, &self.maps.maps.stackless_sums]
     }
 
-    fn all_sums(&self) -> [Vec<Entry>; 2] {
-        self.maps_of_sums().map(entries)
+    fn all_sums(&self) -> io::Result<[Vec<Entry>; 2]> {
+        let [sums, stackless] = self.maps_of_sums();
+        Ok([entries(sums)?, entries(stackless)?])
     }
 
     /// Crossings that have not returned, and times off the CPU: what the buffer does not tell of a program that goes on. To be asked for when all in it has been read:
@@ -756,17 +784,21 @@ impl Programs {
         unended
     }
 
+    fn counter(&self, which: u32) -> u64 {
+        let counters = &self.maps.maps.counters;
+        let values = counters.lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY);
+        let values = values.ok().flatten().unwrap_or_default();
+        values.iter().filter_map(|v| plain::<u64>(v)).sum()
+    }
+
+    /// Hits of probes so far, but for the last few of each thread.
+    pub fn hits(&self) -> u64 {
+        self.counter(wire::COUNTER_HITS)
+    }
+
     /// What the programs counted about themselves.
     pub fn counters(&self) -> Counters {
-        let get = |which: u32| {
-            let values = self
-                .maps
-                .maps
-                .counters
-                .lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY);
-            let values = values.ok().flatten().unwrap_or_default();
-            values.iter().filter_map(|v| plain::<u64>(v)).sum()
-        };
+        let get = |which| self.counter(which);
         Counters {
             hits: get(wire::COUNTER_HITS),
             syscalls: get(wire::COUNTER_SYSCALLS),
@@ -784,27 +816,81 @@ impl Programs {
             waits_beyond_limit: get(wire::COUNTER_WAITS_LIMIT),
             foreign: get(wire::COUNTER_FOREIGN),
             sources_lost: get(wire::COUNTER_SOURCES_LOST),
+            sums_unread: self.sums_unread.get(),
         }
     }
+}
+
+/// Runs a program at perf events, which its links close.
+fn run_at(
+    program: &libbpf_rs::ProgramMut<'_>,
+    events: Vec<OwnedFd>,
+    cookie: u32,
+) -> Result<Vec<Link>, SampleError> {
+    let run = |event: OwnedFd| {
+        let cookie = PerfEventOpts {
+            cookie: cookie.into(),
+            ..PerfEventOpts::default()
+        };
+        let link = program.attach_perf_event_with_opts(event.as_raw_fd(), cookie);
+        let link = link.map_err(|e| SampleError::Attach(e.to_string()))?;
+        let _ = event.into_raw_fd();
+        Ok(link)
+    };
+    events.into_iter().map(run).collect()
 }
 
 /// Key and value in a map.
 type Entry = (Vec<u8>, Vec<u8>);
 
+/// The first answer that is right, or the last one.
+fn tried<T>(times: usize, ask: impl Fn() -> (bool, T)) -> (bool, T) {
+    let again = (1..times).map(|_| ask());
+    let right = again.into_iter().find(|(is_right, _)| *is_right);
+    right.unwrap_or_else(ask)
+}
+
 /// Keys and values. From key to key the kernel would begin anew where one was deleted meanwhile, so all are asked for at once. Room for a
 /// whole table takes a while to clear, so first for that of some starts.
-fn entries(map: &dyn MapCore) -> Vec<Entry> {
+fn entries(map: &dyn MapCore) -> io::Result<Vec<Entry>> {
     const SOME: u32 = 4096;
-    let ask = |room: u32| -> Vec<Entry> {
-        let sums = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
-        sums.map(Iterator::collect).unwrap_or_default()
+    // Processors that add one at the same moment may add more than there is room for.
+    let all = map.max_entries().saturating_add(SOME);
+    match entries_within(map, SOME)? {
+        Some(entries) => Ok(entries),
+        None => entries_within(map, all)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC)),
+    }
+}
+
+/// All of a table, if there is so much room. (libbpf-rs's iterator takes any error for the end of the table.)
+fn entries_within(map: &dyn MapCore, room: u32) -> io::Result<Option<Vec<Entry>>> {
+    let (key, value) = (map.key_size() as usize, map.value_size() as usize);
+    let mut keys = vec![0; key * room as usize];
+    let mut values = vec![0; value * room as usize];
+    let mut next = vec![0; key.max(size_of::<u32>())];
+    let mut count = room;
+    // SAFETY: room for as many keys and values as `count` says, and for where the next batch would begin; no options.
+    let result = unsafe {
+        libbpf_rs::libbpf_sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            next.as_mut_ptr().cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &mut count,
+            std::ptr::null(),
+        )
     };
-    let sums = ask(SOME);
-    // What shares a hash is handed out together or not at all, and the iterator takes any room that is left for the end of the table:
-    // where much is left, it is.
-    match sums.len() < SOME as usize / 2 {
-        true => sums,
-        false => ask(map.max_entries()),
+    match -result {
+        // There are more, or more share a hash than there is room for.
+        0 | libc::ENOSPC => Ok(None),
+        // Nothing more.
+        libc::ENOENT => {
+            let keys = keys.chunks_exact(key).map(<[u8]>::to_vec);
+            let values = values.chunks_exact(value).map(<[u8]>::to_vec);
+            Ok(Some(keys.zip(values).take(count as usize).collect()))
+        }
+        error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
@@ -1100,7 +1186,7 @@ fn load_probes(
         rodata.count_only = options.count_only;
         rodata.verify = options.verify;
         rodata.record_stacks = options.stacks;
-        rodata.take_samples = options.sample_hz > 0;
+        rodata.take_samples = options.has_ticks();
         rodata.looks_in = options.looks_in;
         rodata.wake_at = options.wake_at();
     };
@@ -1343,6 +1429,45 @@ thread.join()";
             assert_eq!(calls(&taken[&7]), 6, "{options:?}");
             assert_eq!(programs.sums(), [], "{options:?}");
         }
+    }
+
+    #[test]
+    fn what_never_is_right_is_told() {
+        let asked = Cell::new(0);
+        let ask = |right: u32| {
+            asked.set(0);
+            tried(3, || {
+                asked.set(asked.get() + 1);
+                (asked.get() == right, asked.get())
+            })
+        };
+        assert_eq!(ask(1), (true, 1));
+        assert_eq!(ask(3), (true, 3));
+        assert_eq!(ask(4), (false, 3));
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_table_that_cannot_be_read_is_not_an_empty_one() {
+        let options = Options {
+            count_only: true,
+            ring_bytes: 4 << 20,
+            ..Options::default()
+        };
+        let programs = Programs::load(&options).unwrap();
+        let sums = &programs.maps.maps.sums;
+        // More than are asked for first.
+        for pid in 0..5_000u32 {
+            let mut key = vec![0; sums.key_size() as usize];
+            key[..4].copy_from_slice(&pid.to_ne_bytes());
+            let value = vec![0; sums.value_size() as usize];
+            sums.update(&key, &value, MapFlags::NO_EXIST).unwrap();
+        }
+        assert_eq!(entries(sums).unwrap().len(), 5_000);
+        assert!(entries_within(sums, 100).unwrap().is_none());
+        // A buffer has no keys and values.
+        assert!(entries(&programs.maps.maps.records).is_err());
+        assert_eq!(programs.counters().sums_unread, 0);
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn start_log() {
         Some(Ok(filter)) => (filter, None),
         Some(Err(fault)) => (EnvFilter::new("info"), Some(fault)),
     };
-    let files = log_files();
+    let (files, no_files) = log_files();
     let files = files.map(|files| {
         tracing_subscriber::fmt::layer()
             .json()
@@ -152,7 +152,7 @@ fn start_log() {
         .with(lines)
         .with(files)
         .init();
-    if let Some(fault) = fault {
+    for fault in fault.into_iter().chain(no_files) {
         warn!("{fault}");
     }
 }
@@ -175,15 +175,37 @@ fn log_filter(wanted: &str) -> Result<EnvFilter, String> {
     }
 }
 
-/// Days whose log files are kept, unless `NODEPROFD_LOG_DAYS` says otherwise.
+/// Days whose log files are kept.
+const DAYS: &str = "NODEPROFD_LOG_DAYS";
+/// So many unless that says otherwise.
 const LOG_DAYS: usize = 7;
 
-/// Files in the folder of `LogsDirectory=`. Without it, where it cannot be written to, or for zero days there are none.
-fn log_files() -> Option<LogFiles> {
-    let folder = PathBuf::from(std::env::var_os("LOGS_DIRECTORY")?);
-    let days = std::env::var("NODEPROFD_LOG_DAYS");
-    let days = days.map_or(LOG_DAYS, |days| days.trim().parse().unwrap_or(LOG_DAYS));
-    (days > 0).then(|| LogFiles::new(&folder, days).ok())?
+/// How many days that is.
+fn log_days(wanted: &str) -> Result<usize, String> {
+    wanted.trim().parse().map_err(|_| {
+        format!("{DAYS}: found {wanted:?}; needed: a number of days, or 0 for no files; files of {LOG_DAYS} days are kept")
+    })
+}
+
+/// Files in the folder of `LogsDirectory=`, and what is wrong with what was asked for. Without such a folder, where it cannot be written to, or for zero days there
+/// are none.
+fn log_files() -> (Option<LogFiles>, Vec<String>) {
+    let Some(folder) = std::env::var_os("LOGS_DIRECTORY").map(PathBuf::from) else {
+        return (None, Vec::new());
+    };
+    let wanted = std::env::var_os(DAYS).map(|wanted| log_days(&wanted.to_string_lossy()));
+    let (days, fault) = match wanted {
+        None => (LOG_DAYS, None),
+        Some(Ok(days)) => (days, None),
+        Some(Err(fault)) => (LOG_DAYS, Some(fault)),
+    };
+    let mut faults = Vec::from_iter(fault);
+    let files = (days > 0).then(|| LogFiles::new(&folder, days));
+    let files = files.and_then(|files| {
+        let told = |error| faults.push(format!("no log files in {}: {error}", folder.display()));
+        files.map_err(told).ok()
+    });
+    (files, faults)
 }
 
 /// Who started us, usually systemd.
@@ -285,6 +307,11 @@ impl Supervisor {
             Happening::NoFullMode => {
                 warn!("the process of full mode ended, and is started anew")
             }
+            Happening::NotInFullMode(why) => {
+                warn!(
+                    "the process of full mode cannot be started, which is tried each second: {why}"
+                )
+            }
             Happening::HolderLate => {
                 warn!("the holder process does not answer: starts go on without waiting for it")
             }
@@ -300,6 +327,10 @@ impl Supervisor {
             }
             Happening::Paused(true) => warn!("paused by command: nothing is recorded"),
             Happening::Paused(false) => info!("recording goes on by command"),
+            Happening::Tracing(Ok(())) => info!("file operations of starts are recorded again"),
+            Happening::Tracing(Err(why)) => {
+                warn!("file operations of starts are not recorded until it works again: {why}")
+            }
             Happening::Stopping => self.notify(&[NotifyState::Stopping]),
         }
     }
@@ -387,6 +418,19 @@ mod tests {
         ] {
             let fault = log_filter(wanted).unwrap_err();
             assert!(fault.contains(found), "{fault}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_of_days_is_told() {
+        assert_eq!(log_days("30"), Ok(30));
+        assert_eq!(log_days(" 0 "), Ok(0));
+        for wanted in ["30d", "-1", ""] {
+            let fault = log_days(wanted).unwrap_err();
+            assert!(
+                fault.contains(&format!("found {wanted:?}; needed: a number")),
+                "{fault}"
+            );
         }
     }
 }

@@ -79,6 +79,7 @@ fn every_loss_is_told_in_a_sentence() {
         "abandoned_frames",
         "frames_too_deep",
         "sums_full",
+        "sums_unread",
         "stacks",
         "sources",
         "threads_not_followed",

@@ -18,10 +18,11 @@ pub const EVENTS_BEYOND_LIMIT: &str = "events_beyond_limit";
 /// Kind of [`Loss`]: calls that found no room in the tables of sums. Crossings and serializations are too low by it, nothing else is.
 pub(crate) const SUMS_FULL: &str = "sums_full";
 /// Kinds of [`Loss`] with which counts are too low.
-const GAPS: [&str; 8] = [
+const GAPS: [&str; 9] = [
     "records",
     "undecodable_records",
     SUMS_FULL,
+    "sums_unread",
     "threads_not_followed",
     "beginnings_missed",
     "counts_unknown",

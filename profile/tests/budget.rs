@@ -619,6 +619,7 @@ fn a_count_that_is_known_to_be_too_low_is_not_within() {
         "undecodable_records",
         "events_beyond_limit",
         "sums_full",
+        "sums_unread",
         "threads_not_followed",
         "beginnings_missed",
         "counts_unknown",

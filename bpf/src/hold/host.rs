@@ -24,6 +24,10 @@ pub(super) struct Host {
     syscalls: bool,
     /// Their tracepoints, while they are up.
     tracing: Vec<libbpf_rs::Link>,
+    /// Why they could not be put up when they were last wanted.
+    no_tracing: Option<String>,
+    /// Whether the service knows of that, or that they are up again.
+    is_tracing_told: bool,
     /// Processes that are recorded.
     recorded: HashMap<u32, Recorded>,
     /// Processes that are not to be recorded, since when.
@@ -63,6 +67,8 @@ impl Host {
             admission,
             syscalls,
             tracing: Vec::new(),
+            no_tracing: None,
+            is_tracing_told: true,
             recorded: HashMap::new(),
             refused: HashMap::new(),
             binaries: inodes.collect(),
@@ -82,11 +88,24 @@ impl Host {
             return false;
         }
         if self.syscalls && self.tracing.is_empty() {
-            // Without them files are not counted; the rest is.
-            self.tracing = programs.syscall_links().unwrap_or_default();
+            self.take_tracing(programs.syscall_links().map_err(|e| e.to_string()));
         }
         self.recorded.entry(pid).or_default();
         true
+    }
+
+    /// Without them files are not counted; the rest is.
+    fn take_tracing(&mut self, links: Result<Vec<libbpf_rs::Link>, String>) {
+        let refused = links.as_ref().err().cloned();
+        self.is_tracing_told &= self.no_tracing == refused;
+        self.no_tracing = refused;
+        self.tracing = links.unwrap_or_default();
+    }
+
+    /// Why system calls are not traced, or that they are again, if the service does not know: to be told before the probes of who was admitted then are.
+    pub(super) fn untold_tracing(&mut self) -> Option<Result<(), String>> {
+        let is_told = std::mem::replace(&mut self.is_tracing_told, true);
+        (!is_told).then(|| self.no_tracing.clone().map_or(Ok(()), Err))
     }
 
     /// The exec of a process that was held is not to be recorded. (Of one that the kernel has told of nothing more will be told.)
@@ -202,6 +221,23 @@ mod tests {
         server.kill().unwrap();
         server.wait().unwrap();
         assert!(!still);
+    }
+
+    #[test]
+    fn that_system_calls_are_not_traced_is_told_once() {
+        let mut host = Host::new(Box::new(|_, _, _| true), true, &[]);
+        assert_eq!(host.untold_tracing(), None);
+        host.take_tracing(Ok(Vec::new()));
+        assert_eq!(host.untold_tracing(), None);
+        for _ in 0..2 {
+            host.take_tracing(Err("no memory".into()));
+        }
+        assert_eq!(host.untold_tracing(), Some(Err("no memory".into())));
+        host.take_tracing(Err("no memory".into()));
+        assert_eq!(host.untold_tracing(), None);
+        host.take_tracing(Ok(Vec::new()));
+        assert_eq!(host.untold_tracing(), Some(Ok(())));
+        assert_eq!(host.untold_tracing(), None);
     }
 
     #[test]

@@ -397,6 +397,13 @@ impl Keeper {
         }
     }
 
+    /// Whether system calls are traced, if that is another than before.
+    fn tell_tracing(&mut self) {
+        if let Some(tracing) = self.host.as_mut().and_then(Host::untold_tracing) {
+            self.tell(b'y', 0, tracing.err().unwrap_or_default().as_bytes());
+        }
+    }
+
     fn give(&mut self, pid: u32, binary: Source, after_exec: bool, waiting: Waiting) {
         let job = self.job(pid, binary, after_exec, waiting);
         self.workers.give(job);
@@ -474,6 +481,7 @@ impl Keeper {
                 host.refuse(held.pid);
                 return;
             }
+            self.tell_tracing();
             if programs.follow(held.pid).is_err() {
                 // It has ended while it was held.
                 self.forget(held.pid, programs);
@@ -543,6 +551,7 @@ impl Keeper {
                 return;
             };
             if host.admits(pid, &path, false, programs) {
+                self.tell_tracing();
                 let stop = Stop {
                     pid,
                     execution,

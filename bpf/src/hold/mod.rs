@@ -121,6 +121,8 @@ pub enum Event {
     Gone,
     /// Execs of child processes are held from now on, or why not.
     Holding(Result<(), String>),
+    /// System calls of whom a service records from now on cannot be traced, and why; or are traced again.
+    Tracing(Result<(), String>),
 }
 
 /// What the tracer asks for.
@@ -406,12 +408,18 @@ impl Holder {
                 reason: String::from_utf8_lossy(&body).into_owned(),
             }),
             b'p' => Some(Event::Alive),
-            b'h' => Some(Event::Holding(match body.is_empty() {
-                true => Ok(()),
-                false => Err(String::from_utf8_lossy(&body).into_owned()),
-            })),
+            b'h' => Some(Event::Holding(outcome(&body))),
+            b'y' => Some(Event::Tracing(outcome(&body))),
             _ => None,
         }
+    }
+}
+
+/// Nothing, or what went wrong.
+fn outcome(body: &[u8]) -> Result<(), String> {
+    match body.is_empty() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(body).into_owned()),
     }
 }
 

@@ -16,6 +16,7 @@ on_each_node!(undisturbed:
     another_thread_is_waited_for_as_a_lock,
     a_child_is_waited_for_as_one,
     threads_that_share_a_cpu_preempt_each_other,
+    who_waits_for_a_cpu_does_so_in_the_function_that_ran,
     running_and_waiting_make_up_the_life_of_a_thread,
     of_many_short_waits_those_beyond_the_limit_are_counted,
 );
@@ -150,6 +151,75 @@ if (isMainThread) {
         })
         .sum();
     assert!(ms(preempted) > 300.0, "{:.1} ms", ms(preempted));
+}
+
+/// Modules have been loaded, and calls that are seen at their entry only have returned, before a function runs that calls nothing.
+fn who_waits_for_a_cpu_does_so_in_the_function_that_ran(node: &Node) {
+    if !has_tool("taskset") {
+        return;
+    }
+    let folder = folder();
+    write(
+        folder.path(),
+        "over.js",
+        "require('fs').statSync('/'); process.hrtime();",
+    );
+    let script = write(
+        folder.path(),
+        "spins.js",
+        "
+require('child_process').execFileSync('taskset', ['-a', '-p', '-c', '0', process.pid]);
+const { Worker } = require('worker_threads');
+const cell = new Int32Array(new SharedArrayBuffer(4));
+const rival = `
+const { workerData } = require('worker_threads');
+Atomics.store(workerData, 0, 1);
+Atomics.notify(workerData, 0);
+while (Atomics.load(workerData, 0) === 1);
+`;
+new Worker(rival, { eval: true, workerData: cell });
+Atomics.wait(cell, 0, 0);
+require('./over.js');
+function spin() {
+  let x = 0;
+  for (let i = 0; i < 3e8; i++) x = (x + i) | 0;
+  return x;
+}
+spin();
+Atomics.store(cell, 0, 2);
+",
+    );
+    // With a clock for CPU samples and without.
+    let without = ["--freq", "0", "--families", "crossings,phases,off-cpu"];
+    for more in [&without[..0], &without] {
+        let traced = trace(more, node.command([&script]));
+        let recording = recording(&traced);
+        let waits: Vec<(bool, u64)> = of_main(&recording)
+            .into_iter()
+            .filter(|wait| wait.reason == WaitReason::Preempted && wait.syscall.is_none())
+            .map(|wait| {
+                let mut frames = wait.stack.into_iter().flat_map(|s| recording.frames_of(s));
+                let spins = frames.any(|frame| recording.name(frame.function) == b"spin");
+                (spins, wait.duration.0)
+            })
+            .collect();
+        let spins = |(spins, _): &(bool, u64)| *spins;
+        let (Some(first), Some(last)) =
+            (waits.iter().position(spins), waits.iter().rposition(spins))
+        else {
+            panic!("{more:?}: none of {} waits is in it", waits.len());
+        };
+        // From the first to the last of them nothing else runs.
+        let meanwhile = &waits[first..=last];
+        let all: u64 = meanwhile.iter().map(|(_, time)| time).sum();
+        let inside = meanwhile.iter().filter(|wait| spins(wait));
+        let inside: u64 = inside.map(|(_, time)| time).sum();
+        let shown = format!(
+            "{more:?}: {all} ns, {inside} in it; {} waits, {first} before",
+            waits.len()
+        );
+        assert!(ms(inside) > 50.0 && inside > all - all / 20, "{shown}");
+    }
 }
 
 fn running_and_waiting_make_up_the_life_of_a_thread(node: &Node) {

@@ -91,8 +91,9 @@ impl Counted {
     pub(crate) fn of(programs: &Programs, cache: Option<&Path>) -> Counted {
         Counted {
             unended: programs.unended(now),
-            counters: programs.counters(),
+            // Whether they can be read is counted.
             sums: programs.sums(),
+            counters: programs.counters(),
             ns_per_hit: calibrate::ns_per_hit(cache, programs),
         }
     }
@@ -228,6 +229,14 @@ impl Kernel {
         }
     }
 
+    /// Hits of probes so far. A service that traces for us tells none before the end.
+    pub(super) fn hits(&self) -> u64 {
+        match self {
+            Kernel::Own(programs) => programs.hits(),
+            Kernel::Lent(_) => 0,
+        }
+    }
+
     /// Ends what is not a probe, and tells what was counted; not the cost of a hit, which takes time to measure. `goes_on`: some program of the trace.
     pub(super) fn end(&self, goes_on: bool) -> Result<Counted, String> {
         match self {
@@ -236,8 +245,8 @@ impl Kernel {
                 programs.detach_tree();
                 Ok(Counted {
                     unended: unended.unwrap_or_default(),
-                    counters: programs.counters(),
                     sums: programs.sums(),
+                    counters: programs.counters(),
                     ns_per_hit: None,
                 })
             }

@@ -13,13 +13,13 @@ pub enum Until {
     Exit,
     /// The main node process enters its event loop.
     LoopStart,
-    /// Nothing was recorded for a while after the loop started.
+    /// Nothing was recorded or counted for a while after the loop started.
     Idle,
     /// This long after the exec.
     After(Duration),
 }
 
-/// Without any record for this long after the start of the loop, a program counts as idle.
+/// Without any record or hit of a probe for this long after the start of the loop, a program counts as idle.
 pub const IDLE: Duration = Duration::from_millis(200);
 
 /// What is kept of each call.

@@ -132,6 +132,8 @@ impl Session {
     pub(super) fn on_holder(&mut self, event: Event) {
         match event {
             Event::Holding(outcome) => self.held = Some(outcome),
+            // A service's.
+            Event::Tracing(_) => {}
             Event::Alive => self.pinged = None,
             Event::Gone => self.lose_holder(),
             Event::Attached {
@@ -224,7 +226,8 @@ impl Session {
             let hurried = [child.descriptor.as_raw_fd(), child.signals.as_raw_fd()];
             let copying = scope.spawn(move || pump.run(&reader, &hurried));
             let _stay = pump.work_in_background();
-            self.assemble(options, pump, &records, copying, holder, child)
+            let hits = || kernel.hits();
+            self.assemble(options, pump, &records, copying, (holder, &hits), child)
         })
     }
 
@@ -235,11 +238,12 @@ impl Session {
         pump: &Pump,
         records: &Receiver<Vec<u8>>,
         copying: ScopedJoinHandle<io::Result<()>>,
-        holder: &Holder,
+        (holder, hits): (&Holder, &dyn Fn() -> u64),
         child: &mut Child,
     ) -> Result<&'static str, TraceError> {
         let mut copying = Some(copying);
         let mut ended = None;
+        let mut activity = Activity::default();
         loop {
             let descriptors = [
                 pump.ready(),
@@ -303,13 +307,12 @@ impl Session {
                 Until::LoopStart => self.loop_started.map(|_| "loop-start"),
                 Until::Idle => self
                     .loop_started
-                    .filter(|_| {
-                        clock.saturating_sub(self.assembler.last_record()) > IDLE.as_nanos() as u64
-                    })
+                    .map(|_| activity.last(self.assembler.last_record(), hits(), clock))
+                    .filter(|&last| is_past(last, IDLE, clock))
                     .map(|_| "idle"),
                 Until::After(limit) => self
                     .executed
-                    .filter(|&e| clock.saturating_sub(e) > limit.as_nanos() as u64)
+                    .filter(|&executed| is_past(executed, limit, clock))
                     .map(|_| "duration"),
             };
             ended = over; // one more round takes what came in between
@@ -546,6 +549,7 @@ impl Session {
             ("waits", counters.waits_beyond_limit),
             ("processes_of_others", counters.foreign),
             ("sources", counters.sources_lost),
+            ("sums_unread", counters.sums_unread),
             ("counts_unknown", u64::from(self.no_counts.is_some())),
         ]);
         let mut recording = self.assembler.recording;
@@ -594,6 +598,29 @@ impl Session {
     }
 }
 
+/// Whether a time has passed since then.
+fn is_past(then: u64, time: Duration, clock: u64) -> bool {
+    u128::from(clock.saturating_sub(then)) > time.as_nanos()
+}
+
+/// When the program did something last. Calls that are only summed leave no record, but hit probes.
+#[derive(Default)]
+struct Activity {
+    hits: u64,
+    hit_at: u64,
+}
+
+impl Activity {
+    /// To be asked again and again, with the last record and with the hits so far.
+    fn last(&mut self, record: u64, hits: u64, clock: u64) -> u64 {
+        if hits != self.hits {
+            self.hits = hits;
+            self.hit_at = clock;
+        }
+        record.max(self.hit_at)
+    }
+}
+
 fn family_name(family: Family) -> &'static str {
     match family {
         Family::Phases => "phases",
@@ -605,5 +632,36 @@ fn family_name(family: Family) -> &'static str {
         Family::Processes => "processes",
         Family::Stacks => "stacks",
         Family::Verify => "verify",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_whose_calls_are_only_summed_is_not_idle() {
+        let mut activity = Activity::default();
+        let ms = |ms: u64| ms * 1_000_000;
+        // Its last record is of 100 ms.
+        for (clock, hits) in [(100, 1000), (300, 1200), (490, 1201)] {
+            let last = activity.last(ms(100), hits, ms(clock));
+            assert_eq!(last, ms(clock));
+            assert!(!is_past(last, IDLE, ms(clock)));
+        }
+        let last = activity.last(ms(100), 1201, ms(690));
+        assert!(!is_past(last, IDLE, ms(690)));
+        let last = activity.last(ms(100), 1201, ms(691));
+        assert!(is_past(last, IDLE, ms(691)));
+        let last = activity.last(ms(692), 1201, ms(692));
+        assert_eq!(last, ms(692));
+    }
+
+    #[test]
+    fn a_time_beyond_all_clocks_never_passes() {
+        let longest = Duration::from_secs(18_446_744_073 + 1);
+        assert!(!is_past(0, longest, 1_000_000_000));
+        assert!(!is_past(0, Duration::MAX, u64::MAX));
+        assert!(is_past(0, Duration::from_secs(1), 1_000_000_001));
     }
 }

@@ -223,6 +223,7 @@ impl Service<'_> {
                 self.gate.set_lacks_full(true);
                 tell(Happening::NoFullMode);
             }
+            lane::News::NotStarted { why } => tell(Happening::NotInFullMode(&why)),
         }
     }
 

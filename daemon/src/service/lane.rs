@@ -132,6 +132,8 @@ pub(super) enum News {
     Counted { losses: Losses, passed_over: u64 },
     /// It has ended.
     Gone,
+    /// None can be started, and why: told once, however often that is tried.
+    NotStarted { why: String },
 }
 
 /// The lane, as the service sees it.
@@ -144,6 +146,10 @@ pub(super) struct Lane {
     ended: Option<Instant>,
     /// What it was told last.
     told: (bool, u32),
+    /// Why the last one could not be started.
+    refused: Option<String>,
+    /// Whether the service knows.
+    is_refusal_told: bool,
 }
 
 struct Running {
@@ -173,15 +179,30 @@ impl Lane {
             running: None,
             ended: None,
             told: (false, 1),
+            refused: None,
+            is_refusal_told: false,
         };
         lane.begin();
         lane
     }
 
     fn begin(&mut self) {
-        self.running = spawn(&self.text, self.guard.as_deref()).ok();
+        self.take(spawn(&self.text, self.guard.as_deref()));
+    }
+
+    fn take(&mut self, spawned: io::Result<Running>) {
+        let refused = spawned.as_ref().err().map(ToString::to_string);
+        self.is_refusal_told &= self.refused == refused;
+        self.refused = refused;
+        self.running = spawned.ok();
         self.ended = self.running.is_none().then(Instant::now);
         self.told = (false, 1);
+    }
+
+    fn untold_refusal(&mut self) -> Option<News> {
+        let why = self.refused.clone().filter(|_| !self.is_refusal_told)?;
+        self.is_refusal_told = true;
+        Some(News::NotStarted { why })
     }
 
     /// To poll.
@@ -220,7 +241,7 @@ impl Lane {
             if self.ended.is_some_and(|at| at.elapsed() > REST) {
                 self.begin();
             }
-            return None;
+            return self.untold_refusal();
         };
         event::clear(&running.wake);
         if running.is_over {
@@ -581,7 +602,34 @@ mod tests {
             running: Some(Running::new(child, stream, news, wake)),
             ended: None,
             told: (false, 1),
+            refused: None,
+            is_refusal_told: false,
         }
+    }
+
+    #[test]
+    fn why_none_can_be_started_is_told_once() {
+        let mut lane = Lane {
+            text: String::new(),
+            guard: None,
+            running: None,
+            ended: None,
+            told: (false, 1),
+            refused: None,
+            is_refusal_told: false,
+        };
+        let mut told_of = |number: i32| {
+            lane.take(Err(io::Error::from_raw_os_error(number)));
+            match lane.next() {
+                Some(News::NotStarted { why }) => Some(why),
+                _ => None,
+            }
+        };
+        let in_words = |number| Some(io::Error::from_raw_os_error(number).to_string());
+        assert_eq!(told_of(libc::ENOMEM), in_words(libc::ENOMEM));
+        assert_eq!(told_of(libc::ENOMEM), None);
+        assert_eq!(told_of(libc::EMFILE), in_words(libc::EMFILE));
+        assert_eq!(told_of(libc::EMFILE), None);
     }
 
     fn alive(passed_over: u64, running: &[u32]) -> Said {
@@ -600,6 +648,7 @@ mod tests {
             match lane.next() {
                 Some(News::Gone) => return (lost, running),
                 Some(News::Lost { pid, .. }) => lost.push(pid),
+                Some(News::NotStarted { why }) => panic!("{why}"),
                 Some(News::Ready { .. }) => counts.begin(),
                 Some(News::Counted {
                     losses,

@@ -157,6 +157,8 @@ pub enum Happening<'a> {
     FullMode(&'a Result<(), String>),
     /// Not any more: its process ended. It is started anew.
     NoFullMode,
+    /// Its process cannot be started, and why; it is tried again and again.
+    NotInFullMode(&'a str),
     /// A start could not be recorded.
     Lost {
         /// Process.
@@ -183,6 +185,8 @@ pub enum Happening<'a> {
     GuardRestarted(&'a Result<(), String>),
     /// It costs too much and records less, or costs little and records more again.
     Stepped(Stepped),
+    /// File operations of starts are recorded again, or why they cannot be.
+    Tracing(&'a Result<(), String>),
     /// The service ends.
     Stopping,
 }
@@ -433,6 +437,8 @@ struct Service<'p> {
     for_clients: Duration,
     /// Starts are held, or why not.
     holding: Result<(), String>,
+    /// Why file operations of starts that begin now are not recorded, though they are wanted.
+    no_files: Option<String>,
     room: Room,
     /// Starts that were not recorded, besides those that the store lost.
     lost: u64,
@@ -623,6 +629,7 @@ impl<'p> Service<'p> {
             cpu: CpuTime::default(),
             for_clients: Duration::ZERO,
             holding: Ok(()),
+            no_files: None,
             room: Room::default(),
             lost: 0,
             told_lost: Told::default(),
@@ -801,6 +808,8 @@ impl Service<'_> {
         )?;
         self.pinged = None;
         self.last_ping = Instant::now();
+        // It will say so, if it is as it was.
+        self.no_files = None;
         // Indexes of binaries are the holder's.
         self.plans.clear();
         self.holding = self.await_holder();
@@ -875,6 +884,10 @@ impl Service<'_> {
             }
             // Of a holder that was slow to begin.
             Event::Holding(outcome) => self.holding = outcome,
+            Event::Tracing(outcome) => {
+                tell(Happening::Tracing(&outcome));
+                self.no_files = outcome.err();
+            }
             Event::Stopped { .. } | Event::Gone => {}
         }
     }
@@ -1045,6 +1058,7 @@ impl Service<'_> {
             lot: Random::new(u64::from(pid) ^ now()).fraction(),
             awaits_environment: false,
             no_environment: None,
+            no_files: self.no_files.clone(),
             counters: self.programs.counters(),
             ring_full: self.room.before(),
         };

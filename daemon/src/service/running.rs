@@ -21,7 +21,7 @@ use crate::recorder::{Assembler, FAMILIES, Mode, add_packages, now};
 pub(super) type LossOfHost = (&'static str, fn(&Counters) -> u64);
 
 /// Losses that the kernel side counts, for all starts of the host in one: each start has those of its own time.
-pub(super) const OF_HOST: [LossOfHost; 9] = [
+pub(super) const OF_HOST: [LossOfHost; 10] = [
     ("records", |c| c.ring_full),
     ("sums_full", |c| c.sums_full),
     ("stacks", |c| c.stacks_lost),
@@ -31,6 +31,7 @@ pub(super) const OF_HOST: [LossOfHost; 9] = [
     ("abandoned_frames", |c| c.abandoned),
     ("frames_too_deep", |c| c.too_deep),
     ("sources", |c| c.sources_lost),
+    ("sums_unread", |c| c.sums_unread),
 ];
 
 /// How many of each of [`OF_HOST`].
@@ -76,6 +77,8 @@ pub(super) struct Running {
     pub(super) awaits_environment: bool,
     /// Why its environment is not known: it was asked for, and could not be read. What the kernel side tells of it may still come.
     pub(super) no_environment: Option<String>,
+    /// Why its file operations are not recorded, though they are wanted.
+    pub(super) no_files: Option<String>,
     /// Counters when it began.
     pub(super) counters: Counters,
     /// Records that had found no room before its exec.
@@ -242,7 +245,7 @@ impl Running {
             sample_hz: None,
             labels,
         }];
-        recording.families = families(self.mode, config.files);
+        recording.families = families(self.mode, config.files, self.no_files.as_deref());
         recording.losses = losses;
         let hits = |family: &str, hits| ProbeHits {
             run: RunId(0),
@@ -268,8 +271,8 @@ impl Running {
     }
 }
 
-/// Which families are recorded, and why not the others. `files`: whether the configuration wants those.
-fn families(mode: Mode, files: bool) -> Vec<FamilyState> {
+/// Which families are recorded, and why not the others. `files`: whether the configuration wants those; `no_files`: why there are none all the same.
+fn families(mode: Mode, files: bool, no_files: Option<&str>) -> Vec<FamilyState> {
     FAMILIES
         .iter()
         .map(|&name| {
@@ -286,11 +289,17 @@ fn families(mode: Mode, files: bool) -> Vec<FamilyState> {
                 ),
                 _ => None,
             };
+            let failed = no_files.filter(|_| name == "files" && off.is_none());
+            let state = match (off, failed) {
+                (Some(_), _) => "off",
+                (None, Some(_)) => "failed",
+                (None, None) => "on",
+            };
             FamilyState {
                 run: RunId(0),
                 name: name.into(),
-                state: if off.is_some() { "off" } else { "on" }.into(),
-                reason: off.map(str::to_owned),
+                state: state.into(),
+                reason: off.or(failed).map(str::to_owned),
             }
         })
         .collect()
@@ -305,6 +314,19 @@ fn since_of(now: &Counters, then: &Counters, of: fn(&Counters) -> u64) -> u64 {
 #[allow(clippy::unwrap_used, reason = "a test that fails says where")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_that_could_not_be_recorded_says_why() {
+        let of_files = |files, no_files| {
+            let families = families(Mode::Count, files, no_files);
+            let state = families.into_iter().find(|state| state.name == "files");
+            state.map(|state| (state.state, state.reason)).unwrap()
+        };
+        assert_eq!(of_files(true, None), ("on".into(), None));
+        let failed = ("failed".into(), Some("no memory".into()));
+        assert_eq!(of_files(true, Some("no memory")), failed);
+        assert_eq!(of_files(false, Some("no memory")).0, "off");
+    }
 
     /// A start of this process, of which nothing was told yet.
     fn new(pid: u32) -> Running {
@@ -330,6 +352,7 @@ mod tests {
             lot: 0.0,
             awaits_environment: false,
             no_environment: None,
+            no_files: None,
             counters: Counters::default(),
             ring_full: 0,
         }

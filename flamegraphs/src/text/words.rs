@@ -116,6 +116,9 @@ pub fn loss(kind: &str, count: u64) -> String {
         "sums_full" => {
             "# call[|s] found no room in the tables of sums: [it is|they are] missing in Crossings and Serialization"
         }
+        "sums_unread" => {
+            "# time[|s] the sums of calls could not be read, or only while they changed: calls beyond single events may be missing in Crossings and Serialization, or be there twice"
+        }
         "stacks" => {
             "# time[|s] there was no room for a stack, or for a function on it: what has none counts, but belongs to no module, package or function"
         }

@@ -424,6 +424,7 @@ fn gaps(run: &RunProfile) -> BTreeSet<&'static str> {
         .filter(|(kind, count)| is_gap(kind, **count) && !RECORDS.contains(&kind.as_str()))
         .map(|(kind, _)| match kind.as_str() {
             SUMS_FULL => "calls found no room in the tables of sums",
+            "sums_unread" => "the sums of calls could not be read at one moment",
             "threads_not_followed" => "threads could not be followed",
             "beginnings_missed" => LATE,
             "counts_unknown" => "nodeprofd ended before the trace did",
