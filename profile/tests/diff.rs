@@ -254,6 +254,57 @@ fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
     assert!(!twice, "{:#?}", diff.causes);
 }
 
+/// Base and head of a cause are what its change is the difference of, also where causes before it hold some of its time.
+#[test]
+fn the_change_of_a_cause_is_that_of_its_times() {
+    let run = |name: &str, late: bool| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                for module in 0..8u64 {
+                    let path = format!("/app/lib/{module}.js");
+                    // One module compiles and runs longer by more than all others compile less.
+                    let compile = match (late, module) {
+                        (true, 0) => 30_000_000,
+                        (true, _) => 500_000,
+                        (false, _) => 3_000_000,
+                    };
+                    main.require(&path, &[], compile + micros * 100, |module| {
+                        module.busy(1_000_000)
+                    });
+                }
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", false), run("head", true));
+    let kinds: Vec<CauseKind> = diff.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [CauseKind::Module, CauseKind::Package]);
+    for cause in &diff.causes {
+        let difference = cause.head_ns - cause.base_ns;
+        assert_eq!(cause.change_ns, difference, "{}", cause.sentence);
+    }
+    let rest = &diff.causes[1].sentence;
+    assert!(rest.contains("less besides other causes ("), "{rest}");
+}
+
+/// No time of a step that takes as long is no time below nothing, and a step whose time and counts changed has both.
+#[test]
+fn what_counts_tell_of_a_step_has_its_time() {
+    let noise = [NOISE, NOISE].concat();
+    let diff = compare(
+        side("base", &noise, same),
+        side("head", &noise, |recording, _| {
+            let again = recording.lookups[0];
+            recording.lookups.extend([again; 3]);
+        }),
+    );
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!(first.kind, CauseKind::PackageJson);
+    assert_eq!(first.change_ns, first.head_ns - first.base_ns);
+    assert!(first.change_ns.is_sign_positive(), "{}", first.change_ns);
+}
+
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.
 fn noisy(name: &str, run: impl Fn(u64) -> Recording) -> Recording {
     let mut all = Recording::default();

@@ -51,11 +51,11 @@ pub struct Cause {
     pub name: String,
     /// It is in head only, or in base only.
     pub presence: Option<&'static str>,
-    /// Time of it in base: median, ns.
+    /// Time of it in base, without what causes that were found before it hold: median, ns.
     pub base_ns: f64,
     /// In head.
     pub head_ns: f64,
-    /// What it adds to the time of head, ns, without what causes before it explain.
+    /// What it adds to the time of head, ns: `head_ns` less `base_ns`.
     pub change_ns: f64,
     /// Share of the change of the probed runs' wall time, where that is significant.
     pub share: Option<f64>,
@@ -177,15 +177,30 @@ struct Candidate {
     series: Series,
     /// Indices of the cells that it consists of.
     cells: Vec<usize>,
+    /// Sum of those that no cause holds yet.
+    left: Series,
+    /// A cause holds some of them.
+    partly: bool,
     certainty: Certainty,
     adjusted_p: Option<f64>,
     presence: Option<&'static str>,
 }
 
+impl Candidate {
+    /// Its time that no cause holds, and words of what time that is.
+    fn time_left(&self) -> (&Series, &'static str) {
+        (&self.left, if self.partly { BESIDES } else { "" })
+    }
+}
+
+/// Causes that were found before hold some of its time.
+const BESIDES: &str = " besides other causes";
+
 /// One moment's owner: a module and step, a bucket, or a phase.
 struct Cell {
-    /// What is left to explain.
-    left: f64,
+    series: Series,
+    /// A cause holds it.
+    taken: bool,
     /// Index into [`STEPS`], of modules.
     step: Option<usize>,
 }
@@ -263,8 +278,13 @@ pub fn causes(
     let (mut causes, modules): (Vec<Cause>, Vec<Cause>) =
         (search.of_counts(changes, keys, &parts).into_iter())
             .partition(|cause| STEPS_OF_COUNTS.contains(&cause.kind));
-    parts.extend(steps);
-    parts.retain(|part| !causes.iter().any(|cause| is_step(part, cause.kind)));
+    // Of those whose time changed, too, that is told.
+    for step in steps {
+        match causes.iter_mut().find(|cause| is_step(cause, step.kind)) {
+            Some(cause) => *cause = step,
+            None => parts.push(step),
+        }
+    }
     parts.sort_by(|a, b| b.change_ns.abs().total_cmp(&a.change_ns.abs()));
     // What came or went comes before all.
     let (mut ordered, parts): (Vec<Cause>, Vec<Cause>) =
@@ -315,12 +335,13 @@ impl Search<'_> {
             let first = self.cells.len();
             for (step, field) in fields.iter().enumerate() {
                 let series = Series::of(sides, List::Modules, row, *field);
-                self.cells.push(Cell {
-                    left: series.change(),
-                    step: Some(step),
-                });
                 steps[step].0.add(&series);
                 steps[step].1.push(first + step);
+                self.cells.push(Cell {
+                    series,
+                    taken: false,
+                    step: Some(step),
+                });
             }
             let cells: Vec<usize> = (first..self.cells.len()).collect();
             let package = sides.figures.package_of.get(name);
@@ -402,7 +423,8 @@ impl Search<'_> {
     /// The same with these times.
     fn alone(&mut self, kind: CauseKind, name: &str, row: usize, series: Series) {
         self.cells.push(Cell {
-            left: series.change(),
+            series: series.clone(),
+            taken: false,
             step: None,
         });
         let cell = self.cells.len() - 1;
@@ -410,12 +432,18 @@ impl Search<'_> {
     }
 
     fn add(&mut self, kind: CauseKind, name: &str, row: usize, series: Series, cells: Vec<usize>) {
+        let mut left = Series::default();
+        for cell in &cells {
+            left.add(&self.cells[*cell].series);
+        }
         self.candidates.push(Candidate {
             kind,
             name: name.to_owned(),
             row,
             series,
             cells,
+            left,
+            partly: false,
             certainty: Certainty::Noise,
             adjusted_p: None,
             presence: None,
@@ -485,19 +513,14 @@ impl Search<'_> {
         }
     }
 
-    fn left(&self, candidate: &Candidate) -> f64 {
-        candidate
-            .cells
-            .iter()
-            .map(|cell| self.cells[*cell].left)
-            .sum()
-    }
-
     /// What is left of a candidate in one step.
     fn left_in(&self, candidate: &Candidate, step: usize) -> f64 {
         let cells = candidate.cells.iter().map(|cell| &self.cells[*cell]);
-        let of_step = cells.filter(|cell| cell.step == Some(step));
-        of_step.map(|cell| cell.left).sum()
+        let mut left = Series::default();
+        for cell in cells.filter(|cell| cell.step == Some(step) && !cell.taken) {
+            left.add(&cell.series);
+        }
+        left.change()
     }
 
     /// What explains most of what is left, and how much. What says more than that takes its place only where so much is left of it, too: else
@@ -508,13 +531,13 @@ impl Search<'_> {
             |candidate: &Candidate| candidate.certainty.is_known() || candidate.presence.is_some();
         let mut best: Option<(usize, f64)> = None;
         for (index, candidate) in self.candidates.iter().enumerate() {
-            let left = self.left(candidate);
+            let left = candidate.left.change();
             if sure(candidate) && best.is_none_or(|(_, most)| left.abs() > most.abs()) {
                 best = Some((index, left));
             }
         }
         let (mut index, mut change) = best?;
-        let is_enough = |index: usize| self.left(&self.candidates[index]).abs() >= least;
+        let is_enough = |index: usize| self.candidates[index].left.change().abs() >= least;
         // One of many that holds most of it says more than the whole.
         let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
             let own = &self.candidates[index].cells;
@@ -527,12 +550,12 @@ impl Search<'_> {
                 .map(|(finer, c)| {
                     (
                         finer,
-                        step.map_or_else(|| self.left(c), |step| self.left_in(c, step)),
+                        step.map_or_else(|| c.left.change(), |step| self.left_in(c, step)),
                     )
                 })
                 .filter(|(finer, part)| part / change >= ONE_OF_MANY && is_enough(*finer))
                 .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
-                .map(|(finer, _)| (finer, self.left(&self.candidates[finer])))
+                .map(|(finer, _)| (finer, self.candidates[finer].left.change()))
         };
         let step = STEPS
             .iter()
@@ -553,7 +576,7 @@ impl Search<'_> {
                 .sought_for(change)
                 .filter(|package| is_enough(*package))
         {
-            (index, change) = (package, self.left(&self.candidates[package]));
+            (index, change) = (package, self.candidates[package].left.change());
         }
         let chosen = &self.candidates[index];
         if chosen.kind == CauseKind::Package
@@ -570,7 +593,7 @@ impl Search<'_> {
                 (self.candidates.iter()).position(|c| c.kind == CauseKind::Compilation && sure(c));
             if let Some(compilation) = compilation.filter(|index| is_enough(*index)) {
                 index = compilation;
-                change = self.left(&self.candidates[index]);
+                change = self.candidates[index].left.change();
             }
         }
         // Is it package.json files, where files are searched for?
@@ -626,7 +649,7 @@ impl Search<'_> {
                 };
                 let share = part("loading.stats").max(part("stats"));
                 // It has time of its own that is not explained yet.
-                let left = self.left(c) / change > 0.0;
+                let left = c.left.change() / change > 0.0;
                 (left && share >= ONE_OF_MANY).then_some((index, share))
             })
             .max_by(|a, b| a.1.total_cmp(&b.1))
@@ -635,8 +658,17 @@ impl Search<'_> {
 
     /// Takes out what a cause explains.
     fn take(&mut self, index: usize) {
-        for cell in std::mem::take(&mut self.candidates[index].cells) {
-            self.cells[cell].left = 0.0;
+        let cells = std::mem::take(&mut self.candidates[index].cells);
+        self.candidates[index].left = Series::default();
+        let mut taken = vec![false; self.cells.len()];
+        for cell in cells {
+            taken[cell] = !std::mem::replace(&mut self.cells[cell].taken, true);
+        }
+        for candidate in &mut self.candidates {
+            for cell in candidate.cells.iter().filter(|cell| taken[**cell]) {
+                candidate.left.subtract(&self.cells[*cell].series);
+                candidate.partly = true;
+            }
         }
     }
 
@@ -650,8 +682,8 @@ impl Search<'_> {
             kind,
             name: candidate.name.clone(),
             presence: candidate.presence,
-            base_ns: median(&candidate.series.base),
-            head_ns: median(&candidate.series.head),
+            base_ns: median(&candidate.left.base),
+            head_ns: median(&candidate.left.head),
             change_ns: choice.change,
             share,
             certainty: candidate.certainty,
@@ -775,13 +807,7 @@ impl Search<'_> {
             if !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
             }
-            let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
             let candidate = self.candidates.iter().find(|c| c.kind == kind);
-            let series = candidate.map_or(&self.readers, |c| &c.series);
-            let left: f64 = (self.cells.iter())
-                .filter(|cell| step.is_some() && cell.step == step)
-                .map(|cell| cell.left)
-                .sum();
             let evidence = match kind {
                 CauseKind::Compilation => self.of_run(&COMPILATIONS),
                 CauseKind::Resolution => self.searches(),
@@ -790,7 +816,12 @@ impl Search<'_> {
             if evidence.is_empty() {
                 continue;
             }
-            let mut cause = self.of_count(kind, "", series, left, &evidence);
+            let none = Series::default();
+            let time = match kind {
+                PACKAGE_JSON => (&self.readers, " in the functions that read them"),
+                _ => candidate.map_or((&none, ""), Candidate::time_left),
+            };
+            let mut cause = self.of_count(kind, "", time, &evidence);
             (cause.certainty, cause.adjusted_p) = (surest.certainty, surest.adjusted_p);
             steps.push((events, cause));
         }
@@ -821,10 +852,8 @@ impl Search<'_> {
                 if evidence.is_empty() {
                     continue;
                 }
-                let left = self.left(candidate);
-                let (name, series) = (&candidate.name, &candidate.series);
-                let kind = CauseKind::Module;
-                let mut cause = self.of_count(kind, name, series, left, &evidence);
+                let (kind, name) = (CauseKind::Module, &candidate.name);
+                let mut cause = self.of_count(kind, name, candidate.time_left(), &evidence);
                 (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
                 causes.push(cause);
             }
@@ -873,9 +902,10 @@ impl Search<'_> {
                 presence,
                 base_ns,
                 head_ns,
+                change_ns: head_ns - base_ns,
                 certainty: change.certainty,
                 sentence,
-                ..self.of_count(kind, name, &Series::default(), 0.0, &[])
+                ..self.of_count(kind, name, (&Series::default(), ""), &[])
             }
         };
         scripts.into_iter().map(cause).collect()
@@ -900,25 +930,27 @@ impl Search<'_> {
             let (base, head) = self.medians(List::Callbacks, row, "calls")?;
             let evidence = difference(None, base, head, "call", "calls")?;
             let kind = CauseKind::Callback;
-            let mut cause = self.of_count(kind, name, &Series::default(), 0.0, &[evidence]);
+            let mut cause = self.of_count(kind, name, (&Series::default(), ""), &[evidence]);
             (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
             Some(cause)
         };
         callbacks.into_iter().filter_map(cause).collect()
     }
 
+    /// `time`: its own, and words of what time that is.
     fn of_count(
         &self,
         kind: CauseKind,
         name: &str,
-        series: &Series,
-        left: f64,
+        time: (&Series, &str),
         evidence: &[String],
     ) -> Cause {
-        let about = match left.abs() >= self.least {
+        let (series, of) = time;
+        let change = series.change();
+        let about = match change.abs() >= self.least {
             true => format!(
-                " ({} of time, which can be chance)",
-                words::signed(left, Unit::Ns)
+                " ({} of time{of}, which can be chance)",
+                words::signed(change, Unit::Ns)
             ),
             false => String::new(),
         };
@@ -928,7 +960,7 @@ impl Search<'_> {
             presence: None,
             base_ns: median(&series.base),
             head_ns: median(&series.head),
-            change_ns: left,
+            change_ns: change,
             share: None,
             certainty: Certainty::Exact,
             adjusted_p: None,
@@ -964,18 +996,9 @@ impl Search<'_> {
             }
             (None, longer) => {
                 let longer = if longer { "longer" } else { "less" };
-                let whole = cause.head_ns - cause.base_ns;
-                // Where causes before it hold most of its change, or the other way round, its whole times would confuse.
-                let ratio = cause.change_ns / whole;
                 let (base, head) = (words::time(cause.base_ns), words::time(cause.head_ns));
-                // Nor is a sum of medians quite the median of a sum.
-                match (0.5..=2.0).contains(&ratio) {
-                    true if (ratio - 1.0).abs() < 0.03 => {
-                        format!("{what} takes {amount} {longer} ({base} → {head})")
-                    }
-                    true => format!("{what} takes {amount} {longer} ({base} → {head} in all)"),
-                    false => format!("{what} takes {amount} {longer} besides that"),
-                }
+                let besides = if candidate.partly { BESIDES } else { "" };
+                format!("{what} takes {amount} {longer}{besides} ({base} → {head})")
             }
         };
         if let Some(share) = cause.share {
@@ -999,13 +1022,9 @@ impl Search<'_> {
         let row = candidate.row;
         // Which step changed, if it is one of them.
         if cause.presence.is_none() && list == List::Modules {
-            for ((field, _), does) in
-                STEPS
-                    .into_iter()
-                    .zip(["to be found", "to be read", "to be compiled", "executing"])
-            {
-                let medians = self.medians(list, row, field);
-                let part = medians.map_or(0.0, |(base, head)| head - base);
+            let does = ["to be found", "to be read", "to be compiled", "executing"];
+            for (step, does) in does.into_iter().enumerate() {
+                let part = self.left_in(candidate, step);
                 if part / cause.change_ns >= ONE_OF_MANY {
                     evidence.push(format!("{} of it {does}", words::time(part.abs())));
                 }
