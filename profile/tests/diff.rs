@@ -305,6 +305,25 @@ fn what_counts_tell_of_a_step_has_its_time() {
     assert!(first.change_ns.is_sign_positive(), "{}", first.change_ns);
 }
 
+/// Modules that are built into node have no file to find, however long it takes until they are compiled.
+#[test]
+fn what_is_built_into_node_is_not_looked_for() {
+    const BUILTINS: [&str; 2] = ["node:module", "node:zlib"];
+    let run = |name: &str, late: u64| {
+        let package = move |main: &mut Program| {
+            for builtin in BUILTINS {
+                main.require(builtin, &[], 50_000, |module| module.busy(3_000_000 - late));
+            }
+        };
+        with_package(name, package, &BUILTINS.map(|builtin| (builtin, late)))
+    };
+    let diff = compare(run("base", 0), run("head", 1_500_000));
+    let finding = |cause: &&nodeprof_profile::diff::Cause| {
+        cause.kind == CauseKind::Resolution || cause.sentence.contains("to be found")
+    };
+    assert_eq!(diff.causes.iter().find(finding), None);
+}
+
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.
 fn noisy(name: &str, run: impl Fn(u64) -> Recording) -> Recording {
     let mut all = Recording::default();

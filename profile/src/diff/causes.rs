@@ -335,12 +335,16 @@ impl Search<'_> {
             let first = self.cells.len();
             for (step, field) in fields.iter().enumerate() {
                 let series = Series::of(sides, List::Modules, row, *field);
-                steps[step].0.add(&series);
-                steps[step].1.push(first + step);
+                // Modules that are built into node have no file to find: until they are compiled, node does other things.
+                let has_step = step != RESOLVE || !is_builtin(name);
+                if has_step {
+                    steps[step].0.add(&series);
+                    steps[step].1.push(first + step);
+                }
                 self.cells.push(Cell {
                     series,
                     taken: false,
-                    step: Some(step),
+                    step: has_step.then_some(step),
                 });
             }
             let cells: Vec<usize> = (first..self.cells.len()).collect();
@@ -1022,9 +1026,18 @@ impl Search<'_> {
         let row = candidate.row;
         // Which step changed, if it is one of them.
         if cause.presence.is_none() && list == List::Modules {
-            let does = ["to be found", "to be read", "to be compiled", "executing"];
-            for (step, does) in does.into_iter().enumerate() {
-                let part = self.left_in(candidate, step);
+            let mut does = ["to be found", "to be read", "to be compiled", "executing"];
+            if is_builtin(&candidate.name) {
+                does[RESOLVE] = "before it is compiled";
+            }
+            // A module's cells are its steps.
+            for (cell, does) in candidate.cells.iter().zip(does) {
+                let cell = &self.cells[*cell];
+                let part = if cell.taken {
+                    0.0
+                } else {
+                    cell.series.change()
+                };
                 if part / cause.change_ns >= ONE_OF_MANY {
                     evidence.push(format!("{} of it {does}", words::time(part.abs())));
                 }
@@ -1170,6 +1183,11 @@ impl Search<'_> {
         ]));
         evidence
     }
+}
+
+/// Whether a module is built into node.
+pub(super) fn is_builtin(module: &str) -> bool {
+    module.starts_with("node:")
 }
 
 /// `GetPackageScopeConfig` of `modules.BindingData::GetPackageScopeConfig<false> (slow)`.
