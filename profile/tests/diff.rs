@@ -324,6 +324,34 @@ fn what_is_built_into_node_is_not_looked_for() {
     assert_eq!(diff.causes.iter().find(finding), None);
 }
 
+/// Stats of package.json files are told with what else is done with these, and all that once.
+#[test]
+fn what_is_done_with_package_json_files_is_told_once() {
+    let run = |name: &str, asked: &[&str]| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.busy(10_000_000 + micros * 100);
+                main.require("/app/lib/a.js", asked, 50_000, |_| {});
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(
+        run("base", &[]),
+        run("head", &["/app/lib/package.json", "/app/package.json"]),
+    );
+    let told: Vec<(CauseKind, &str)> = (diff.causes.iter())
+        .filter(|cause| cause.sentence.contains("2 stats more"))
+        .map(|cause| (cause.kind, cause.sentence.as_str()))
+        .collect();
+    assert!(
+        matches!(told[..], [(CauseKind::PackageJson, _)]),
+        "{:#?}",
+        diff.causes
+    );
+}
+
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.
 fn noisy(name: &str, run: impl Fn(u64) -> Recording) -> Recording {
     let mut all = Recording::default();

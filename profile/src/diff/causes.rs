@@ -625,13 +625,11 @@ impl Search<'_> {
 
     /// Fewer compilations have their code from a code cache, and it takes longer; or more have, and it takes less.
     fn is_of_code_cache(&self, change: f64) -> bool {
-        let table = self.sides.figures.table(List::Run);
-        let row = table.find(CACHED);
-        let medians = row.and_then(|row| self.medians(List::Run, row, ""));
-        medians.is_some_and(|(base, head)| match change > 0.0 {
-            true => head < base,
-            false => head > base,
-        })
+        self.run(CACHED)
+            .is_some_and(|(base, head)| match change > 0.0 {
+                true => head < base,
+                false => head > base,
+            })
     }
 
     /// The package that came or went for which most of the stats were made that there are more or fewer of, if the search for files
@@ -782,6 +780,7 @@ impl Search<'_> {
                     "package_json.lookups",
                     "package_json.repeated_lookups",
                     "package_json.opens",
+                    PACKAGE_JSON_STATS,
                 ],
                 "loading.package_json_lookups",
             ),
@@ -790,15 +789,11 @@ impl Search<'_> {
                 |medians: Option<(f64, f64)>| medians.map_or(0.0, |(base, head)| head - base);
             let (surest, whole, events) = match kind {
                 CauseKind::Resolution => {
-                    let whole = change(self.stats_to_find());
+                    let whole = change(self.other_stats_to_find());
                     (surest_to_find(), whole, whole.abs())
                 }
                 _ => {
-                    let table = self.sides.figures.table(List::Run);
-                    let of_figure = |figure: &&str| {
-                        let row = table.find(figure);
-                        change(row.and_then(|row| self.medians(List::Run, row, "")))
-                    };
+                    let of_figure = |figure: &&str| change(self.run(figure));
                     let changes: Vec<f64> = figures.iter().map(of_figure).collect();
                     let whole = changes.first().copied().unwrap_or_default();
                     let events = changes.iter().map(|change| change.abs()).sum();
@@ -807,6 +802,14 @@ impl Search<'_> {
             };
             let Some(surest) = surest.filter(|_| !told(kind, "")) else {
                 continue;
+            };
+            let stats = self.run(PACKAGE_JSON_STATS);
+            // Lookups tell who asked for these files; without any, stats do.
+            let (whole, field) = match kind {
+                PACKAGE_JSON if whole == 0.0 && change(stats) != 0.0 => {
+                    (change(stats), FOUND_BY_STATS)
+                }
+                _ => (whole, field),
             };
             if !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
@@ -1094,15 +1097,17 @@ impl Search<'_> {
         evidence
     }
 
+    /// Medians of a figure of the run itself.
+    fn run(&self, name: &str) -> Option<(f64, f64)> {
+        let row = self.sides.figures.table(List::Run).find(name)?;
+        self.medians(List::Run, row, "")
+    }
+
     /// How figures of the run itself changed.
     fn of_run(&self, figures: &[(&str, &str, &str)]) -> Vec<String> {
-        let table = self.sides.figures.table(List::Run);
         let mut evidence = Vec::new();
         for (name, one, many) in figures {
-            let medians = table
-                .find(name)
-                .and_then(|row| self.medians(List::Run, row, ""));
-            if let Some((base, head)) = medians {
+            if let Some((base, head)) = self.run(name) {
                 evidence.extend(difference(None, base, head, one, many));
             }
         }
@@ -1116,6 +1121,18 @@ impl Search<'_> {
         of_modules
             .filter(|(base, head)| base != head)
             .or_else(|| self.sum(List::Callbacks, "calls", |row| self.is_search(row)))
+    }
+
+    /// The same if they are not stats of package.json files, which are told with these: all others together are as many as before, or nearly.
+    fn other_stats_to_find(&self) -> Option<(f64, f64)> {
+        let change = |name: &str| (self.run(name)).map_or(0.0, |(base, head)| head - base);
+        let of_package_json = change(PACKAGE_JSON_STATS);
+        let others = change("files.stat.calls") - of_package_json;
+        self.stats_to_find().filter(|(base, head)| {
+            let is_theirs = (head - base) * of_package_json > 0.0
+                && others.abs() < SCATTER * of_package_json.abs();
+            !is_theirs
+        })
     }
 
     /// Medians of a figure's sum over some rows.
@@ -1148,9 +1165,9 @@ impl Search<'_> {
             Some(_) => ("stat", "stats"),
             None => ("call of InternalModuleStat", "calls of InternalModuleStat"),
         };
-        let stats = self.stats_to_find();
+        let stats = self.other_stats_to_find();
         let stats = stats.and_then(|(base, head)| difference(None, base, head, one, many));
-        stats.into_iter().chain(self.of_run(&SEARCHES)).collect()
+        stats.into_iter().collect()
     }
 
     /// The package.json file of which most bytes more, or fewer, are read: before, now, and its name.
@@ -1180,6 +1197,7 @@ impl Search<'_> {
         evidence.extend(self.of_run(&[
             ("package_json.lookups", "lookup", "lookups"),
             ("package_json.opens", "open", "opens"),
+            (PACKAGE_JSON_STATS, "stat", "stats"),
         ]));
         evidence
     }
@@ -1205,19 +1223,8 @@ const COMPILATIONS: [(&str, &str, &str); 2] = [
 const CACHED: &str = "compile.cached";
 /// Stats that were made to find a module.
 const FOUND_BY_STATS: &str = "loading.stats";
-/// What else is searched for.
-const SEARCHES: [(&str, &str, &str); 2] = [
-    (
-        "package_json.lookups",
-        "package.json lookup",
-        "package.json lookups",
-    ),
-    (
-        "package_json.opens",
-        "package.json open",
-        "package.json opens",
-    ),
-];
+/// Stats of package.json files.
+const PACKAGE_JSON_STATS: &str = "package_json.stats";
 
 /// What is to blame, at the beginning of a sentence.
 fn subject(kind: CauseKind, name: &str) -> String {
