@@ -352,6 +352,55 @@ fn what_is_done_with_package_json_files_is_told_once() {
     );
 }
 
+/// Another version of node may have a built-in module in its snapshot: that it is not compiled does not say that it is not loaded.
+#[test]
+fn built_in_modules_of_another_version_are_not_said_to_be_added_or_removed() {
+    let run = |name: &str, builtin: &str, version: &str| {
+        let package = |main: &mut Program| main.require(builtin, &[], 900_000, |_| {});
+        let mut all = with_package(name, package, &[]);
+        for binary in &mut all.binaries {
+            binary.node_version = Some(version.into());
+        }
+        all
+    };
+    let of = |head_version: &str| {
+        compare(
+            run("base", "node:zlib", "v22.1.0"),
+            run("head", "node:module", head_version),
+        )
+    };
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|of| (*of).into()).collect() };
+    let presences = |diff: &Diff| -> Vec<(String, Option<&str>)> {
+        let mut of: Vec<_> = (diff.causes.iter())
+            .map(|cause| (cause.name.clone(), cause.presence))
+            .collect();
+        of.sort();
+        of
+    };
+    let same = of("v22.1.0");
+    assert_eq!(same.modules.added, names(&["node:module"]));
+    assert_eq!(same.modules.removed, names(&["node:zlib"]));
+    assert_eq!(same.builtins, Default::default());
+    assert_eq!(
+        presences(&same),
+        [
+            ("node:module".to_owned(), Some("added")),
+            ("node:zlib".to_owned(), Some("removed"))
+        ]
+    );
+    let other = of("v24.1.0");
+    assert_eq!(other.modules, Default::default());
+    assert_eq!(other.builtins.now_compiled, names(&["node:module"]));
+    assert_eq!(other.builtins.no_longer_compiled, names(&["node:zlib"]));
+    assert_eq!(
+        presences(&other),
+        [
+            ("node:module".to_owned(), Some("now_compiled")),
+            ("node:zlib".to_owned(), Some("no_longer_compiled"))
+        ]
+    );
+}
+
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.
 fn noisy(name: &str, run: impl Fn(u64) -> Recording) -> Recording {
     let mut all = Recording::default();

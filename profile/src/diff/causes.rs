@@ -12,7 +12,7 @@ use super::figures::{List, Unit};
 use super::sides::Sides;
 use super::statements::modes_alike;
 use super::verdict::{Answer, Verdict};
-use super::{Key, words};
+use super::{ADDED, Key, NO_LONGER_COMPILED, NOW_COMPILED, known_presence, words};
 use crate::RunProfile;
 use crate::report::CallbackProfile;
 
@@ -49,7 +49,7 @@ pub struct Cause {
     pub kind: CauseKind,
     /// Its name: a package, module, bucket or phase.
     pub name: String,
-    /// It is in head only, or in base only.
+    /// It is in head only, or in base only; of built-in modules, that it is compiled there only.
     pub presence: Option<&'static str>,
     /// Time of it in base, without what causes that were found before it hold: median, ns.
     pub base_ns: f64,
@@ -486,7 +486,7 @@ impl Search<'_> {
             };
             let of = self.candidates.iter_mut();
             if let Some(candidate) = of.into_iter().find(|c| c.kind == kind && c.row == key.row) {
-                candidate.presence = Some(presence);
+                candidate.presence = Some(known_presence(self.sides, &candidate.name, presence));
                 candidate.certainty = change.certainty;
             }
         }
@@ -898,11 +898,12 @@ impl Search<'_> {
         scripts.truncate(MOST_OF_SCRIPTS);
         let cause = |(base_ns, head_ns, name, change): (f64, f64, &str, &Change)| {
             let presence = change.presence();
+            let presence = presence.map(|of| known_presence(self.sides, name, of));
             let kind = CauseKind::Script;
             let sentence = format!(
                 "{} ({}): {} in all threads and processes.",
                 subject(kind, name),
-                presence.unwrap_or_default(),
+                presence.map_or("", presence_words),
                 words::time((head_ns - base_ns).abs())
             );
             Cause {
@@ -995,11 +996,9 @@ impl Search<'_> {
         }
         let amount = words::time(cause.change_ns.abs());
         let mut sentence = match (cause.presence, cause.change_ns > 0.0) {
-            (Some("added"), true) => format!("{what} (added) costs {amount}"),
-            (Some("removed"), false) => format!("{what} (removed) saves {amount}"),
             (Some(presence), longer) => {
                 let verb = if longer { "costs" } else { "saves" };
-                format!("{what} ({presence}) {verb} {amount}")
+                format!("{what} ({}) {verb} {amount}", presence_words(presence))
             }
             (None, longer) => {
                 let longer = if longer { "longer" } else { "less" };
@@ -1203,6 +1202,15 @@ impl Search<'_> {
     }
 }
 
+/// What is known of what came or went.
+fn presence_words(presence: &str) -> &str {
+    match presence {
+        NOW_COMPILED => "now compiled at start; it may have been in the snapshot",
+        NO_LONGER_COMPILED => "no longer compiled at start; it may be in the snapshot",
+        presence => presence,
+    }
+}
+
 /// Whether a module is built into node.
 pub(super) fn is_builtin(module: &str) -> bool {
     module.starts_with("node:")
@@ -1257,7 +1265,8 @@ fn difference(
     };
     match presence {
         Some(presence) => {
-            let value = if presence == "added" { head } else { base };
+            let is_of_head = [ADDED, NOW_COMPILED].contains(&presence);
+            let value = if is_of_head { head } else { base };
             let read = if bytes { " read" } else { "" };
             (value > 0.0).then(|| format!("{}{read}", amount(value)))
         }
