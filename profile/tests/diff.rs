@@ -12,6 +12,7 @@ use nodeprof_profile::groups::Group;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::recording::{
     Compilation, CompilationUnit, Crossing, Loss, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
+    Wait, WaitReason,
 };
 use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording, RunProfile};
@@ -324,6 +325,40 @@ fn what_is_built_into_node_is_not_looked_for() {
     assert_eq!(diff.causes.iter().find(finding), None);
 }
 
+/// A module takes longer to be found because another program has the CPU.
+#[test]
+fn a_module_that_waits_to_be_loaded_does_not_only_take_longer() {
+    const WAIT: u64 = 4_000_000;
+    const MODULE: &str = "/app/lib/a.js";
+    let run = |name: &str, wait: u64| {
+        let package = |main: &mut Program| main.require(MODULE, &[], 50_000, |_| {});
+        let mut all = with_package(name, package, &[(MODULE, wait)]);
+        let stats: Vec<_> = (all.files.iter())
+            .filter(|file| all.name(file.path) == MODULE.as_bytes())
+            .filter(|file| wait > 0 && file.duration.0 >= wait)
+            .map(|file| Wait {
+                process: file.process,
+                thread: file.thread,
+                start: file.start,
+                duration: Nanoseconds(wait),
+                runnable: Nanoseconds(wait),
+                reason: WaitReason::Preempted,
+                syscall: None,
+                stack: file.stack,
+            })
+            .collect();
+        all.waits = stats;
+        all
+    };
+    let diff = compare(run("base", 0), run("head", WAIT));
+    let first = diff.causes.first().expect("a cause");
+    assert!(
+        first.name.ends_with("a.js") && first.sentence.contains("4.00 ms of it off the CPU"),
+        "{}",
+        first.sentence
+    );
+}
+
 /// Stats of package.json files are told with what else is done with these, and all that once.
 #[test]
 fn what_is_done_with_package_json_files_is_told_once() {
@@ -399,6 +434,41 @@ fn built_in_modules_of_another_version_are_not_said_to_be_added_or_removed() {
             ("node:zlib".to_owned(), Some("no_longer_compiled"))
         ]
     );
+}
+
+/// A collection that runs in another module now is told with both modules.
+#[test]
+fn what_moved_to_another_module_is_said_of_it() {
+    let run = |name: &str, late: bool| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", true);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                for (module, collects) in [("a", !late), ("b", late)] {
+                    let path = format!("/app/lib/{module}.js");
+                    main.require(&path, &[], 50_000, |module| {
+                        module.busy(2_000_000 + micros * 100);
+                        if collects {
+                            let collection = "v8::internal::Heap::PerformGarbageCollection";
+                            module.native(collection, |module| module.busy(9_000_000));
+                        }
+                    });
+                }
+                let collection = "v8::internal::Heap::Scavenge";
+                main.native(collection, |main| main.busy(5_000_000));
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", false), run("head", true));
+    for (module, says) in [
+        ("a.js", "of a run, may run in others now"),
+        ("b.js", "of a run, may have come to run in it"),
+    ] {
+        let of = |cause: &&nodeprof_profile::diff::Cause| cause.name.ends_with(module);
+        let cause = diff.causes.iter().find(of);
+        let is_said = cause.is_some_and(|cause| cause.sentence.contains(says));
+        assert!(is_said, "{module}: {:#?}", diff.causes);
+    }
 }
 
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.

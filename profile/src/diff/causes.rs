@@ -1013,7 +1013,35 @@ impl Search<'_> {
         if !evidence.is_empty() {
             sentence += &format!(": {}", evidence.join(", "));
         }
+        if let Some(collections) = self.may_have_moved(cause, candidate) {
+            let whither = match cause.change_ns > 0.0 {
+                true => "may have come to run in it",
+                false => "may run in others now",
+            };
+            let collections = words::time(collections);
+            sentence += &format!("; garbage collections, {collections} of a run, {whither}");
+        }
         sentence + "."
+    }
+
+    /// How much of the change of a module are waits of what it took to load it; waits of what its functions ask for can be in the time of others.
+    fn waits(&self, cause: &Cause, row: usize) -> Option<f64> {
+        let (base, head) = self.medians(List::Modules, row, "loading.blocked_ns")?;
+        let share = (head - base) / cause.change_ns;
+        (cause.presence.is_none() && share >= ONE_OF_MANY)
+            .then(|| share.min(1.0) * cause.change_ns.abs())
+    }
+
+    /// What the garbage collector takes of a run, by CPU samples, where that can be all that changed of a module: it runs in whichever module
+    /// allocates then, and this one does nothing more or less often.
+    fn may_have_moved(&self, cause: &Cause, candidate: &Candidate) -> Option<f64> {
+        let is_alone = cause.kind == CauseKind::Module
+            && cause.presence.is_none()
+            && self.waits(cause, candidate.row).is_none()
+            && (self.of_row_counts(List::Modules, candidate.row, None)).is_empty();
+        let (base, head) = self.run("samples.by_kind.garbage_collection_ns")?;
+        let collections = base.max(head);
+        (is_alone && collections >= cause.change_ns.abs()).then_some(collections)
     }
 
     fn medians(&self, list: List, row: usize, field: &str) -> Option<(f64, f64)> {
@@ -1044,6 +1072,11 @@ impl Search<'_> {
                     evidence.push(format!("{} of it {does}", words::time(part.abs())));
                 }
             }
+        }
+        if list == List::Modules
+            && let Some(waits) = self.waits(cause, row)
+        {
+            evidence.push(format!("{} of it off the CPU", words::time(waits)));
         }
         evidence.extend(self.of_row_counts(list, row, cause.presence));
         evidence
