@@ -12,6 +12,7 @@ use nodeprof_profile::groups::Group;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::recording::{
     Compilation, CompilationUnit, Crossing, Loss, NameId, Nanoseconds, ProcessId, RunId, ThreadId,
+    Wait, WaitReason,
 };
 use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording, RunProfile};
@@ -252,6 +253,220 @@ fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
     let twice = (diff.causes.iter().skip(1))
         .any(|cause| cause.sentence.contains("package.json lookups more"));
     assert!(!twice, "{:#?}", diff.causes);
+}
+
+/// Base and head of a cause are what its change is the difference of, also where causes before it hold some of its time.
+#[test]
+fn the_change_of_a_cause_is_that_of_its_times() {
+    let run = |name: &str, late: bool| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                for module in 0..8u64 {
+                    let path = format!("/app/lib/{module}.js");
+                    // One module compiles and runs longer by more than all others compile less.
+                    let compile = match (late, module) {
+                        (true, 0) => 30_000_000,
+                        (true, _) => 500_000,
+                        (false, _) => 3_000_000,
+                    };
+                    main.require(&path, &[], compile + micros * 100, |module| {
+                        module.busy(1_000_000)
+                    });
+                }
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", false), run("head", true));
+    let kinds: Vec<CauseKind> = diff.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [CauseKind::Module, CauseKind::Package]);
+    for cause in &diff.causes {
+        let difference = cause.head_ns - cause.base_ns;
+        assert_eq!(cause.change_ns, difference, "{}", cause.sentence);
+    }
+    let rest = &diff.causes[1].sentence;
+    assert!(rest.contains("less besides other causes ("), "{rest}");
+}
+
+/// No time of a step that takes as long is no time below nothing, and a step whose time and counts changed has both.
+#[test]
+fn what_counts_tell_of_a_step_has_its_time() {
+    let noise = [NOISE, NOISE].concat();
+    let diff = compare(
+        side("base", &noise, same),
+        side("head", &noise, |recording, _| {
+            let again = recording.lookups[0];
+            recording.lookups.extend([again; 3]);
+        }),
+    );
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!(first.kind, CauseKind::PackageJson);
+    assert_eq!(first.change_ns, first.head_ns - first.base_ns);
+    assert!(first.change_ns.is_sign_positive(), "{}", first.change_ns);
+}
+
+/// Modules that are built into node have no file to find, however long it takes until they are compiled.
+#[test]
+fn what_is_built_into_node_is_not_looked_for() {
+    const BUILTIN: &str = "node:zlib";
+    let run = |name: &str, late: u64| {
+        let package = |main: &mut Program| main.require(BUILTIN, &[], 50_000, |_| {});
+        with_package(name, package, &[(BUILTIN, late)])
+    };
+    let diff = compare(run("base", 0), run("head", 1_500_000));
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!((first.kind, &*first.name), (CauseKind::Module, BUILTIN));
+    let says = "1.50 ms of it before it is compiled";
+    assert!(first.sentence.contains(says), "{}", first.sentence);
+    let finding = |cause: &nodeprof_profile::diff::Cause| cause.kind == CauseKind::Resolution;
+    assert!(!diff.causes.iter().any(finding), "{:#?}", diff.causes);
+}
+
+/// A module takes longer to be found because another program has the CPU.
+#[test]
+fn a_module_that_waits_to_be_loaded_does_not_only_take_longer() {
+    const WAIT: u64 = 4_000_000;
+    const MODULE: &str = "/app/lib/a.js";
+    let run = |name: &str, wait: u64| {
+        let package = |main: &mut Program| main.require(MODULE, &[], 50_000, |_| {});
+        let mut all = with_package(name, package, &[(MODULE, wait)]);
+        let stats: Vec<_> = (all.files.iter())
+            .filter(|file| all.name(file.path) == MODULE.as_bytes())
+            .filter(|file| wait > 0 && file.duration.0 >= wait)
+            .map(|file| Wait {
+                process: file.process,
+                thread: file.thread,
+                start: file.start,
+                duration: Nanoseconds(wait),
+                runnable: Nanoseconds(wait),
+                reason: WaitReason::Preempted,
+                syscall: None,
+                stack: file.stack,
+            })
+            .collect();
+        all.waits = stats;
+        all
+    };
+    let diff = compare(run("base", 0), run("head", WAIT));
+    let first = diff.causes.first().expect("a cause");
+    assert!(
+        first.name.ends_with("a.js") && first.sentence.contains("4.00 ms of it off the CPU"),
+        "{}",
+        first.sentence
+    );
+}
+
+/// Stats of package.json files are told with what else is done with these, and all that once.
+#[test]
+fn what_is_done_with_package_json_files_is_told_once() {
+    let run = |name: &str, asked: &[&str]| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.busy(10_000_000 + micros * 100);
+                main.require("/app/lib/a.js", asked, 50_000, |_| {});
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(
+        run("base", &[]),
+        run("head", &["/app/lib/package.json", "/app/package.json"]),
+    );
+    let told: Vec<(CauseKind, &str)> = (diff.causes.iter())
+        .filter(|cause| cause.sentence.contains("2 stats more"))
+        .map(|cause| (cause.kind, cause.sentence.as_str()))
+        .collect();
+    assert!(
+        matches!(told[..], [(CauseKind::PackageJson, _)]),
+        "{:#?}",
+        diff.causes
+    );
+}
+
+/// Another version of node may have a built-in module in its snapshot: that it is not compiled does not say that it is not loaded.
+#[test]
+fn built_in_modules_of_another_version_are_not_said_to_be_added_or_removed() {
+    let run = |name: &str, builtin: &str, version: &str| {
+        let package = |main: &mut Program| main.require(builtin, &[], 900_000, |_| {});
+        let mut all = with_package(name, package, &[]);
+        for binary in &mut all.binaries {
+            binary.node_version = Some(version.into());
+        }
+        all
+    };
+    let of = |head_version: &str| {
+        compare(
+            run("base", "node:zlib", "v22.1.0"),
+            run("head", "node:module", head_version),
+        )
+    };
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|of| (*of).into()).collect() };
+    let presences = |diff: &Diff| -> Vec<(String, Option<&str>)> {
+        let mut of: Vec<_> = (diff.causes.iter())
+            .map(|cause| (cause.name.clone(), cause.presence))
+            .collect();
+        of.sort();
+        of
+    };
+    let same = of("v22.1.0");
+    assert_eq!(same.modules.added, names(&["node:module"]));
+    assert_eq!(same.modules.removed, names(&["node:zlib"]));
+    assert_eq!(same.builtins, Default::default());
+    assert_eq!(
+        presences(&same),
+        [
+            ("node:module".to_owned(), Some("added")),
+            ("node:zlib".to_owned(), Some("removed"))
+        ]
+    );
+    let other = of("v24.1.0");
+    assert_eq!(other.modules, Default::default());
+    assert_eq!(other.builtins.now_compiled, names(&["node:module"]));
+    assert_eq!(other.builtins.no_longer_compiled, names(&["node:zlib"]));
+    assert_eq!(
+        presences(&other),
+        [
+            ("node:module".to_owned(), Some("now_compiled")),
+            ("node:zlib".to_owned(), Some("no_longer_compiled"))
+        ]
+    );
+}
+
+/// A collection that runs in another module now is told with both modules.
+#[test]
+fn what_moved_to_another_module_is_said_of_it() {
+    let run = |name: &str, late: bool| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", true);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                for (module, collects) in [("a", !late), ("b", late)] {
+                    let path = format!("/app/lib/{module}.js");
+                    main.require(&path, &[], 50_000, |module| {
+                        module.busy(2_000_000 + micros * 100);
+                        if collects {
+                            let collection = "v8::internal::Heap::PerformGarbageCollection";
+                            module.native(collection, |module| module.busy(9_000_000));
+                        }
+                    });
+                }
+                let collection = "v8::internal::Heap::Scavenge";
+                main.native(collection, |main| main.busy(5_000_000));
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", false), run("head", true));
+    for (module, says) in [
+        ("a.js", "of a run, may run in others now"),
+        ("b.js", "of a run, may have come to run in it"),
+    ] {
+        let of = |cause: &&nodeprof_profile::diff::Cause| cause.name.ends_with(module);
+        let cause = diff.causes.iter().find(of);
+        let is_said = cause.is_some_and(|cause| cause.sentence.contains(says));
+        assert!(is_said, "{module}: {:#?}", diff.causes);
+    }
 }
 
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.

@@ -249,6 +249,9 @@ impl View<'_> {
             self.page.section("Versions", &versions);
         }
         self.names("Modules", &self.diff.modules);
+        for (title, names) in builtins(self.diff) {
+            self.listed(&wording::counted(names.len() as u64, title), names);
+        }
         let lookups: Vec<_> = self
             .diff
             .lookups
@@ -279,18 +282,19 @@ impl View<'_> {
 
     fn names(&mut self, title: &str, presence: &Presence) {
         for (what, names) in [("added", &presence.added), ("removed", &presence.removed)] {
-            if names.is_empty() {
-                continue;
-            }
-            let mut phrases: Vec<_> = names
-                .iter()
-                .take(NAMES)
-                .map(|name| plain(printable(name)))
-                .collect();
-            phrases.extend(more(names.len()));
             let title = format!("{title} {what} ({})", words::count(names.len() as f64));
-            self.page.section(&title, &phrases);
+            self.listed(&title, names);
         }
+    }
+
+    fn listed(&mut self, title: &str, names: &[String]) {
+        if names.is_empty() {
+            return;
+        }
+        let shown = names.iter().take(NAMES);
+        let mut phrases: Vec<_> = shown.map(|name| plain(printable(name))).collect();
+        phrases.extend(more(names.len()));
+        self.page.section(title, &phrases);
     }
 
     fn next(&mut self, base: &str, head: &str) {
@@ -302,6 +306,20 @@ impl View<'_> {
             self.page.out.push('\n');
         }
     }
+}
+
+/// What is known of built-in modules that only one side compiles.
+pub(super) fn builtins(diff: &Diff) -> [(&'static str, &Vec<String>); 2] {
+    [
+        (
+            "# built-in module[|s] now compiled at start; [it|they] may have been in the snapshot",
+            &diff.builtins.now_compiled,
+        ),
+        (
+            "# built-in module[|s] no longer compiled at start; [it|they] may be in the snapshot",
+            &diff.builtins.no_longer_compiled,
+        ),
+    ]
 }
 
 fn more(all: usize) -> Option<super::page::Phrase> {
@@ -469,7 +487,14 @@ pub(super) fn doubt(cause: &Cause) -> &'static str {
 /// another view.
 pub(super) fn is_telling(change: &Change, diff: &Diff) -> bool {
     let gone = |presence: &Presence| {
-        presence.added.contains(&change.name) || presence.removed.contains(&change.name)
+        let compiled = [
+            &diff.builtins.now_compiled,
+            &diff.builtins.no_longer_compiled,
+        ];
+        let mut names = [&presence.added, &presence.removed]
+            .into_iter()
+            .chain(compiled);
+        names.any(|names| names.contains(&change.name))
     };
     match change.list {
         "modules" => {

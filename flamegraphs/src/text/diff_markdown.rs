@@ -4,7 +4,7 @@ use nodeprof_profile::diff::{Answer, Certainty, Change, Diff, words};
 use nodeprof_profile::wording;
 
 use super::diff::{
-    doubt, false_positives, is_telling, next_commands, percent_of, probability, time_name,
+    builtins, doubt, false_positives, is_telling, next_commands, percent_of, probability, time_name,
 };
 use super::words::capitalised;
 
@@ -95,12 +95,13 @@ pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
             .collect();
         counts(&mut out, title, &rows);
     }
-    for (title, names) in [
+    let lists = [
         ("# package[|s] added", &diff.packages.added),
         ("# package[|s] removed", &diff.packages.removed),
         ("# module[|s] added", &diff.modules.added),
         ("# module[|s] removed", &diff.modules.removed),
-    ] {
+    ];
+    for (title, names) in lists.into_iter().chain(builtins(diff)) {
         if !names.is_empty() {
             let shown: Vec<String> = names.iter().take(ROWS).map(|name| code(name)).collect();
             let more = match names.len() > ROWS {

@@ -12,7 +12,7 @@ use super::figures::{List, Unit};
 use super::sides::Sides;
 use super::statements::modes_alike;
 use super::verdict::{Answer, Verdict};
-use super::{Key, words};
+use super::{ADDED, Key, NO_LONGER_COMPILED, NOW_COMPILED, known_presence, words};
 use crate::RunProfile;
 use crate::report::CallbackProfile;
 
@@ -49,13 +49,13 @@ pub struct Cause {
     pub kind: CauseKind,
     /// Its name: a package, module, bucket or phase.
     pub name: String,
-    /// It is in head only, or in base only.
+    /// It is in head only, or in base only; of built-in modules, that it is compiled there only.
     pub presence: Option<&'static str>,
-    /// Time of it in base: median, ns.
+    /// Time of it in base, without what causes that were found before it hold: median, ns.
     pub base_ns: f64,
     /// In head.
     pub head_ns: f64,
-    /// What it adds to the time of head, ns, without what causes before it explain.
+    /// What it adds to the time of head, ns: `head_ns` less `base_ns`.
     pub change_ns: f64,
     /// Share of the change of the probed runs' wall time, where that is significant.
     pub share: Option<f64>,
@@ -177,15 +177,30 @@ struct Candidate {
     series: Series,
     /// Indices of the cells that it consists of.
     cells: Vec<usize>,
+    /// Sum of those that no cause holds yet.
+    left: Series,
+    /// A cause holds some of them.
+    partly: bool,
     certainty: Certainty,
     adjusted_p: Option<f64>,
     presence: Option<&'static str>,
 }
 
+impl Candidate {
+    /// Its time that no cause holds, and words of what time that is.
+    fn time_left(&self) -> (&Series, &'static str) {
+        (&self.left, if self.partly { BESIDES } else { "" })
+    }
+}
+
+/// Causes that were found before hold some of its time.
+const BESIDES: &str = " besides other causes";
+
 /// One moment's owner: a module and step, a bucket, or a phase.
 struct Cell {
-    /// What is left to explain.
-    left: f64,
+    series: Series,
+    /// A cause holds it.
+    taken: bool,
     /// Index into [`STEPS`], of modules.
     step: Option<usize>,
 }
@@ -263,8 +278,13 @@ pub fn causes(
     let (mut causes, modules): (Vec<Cause>, Vec<Cause>) =
         (search.of_counts(changes, keys, &parts).into_iter())
             .partition(|cause| STEPS_OF_COUNTS.contains(&cause.kind));
-    parts.extend(steps);
-    parts.retain(|part| !causes.iter().any(|cause| is_step(part, cause.kind)));
+    // Of those whose time changed, too, that is told.
+    for step in steps {
+        match causes.iter_mut().find(|cause| is_step(cause, step.kind)) {
+            Some(cause) => *cause = step,
+            None => parts.push(step),
+        }
+    }
     parts.sort_by(|a, b| b.change_ns.abs().total_cmp(&a.change_ns.abs()));
     // What came or went comes before all.
     let (mut ordered, parts): (Vec<Cause>, Vec<Cause>) =
@@ -315,12 +335,17 @@ impl Search<'_> {
             let first = self.cells.len();
             for (step, field) in fields.iter().enumerate() {
                 let series = Series::of(sides, List::Modules, row, *field);
+                // Modules that are built into node have no file to find: until they are compiled, node does other things.
+                let has_step = step != RESOLVE || !is_builtin(name);
+                if has_step {
+                    steps[step].0.add(&series);
+                    steps[step].1.push(first + step);
+                }
                 self.cells.push(Cell {
-                    left: series.change(),
-                    step: Some(step),
+                    series,
+                    taken: false,
+                    step: has_step.then_some(step),
                 });
-                steps[step].0.add(&series);
-                steps[step].1.push(first + step);
             }
             let cells: Vec<usize> = (first..self.cells.len()).collect();
             let package = sides.figures.package_of.get(name);
@@ -402,7 +427,8 @@ impl Search<'_> {
     /// The same with these times.
     fn alone(&mut self, kind: CauseKind, name: &str, row: usize, series: Series) {
         self.cells.push(Cell {
-            left: series.change(),
+            series: series.clone(),
+            taken: false,
             step: None,
         });
         let cell = self.cells.len() - 1;
@@ -410,12 +436,18 @@ impl Search<'_> {
     }
 
     fn add(&mut self, kind: CauseKind, name: &str, row: usize, series: Series, cells: Vec<usize>) {
+        let mut left = Series::default();
+        for cell in &cells {
+            left.add(&self.cells[*cell].series);
+        }
         self.candidates.push(Candidate {
             kind,
             name: name.to_owned(),
             row,
             series,
             cells,
+            left,
+            partly: false,
             certainty: Certainty::Noise,
             adjusted_p: None,
             presence: None,
@@ -454,7 +486,7 @@ impl Search<'_> {
             };
             let of = self.candidates.iter_mut();
             if let Some(candidate) = of.into_iter().find(|c| c.kind == kind && c.row == key.row) {
-                candidate.presence = Some(presence);
+                candidate.presence = Some(known_presence(self.sides, &candidate.name, presence));
                 candidate.certainty = change.certainty;
             }
         }
@@ -485,19 +517,14 @@ impl Search<'_> {
         }
     }
 
-    fn left(&self, candidate: &Candidate) -> f64 {
-        candidate
-            .cells
-            .iter()
-            .map(|cell| self.cells[*cell].left)
-            .sum()
-    }
-
     /// What is left of a candidate in one step.
     fn left_in(&self, candidate: &Candidate, step: usize) -> f64 {
         let cells = candidate.cells.iter().map(|cell| &self.cells[*cell]);
-        let of_step = cells.filter(|cell| cell.step == Some(step));
-        of_step.map(|cell| cell.left).sum()
+        let mut left = Series::default();
+        for cell in cells.filter(|cell| cell.step == Some(step) && !cell.taken) {
+            left.add(&cell.series);
+        }
+        left.change()
     }
 
     /// What explains most of what is left, and how much. What says more than that takes its place only where so much is left of it, too: else
@@ -508,13 +535,13 @@ impl Search<'_> {
             |candidate: &Candidate| candidate.certainty.is_known() || candidate.presence.is_some();
         let mut best: Option<(usize, f64)> = None;
         for (index, candidate) in self.candidates.iter().enumerate() {
-            let left = self.left(candidate);
+            let left = candidate.left.change();
             if sure(candidate) && best.is_none_or(|(_, most)| left.abs() > most.abs()) {
                 best = Some((index, left));
             }
         }
         let (mut index, mut change) = best?;
-        let is_enough = |index: usize| self.left(&self.candidates[index]).abs() >= least;
+        let is_enough = |index: usize| self.candidates[index].left.change().abs() >= least;
         // One of many that holds most of it says more than the whole.
         let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
             let own = &self.candidates[index].cells;
@@ -527,12 +554,12 @@ impl Search<'_> {
                 .map(|(finer, c)| {
                     (
                         finer,
-                        step.map_or_else(|| self.left(c), |step| self.left_in(c, step)),
+                        step.map_or_else(|| c.left.change(), |step| self.left_in(c, step)),
                     )
                 })
                 .filter(|(finer, part)| part / change >= ONE_OF_MANY && is_enough(*finer))
                 .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
-                .map(|(finer, _)| (finer, self.left(&self.candidates[finer])))
+                .map(|(finer, _)| (finer, self.candidates[finer].left.change()))
         };
         let step = STEPS
             .iter()
@@ -553,7 +580,7 @@ impl Search<'_> {
                 .sought_for(change)
                 .filter(|package| is_enough(*package))
         {
-            (index, change) = (package, self.left(&self.candidates[package]));
+            (index, change) = (package, self.candidates[package].left.change());
         }
         let chosen = &self.candidates[index];
         if chosen.kind == CauseKind::Package
@@ -570,7 +597,7 @@ impl Search<'_> {
                 (self.candidates.iter()).position(|c| c.kind == CauseKind::Compilation && sure(c));
             if let Some(compilation) = compilation.filter(|index| is_enough(*index)) {
                 index = compilation;
-                change = self.left(&self.candidates[index]);
+                change = self.candidates[index].left.change();
             }
         }
         // Is it package.json files, where files are searched for?
@@ -598,13 +625,11 @@ impl Search<'_> {
 
     /// Fewer compilations have their code from a code cache, and it takes longer; or more have, and it takes less.
     fn is_of_code_cache(&self, change: f64) -> bool {
-        let table = self.sides.figures.table(List::Run);
-        let row = table.find(CACHED);
-        let medians = row.and_then(|row| self.medians(List::Run, row, ""));
-        medians.is_some_and(|(base, head)| match change > 0.0 {
-            true => head < base,
-            false => head > base,
-        })
+        self.run(CACHED)
+            .is_some_and(|(base, head)| match change > 0.0 {
+                true => head < base,
+                false => head > base,
+            })
     }
 
     /// The package that came or went for which most of the stats were made that there are more or fewer of, if the search for files
@@ -626,7 +651,7 @@ impl Search<'_> {
                 };
                 let share = part("loading.stats").max(part("stats"));
                 // It has time of its own that is not explained yet.
-                let left = self.left(c) / change > 0.0;
+                let left = c.left.change() / change > 0.0;
                 (left && share >= ONE_OF_MANY).then_some((index, share))
             })
             .max_by(|a, b| a.1.total_cmp(&b.1))
@@ -635,8 +660,17 @@ impl Search<'_> {
 
     /// Takes out what a cause explains.
     fn take(&mut self, index: usize) {
-        for cell in std::mem::take(&mut self.candidates[index].cells) {
-            self.cells[cell].left = 0.0;
+        let cells = std::mem::take(&mut self.candidates[index].cells);
+        self.candidates[index].left = Series::default();
+        let mut taken = vec![false; self.cells.len()];
+        for cell in cells {
+            taken[cell] = !std::mem::replace(&mut self.cells[cell].taken, true);
+        }
+        for candidate in &mut self.candidates {
+            for cell in candidate.cells.iter().filter(|cell| taken[**cell]) {
+                candidate.left.subtract(&self.cells[*cell].series);
+                candidate.partly = true;
+            }
         }
     }
 
@@ -650,8 +684,8 @@ impl Search<'_> {
             kind,
             name: candidate.name.clone(),
             presence: candidate.presence,
-            base_ns: median(&candidate.series.base),
-            head_ns: median(&candidate.series.head),
+            base_ns: median(&candidate.left.base),
+            head_ns: median(&candidate.left.head),
             change_ns: choice.change,
             share,
             certainty: candidate.certainty,
@@ -746,6 +780,7 @@ impl Search<'_> {
                     "package_json.lookups",
                     "package_json.repeated_lookups",
                     "package_json.opens",
+                    PACKAGE_JSON_STATS,
                 ],
                 "loading.package_json_lookups",
             ),
@@ -754,15 +789,11 @@ impl Search<'_> {
                 |medians: Option<(f64, f64)>| medians.map_or(0.0, |(base, head)| head - base);
             let (surest, whole, events) = match kind {
                 CauseKind::Resolution => {
-                    let whole = change(self.stats_to_find());
+                    let whole = change(self.other_stats_to_find());
                     (surest_to_find(), whole, whole.abs())
                 }
                 _ => {
-                    let table = self.sides.figures.table(List::Run);
-                    let of_figure = |figure: &&str| {
-                        let row = table.find(figure);
-                        change(row.and_then(|row| self.medians(List::Run, row, "")))
-                    };
+                    let of_figure = |figure: &&str| change(self.run(figure));
                     let changes: Vec<f64> = figures.iter().map(of_figure).collect();
                     let whole = changes.first().copied().unwrap_or_default();
                     let events = changes.iter().map(|change| change.abs()).sum();
@@ -772,16 +803,18 @@ impl Search<'_> {
             let Some(surest) = surest.filter(|_| !told(kind, "")) else {
                 continue;
             };
+            let stats = self.run(PACKAGE_JSON_STATS);
+            // Lookups tell who asked for these files; without any, stats do.
+            let (whole, field) = match kind {
+                PACKAGE_JSON if whole == 0.0 && change(stats) != 0.0 => {
+                    (change(stats), FOUND_BY_STATS)
+                }
+                _ => (whole, field),
+            };
             if !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
             }
-            let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
             let candidate = self.candidates.iter().find(|c| c.kind == kind);
-            let series = candidate.map_or(&self.readers, |c| &c.series);
-            let left: f64 = (self.cells.iter())
-                .filter(|cell| step.is_some() && cell.step == step)
-                .map(|cell| cell.left)
-                .sum();
             let evidence = match kind {
                 CauseKind::Compilation => self.of_run(&COMPILATIONS),
                 CauseKind::Resolution => self.searches(),
@@ -790,7 +823,12 @@ impl Search<'_> {
             if evidence.is_empty() {
                 continue;
             }
-            let mut cause = self.of_count(kind, "", series, left, &evidence);
+            let none = Series::default();
+            let time = match kind {
+                PACKAGE_JSON => (&self.readers, " in the functions that read them"),
+                _ => candidate.map_or((&none, ""), Candidate::time_left),
+            };
+            let mut cause = self.of_count(kind, "", time, &evidence);
             (cause.certainty, cause.adjusted_p) = (surest.certainty, surest.adjusted_p);
             steps.push((events, cause));
         }
@@ -821,10 +859,8 @@ impl Search<'_> {
                 if evidence.is_empty() {
                     continue;
                 }
-                let left = self.left(candidate);
-                let (name, series) = (&candidate.name, &candidate.series);
-                let kind = CauseKind::Module;
-                let mut cause = self.of_count(kind, name, series, left, &evidence);
+                let (kind, name) = (CauseKind::Module, &candidate.name);
+                let mut cause = self.of_count(kind, name, candidate.time_left(), &evidence);
                 (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
                 causes.push(cause);
             }
@@ -862,20 +898,22 @@ impl Search<'_> {
         scripts.truncate(MOST_OF_SCRIPTS);
         let cause = |(base_ns, head_ns, name, change): (f64, f64, &str, &Change)| {
             let presence = change.presence();
+            let presence = presence.map(|of| known_presence(self.sides, name, of));
             let kind = CauseKind::Script;
             let sentence = format!(
                 "{} ({}): {} in all threads and processes.",
                 subject(kind, name),
-                presence.unwrap_or_default(),
+                presence.map_or("", presence_words),
                 words::time((head_ns - base_ns).abs())
             );
             Cause {
                 presence,
                 base_ns,
                 head_ns,
+                change_ns: head_ns - base_ns,
                 certainty: change.certainty,
                 sentence,
-                ..self.of_count(kind, name, &Series::default(), 0.0, &[])
+                ..self.of_count(kind, name, (&Series::default(), ""), &[])
             }
         };
         scripts.into_iter().map(cause).collect()
@@ -900,25 +938,27 @@ impl Search<'_> {
             let (base, head) = self.medians(List::Callbacks, row, "calls")?;
             let evidence = difference(None, base, head, "call", "calls")?;
             let kind = CauseKind::Callback;
-            let mut cause = self.of_count(kind, name, &Series::default(), 0.0, &[evidence]);
+            let mut cause = self.of_count(kind, name, (&Series::default(), ""), &[evidence]);
             (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
             Some(cause)
         };
         callbacks.into_iter().filter_map(cause).collect()
     }
 
+    /// `time`: its own, and words of what time that is.
     fn of_count(
         &self,
         kind: CauseKind,
         name: &str,
-        series: &Series,
-        left: f64,
+        time: (&Series, &str),
         evidence: &[String],
     ) -> Cause {
-        let about = match left.abs() >= self.least {
+        let (series, of) = time;
+        let change = series.change();
+        let about = match change.abs() >= self.least {
             true => format!(
-                " ({} of time, which can be chance)",
-                words::signed(left, Unit::Ns)
+                " ({} of time{of}, which can be chance)",
+                words::signed(change, Unit::Ns)
             ),
             false => String::new(),
         };
@@ -928,7 +968,7 @@ impl Search<'_> {
             presence: None,
             base_ns: median(&series.base),
             head_ns: median(&series.head),
-            change_ns: left,
+            change_ns: change,
             share: None,
             certainty: Certainty::Exact,
             adjusted_p: None,
@@ -956,26 +996,15 @@ impl Search<'_> {
         }
         let amount = words::time(cause.change_ns.abs());
         let mut sentence = match (cause.presence, cause.change_ns > 0.0) {
-            (Some("added"), true) => format!("{what} (added) costs {amount}"),
-            (Some("removed"), false) => format!("{what} (removed) saves {amount}"),
             (Some(presence), longer) => {
                 let verb = if longer { "costs" } else { "saves" };
-                format!("{what} ({presence}) {verb} {amount}")
+                format!("{what} ({}) {verb} {amount}", presence_words(presence))
             }
             (None, longer) => {
                 let longer = if longer { "longer" } else { "less" };
-                let whole = cause.head_ns - cause.base_ns;
-                // Where causes before it hold most of its change, or the other way round, its whole times would confuse.
-                let ratio = cause.change_ns / whole;
                 let (base, head) = (words::time(cause.base_ns), words::time(cause.head_ns));
-                // Nor is a sum of medians quite the median of a sum.
-                match (0.5..=2.0).contains(&ratio) {
-                    true if (ratio - 1.0).abs() < 0.03 => {
-                        format!("{what} takes {amount} {longer} ({base} → {head})")
-                    }
-                    true => format!("{what} takes {amount} {longer} ({base} → {head} in all)"),
-                    false => format!("{what} takes {amount} {longer} besides that"),
-                }
+                let besides = if candidate.partly { BESIDES } else { "" };
+                format!("{what} takes {amount} {longer}{besides} ({base} → {head})")
             }
         };
         if let Some(share) = cause.share {
@@ -984,7 +1013,35 @@ impl Search<'_> {
         if !evidence.is_empty() {
             sentence += &format!(": {}", evidence.join(", "));
         }
+        if let Some(collections) = self.may_have_moved(cause, candidate) {
+            let whither = match cause.change_ns > 0.0 {
+                true => "may have come to run in it",
+                false => "may run in others now",
+            };
+            let collections = words::time(collections);
+            sentence += &format!("; garbage collections, {collections} of a run, {whither}");
+        }
         sentence + "."
+    }
+
+    /// How much of the change of a module are waits of what it took to load it; waits of what its functions ask for can be in the time of others.
+    fn waits(&self, cause: &Cause, row: usize) -> Option<f64> {
+        let (base, head) = self.medians(List::Modules, row, "loading.blocked_ns")?;
+        let share = (head - base) / cause.change_ns;
+        (cause.presence.is_none() && share >= ONE_OF_MANY)
+            .then(|| share.min(1.0) * cause.change_ns.abs())
+    }
+
+    /// What the garbage collector takes of a run, by CPU samples, where that can be all that changed of a module: it runs in whichever module
+    /// allocates then, and this one does nothing more or less often.
+    fn may_have_moved(&self, cause: &Cause, candidate: &Candidate) -> Option<f64> {
+        let is_alone = cause.kind == CauseKind::Module
+            && cause.presence.is_none()
+            && self.waits(cause, candidate.row).is_none()
+            && (self.of_row_counts(List::Modules, candidate.row, None)).is_empty();
+        let (base, head) = self.run("samples.by_kind.garbage_collection_ns")?;
+        let collections = base.max(head);
+        (is_alone && collections >= cause.change_ns.abs()).then_some(collections)
     }
 
     fn medians(&self, list: List, row: usize, field: &str) -> Option<(f64, f64)> {
@@ -999,17 +1056,27 @@ impl Search<'_> {
         let row = candidate.row;
         // Which step changed, if it is one of them.
         if cause.presence.is_none() && list == List::Modules {
-            for ((field, _), does) in
-                STEPS
-                    .into_iter()
-                    .zip(["to be found", "to be read", "to be compiled", "executing"])
-            {
-                let medians = self.medians(list, row, field);
-                let part = medians.map_or(0.0, |(base, head)| head - base);
+            let mut does = ["to be found", "to be read", "to be compiled", "executing"];
+            if is_builtin(&candidate.name) {
+                does[RESOLVE] = "before it is compiled";
+            }
+            // A module's cells are its steps.
+            for (cell, does) in candidate.cells.iter().zip(does) {
+                let cell = &self.cells[*cell];
+                let part = if cell.taken {
+                    0.0
+                } else {
+                    cell.series.change()
+                };
                 if part / cause.change_ns >= ONE_OF_MANY {
                     evidence.push(format!("{} of it {does}", words::time(part.abs())));
                 }
             }
+        }
+        if list == List::Modules
+            && let Some(waits) = self.waits(cause, row)
+        {
+            evidence.push(format!("{} of it off the CPU", words::time(waits)));
         }
         evidence.extend(self.of_row_counts(list, row, cause.presence));
         evidence
@@ -1062,15 +1129,17 @@ impl Search<'_> {
         evidence
     }
 
+    /// Medians of a figure of the run itself.
+    fn run(&self, name: &str) -> Option<(f64, f64)> {
+        let row = self.sides.figures.table(List::Run).find(name)?;
+        self.medians(List::Run, row, "")
+    }
+
     /// How figures of the run itself changed.
     fn of_run(&self, figures: &[(&str, &str, &str)]) -> Vec<String> {
-        let table = self.sides.figures.table(List::Run);
         let mut evidence = Vec::new();
         for (name, one, many) in figures {
-            let medians = table
-                .find(name)
-                .and_then(|row| self.medians(List::Run, row, ""));
-            if let Some((base, head)) = medians {
+            if let Some((base, head)) = self.run(name) {
                 evidence.extend(difference(None, base, head, one, many));
             }
         }
@@ -1084,6 +1153,18 @@ impl Search<'_> {
         of_modules
             .filter(|(base, head)| base != head)
             .or_else(|| self.sum(List::Callbacks, "calls", |row| self.is_search(row)))
+    }
+
+    /// The same if they are not stats of package.json files, which are told with these: all others together are as many as before, or nearly.
+    fn other_stats_to_find(&self) -> Option<(f64, f64)> {
+        let change = |name: &str| (self.run(name)).map_or(0.0, |(base, head)| head - base);
+        let of_package_json = change(PACKAGE_JSON_STATS);
+        let others = change("files.stat.calls") - of_package_json;
+        self.stats_to_find().filter(|(base, head)| {
+            let is_theirs = (head - base) * of_package_json > 0.0
+                && others.abs() < SCATTER * of_package_json.abs();
+            !is_theirs
+        })
     }
 
     /// Medians of a figure's sum over some rows.
@@ -1116,9 +1197,9 @@ impl Search<'_> {
             Some(_) => ("stat", "stats"),
             None => ("call of InternalModuleStat", "calls of InternalModuleStat"),
         };
-        let stats = self.stats_to_find();
+        let stats = self.other_stats_to_find();
         let stats = stats.and_then(|(base, head)| difference(None, base, head, one, many));
-        stats.into_iter().chain(self.of_run(&SEARCHES)).collect()
+        stats.into_iter().collect()
     }
 
     /// The package.json file of which most bytes more, or fewer, are read: before, now, and its name.
@@ -1148,9 +1229,24 @@ impl Search<'_> {
         evidence.extend(self.of_run(&[
             ("package_json.lookups", "lookup", "lookups"),
             ("package_json.opens", "open", "opens"),
+            (PACKAGE_JSON_STATS, "stat", "stats"),
         ]));
         evidence
     }
+}
+
+/// What is known of what came or went.
+fn presence_words(presence: &str) -> &str {
+    match presence {
+        NOW_COMPILED => "now compiled at start; it may have been in the snapshot",
+        NO_LONGER_COMPILED => "no longer compiled at start; it may be in the snapshot",
+        presence => presence,
+    }
+}
+
+/// Whether a module is built into node.
+pub(super) fn is_builtin(module: &str) -> bool {
+    module.starts_with("node:")
 }
 
 /// `GetPackageScopeConfig` of `modules.BindingData::GetPackageScopeConfig<false> (slow)`.
@@ -1168,19 +1264,8 @@ const COMPILATIONS: [(&str, &str, &str); 2] = [
 const CACHED: &str = "compile.cached";
 /// Stats that were made to find a module.
 const FOUND_BY_STATS: &str = "loading.stats";
-/// What else is searched for.
-const SEARCHES: [(&str, &str, &str); 2] = [
-    (
-        "package_json.lookups",
-        "package.json lookup",
-        "package.json lookups",
-    ),
-    (
-        "package_json.opens",
-        "package.json open",
-        "package.json opens",
-    ),
-];
+/// Stats of package.json files.
+const PACKAGE_JSON_STATS: &str = "package_json.stats";
 
 /// What is to blame, at the beginning of a sentence.
 fn subject(kind: CauseKind, name: &str) -> String {
@@ -1213,7 +1298,8 @@ fn difference(
     };
     match presence {
         Some(presence) => {
-            let value = if presence == "added" { head } else { base };
+            let is_of_head = [ADDED, NOW_COMPILED].contains(&presence);
+            let value = if is_of_head { head } else { base };
             let read = if bytes { " read" } else { "" };
             (value > 0.0).then(|| format!("{}{read}", amount(value)))
         }

@@ -148,8 +148,8 @@ impl Change {
     pub fn presence(&self) -> Option<&'static str> {
         let (base, head) = (self.base?, self.head?);
         match (base.maximum, head.maximum) {
-            (0.0, _) if head.minimum > 0.0 && !self.low[0] => Some("added"),
-            (_, 0.0) if base.minimum > 0.0 && !self.low[1] => Some("removed"),
+            (0.0, _) if head.minimum > 0.0 && !self.low[0] => Some(super::ADDED),
+            (_, 0.0) if base.minimum > 0.0 && !self.low[1] => Some(super::REMOVED),
             _ => None,
         }
     }

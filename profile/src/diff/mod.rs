@@ -68,6 +68,40 @@ pub struct Presence {
     pub removed: Vec<String>,
 }
 
+/// Built-in modules that only one side compiles, where the versions of node differ: the other may have them in its start-up snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Builtins {
+    /// In all runs of head, and in none of base.
+    pub now_compiled: Vec<String>,
+    /// In all runs of base, and in none of head.
+    pub no_longer_compiled: Vec<String>,
+}
+
+/// What is known of a module that came or went: of those of [`Builtins`], not that it is loaded or not.
+pub(crate) fn known_presence(
+    sides: &Sides<'_>,
+    module: &str,
+    presence: &'static str,
+) -> &'static str {
+    let node = |member: &sides::Member| {
+        let all = member.all();
+        let mut nodes = all.iter().filter_map(|run| sides.runs[*run].node.as_ref());
+        nodes.find_map(|node| node.version.as_deref())
+    };
+    let base = node(&sides.base);
+    let same = base.is_some() && base == node(&sides.head);
+    match presence {
+        _ if same || !causes::is_builtin(module) => presence,
+        ADDED => NOW_COMPILED,
+        _ => NO_LONGER_COMPILED,
+    }
+}
+
+pub(crate) const ADDED: &str = "added";
+pub(crate) const REMOVED: &str = "removed";
+pub(crate) const NOW_COMPILED: &str = "now_compiled";
+pub(crate) const NO_LONGER_COMPILED: &str = "no_longer_compiled";
+
 /// A package of both sides with another version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VersionChange {
@@ -117,6 +151,8 @@ pub struct Diff {
     pub durations: Vec<Change>,
     /// Modules that only one side loads.
     pub modules: Presence,
+    /// Built-in modules that only one side compiles.
+    pub builtins: Builtins,
     /// Packages that only one side loads.
     pub packages: Presence,
     /// Packages with another version.
@@ -148,22 +184,31 @@ impl Diff {
             true => Vec::new(),
             false => causes::causes(sides, &changes, &keys, &verdict),
         };
-        let presence = |list: List| {
+        let mut builtins = Builtins::default();
+        let mut presence = |list: List| {
             let mut presence = Presence::default();
             for (change, key) in changes.iter().zip(&keys) {
                 let rows = key.list == list && list.fields()[key.field] == "modules";
                 let name = || sides.figures.table(list).names[key.row].clone();
-                match change.presence().filter(|_| rows) {
-                    Some("added") => presence.added.push(name()),
-                    Some(_) => presence.removed.push(name()),
-                    None => {}
-                }
+                let Some(of) = change.presence().filter(|_| rows) else {
+                    continue;
+                };
+                let name = name();
+                let names = match known_presence(sides, &name, of) {
+                    ADDED => &mut presence.added,
+                    NOW_COMPILED => &mut builtins.now_compiled,
+                    NO_LONGER_COMPILED => &mut builtins.no_longer_compiled,
+                    _ => &mut presence.removed,
+                };
+                names.push(name);
             }
             presence.added.sort();
             presence.removed.sort();
             presence
         };
         let (modules, packages) = (presence(List::Modules), presence(List::Packages));
+        builtins.now_compiled.sort();
+        builtins.no_longer_compiled.sort();
         let lookups = lookups(sides, &changes, &keys);
         let versions = versions(sides);
         let mut counts: Vec<Change> = Vec::new();
@@ -200,6 +245,7 @@ impl Diff {
             counts,
             durations,
             modules,
+            builtins,
             packages,
             versions,
             lookups,
