@@ -223,9 +223,6 @@ enum frame_code {
 
 /* No stack; the caller of an outermost frame. */
 #define STACK_NONE 0
-
-/* Cookie of the program for CPU samples where it runs at context switches, not at ticks of a clock. */
-#define TICK_AT_SWITCH 1
 /* Flag of a RECORD_WALK: frames outside of its outermost one are missing. */
 #define RECORD_CUT 1
 /* More frames than any start was seen to nest: express needs 120, webpack 250. */

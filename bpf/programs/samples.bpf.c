@@ -3,9 +3,6 @@
  * CPU samples: a clock on each CPU interrupts whatever runs there. A tick of a thread that is not followed costs one
  * failed look-up. (A clock on each thread, inherited, would spare others that, but what a thread ran since its last tick
  * is never sampled, and it is switched on and off with every context switch: docs/benchmarks.md.)
- *
- * The same program, for a second one with the walk in it would have to be verified at each start, runs at context switches, too: it tells where a
- * thread was that has left the CPU outside of a system call.
  */
 #include "types.h"
 #include <bpf/bpf_helpers.h>
@@ -28,15 +25,6 @@ volatile const __u64 sample_period = 1000000;
 /* Addresses of the kernel are not for everybody. */
 volatile const bool kernel_frames = true;
 
-/*
- * The current thread is about to leave the CPU, as on_switch has noted already. In a system call it is in a call whose stack is known. Elsewhere only a
- * walk tells: what C++ was called last has returned.
- */
-static __always_inline bool leaves_outside_calls(struct thread *t)
-{
-	return t->left_cpu && t->wait_syscall < 0;
-}
-
 SEC("perf_event")
 int on_tick(void *ctx)
 {
@@ -44,26 +32,16 @@ int on_tick(void *ctx)
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 	struct pt_regs *regs;
 	__u32 stack;
-	bool at_switch;
 	__u64 now;
 	long bytes;
 
 	if (!t || !t->traced)
 		return 0;
-	at_switch = bpf_get_attach_cookie(ctx) == TICK_AT_SWITCH;
-	if (at_switch && !leaves_outside_calls(t))
-		return 0;
-	if (!at_switch)
-		count(COUNTER_SAMPLES, 1);
+	count(COUNTER_SAMPLES, 1);
 	now = bpf_ktime_get_ns();
 	/* Of the program, also where the tick fell into the kernel. */
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	stack = walk_stack(t, regs->ip, regs->sp, regs->bp, 0);
-	if (at_switch) {
-		if (stack)
-			t->wait_stack = stack;
-		return 0;
-	}
 	RESERVE(record_sample, r);
 	if (!r)
 		return 0;

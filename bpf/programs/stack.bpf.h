@@ -1359,7 +1359,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 #ifndef NODEPROF_TICKS
 /*
  * A garbage collection begins. All frames that call it stay as they are until it ends: a walk now, as long as objects can be read, tells those that
- * fall into it whose they are. Nothing but samples, and what waits outside of system calls, does.
+ * fall into it whose they are. Nothing but samples does.
  */
 static __always_inline void begin_collection(struct pt_regs *ctx, struct thread *t)
 {

@@ -419,14 +419,6 @@ static __always_inline __u64 current_callback(struct thread *t)
 	return i == NO_FRAME ? CALLBACK_NONE : frame_at(t, i)->callback;
 }
 
-/* The stack of the innermost crossing whose end would be seen, into C++ or from there. */
-static __always_inline __u32 entered_stack(struct thread *t)
-{
-	__u8 i = t->top[FRAME_CROSSING];
-
-	return i == NO_FRAME ? STACK_NONE : frame_at(t, i)->id;
-}
-
 /*
  * The stack of the innermost crossing, into C++ or from there. Of what only C++ does. So where JavaScript was called last, a call
  * of C++ since then whose end is not seen has not ended.
@@ -440,6 +432,14 @@ static __always_inline __u32 crossing_stack(struct thread *t)
 	if (frame_at(t, i)->kind == CALL_TO_JS && t->call_at > frame_at(t, i)->start)
 		return t->call_stack;
 	return frame_at(t, i)->id;
+}
+
+/* The stack of the innermost crossing whose end would be seen, into C++ or from there. */
+static __always_inline __u32 entered_stack(struct thread *t)
+{
+	__u8 i = t->top[FRAME_CROSSING];
+
+	return i == NO_FRAME ? STACK_NONE : frame_at(t, i)->id;
 }
 
 /* A thread that calls has hit a probe, so its binary is known. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Times off the CPU. What a thread waits for is noted when it leaves the CPU, where its registers are at hand; the record
- * leaves when it runs again. In a system call the stack is that of the crossing it is in, which is known. Of threads that leave elsewhere, which are few, the
- * stack is walked: by the program for CPU samples (samples.bpf.c), which the kernel runs right after this one.
+ * leaves when it runs again. The stack is that of the crossing it is in, which is known: walking there would cost
+ * microseconds with the run queue locked, and one more program with the walk in it to verify at each start.
  */
 #ifndef NODEPROF_WAITS_H
 #define NODEPROF_WAITS_H
@@ -53,6 +53,7 @@ static __always_inline void leave_cpu(struct task_struct *task, struct thread *t
 	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
 		t->wait_flags |= WAIT_DISK;
 	t->wait_ip = regs->ip;
+	/* Outside of system calls what was called last, whose end is not seen, may be over. */
 	t->wait_stack = number < 0 ? entered_stack(t) : crossing_stack(t);
 }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, PerfEventOpts,
+    Link, MapCore, MapFlags,
     skel::{OpenSkel, SkelBuilder},
 };
 
@@ -75,11 +75,6 @@ impl Options {
             true => 0,
             false => self.event_limit,
         }
-    }
-
-    /// Whether the program for CPU samples is of use: it also walks the stacks of threads that leave the CPU outside of system calls.
-    fn has_ticks(&self) -> bool {
-        self.sample_hz > 0 || (self.waits && self.stacks)
     }
 
     /// Who reads a larger ring buffer has more processes to watch, each with some hundred sums. With stacks each stack has sums of its own, and whenever V8
@@ -288,7 +283,7 @@ pub struct Programs {
     maps: maps::MapsSkel<'static>,
     probes: probes::ProbesSkel<'static>,
     tree: tree::TreeSkel<'static>,
-    /// Where CPU samples are wanted, or times off the CPU with their stacks.
+    /// Where CPU samples are wanted.
     ticks: Option<ticks::SamplesSkel<'static>>,
     links: std::cell::RefCell<Vec<Link>>,
     at_hit: &'static str,
@@ -364,7 +359,7 @@ impl Programs {
                 let tree = with_types(types, |opening| {
                     load_tree(&maps, options, names_threads, opening)
                 })?;
-                let ticks = options.has_ticks().then(|| load_ticks(&maps, options));
+                let ticks = (options.sample_hz > 0).then(|| load_ticks(&maps, options));
                 Ok((tree, ticks.transpose()?))
             });
             let probes = with_types(types, |opening| load_probes(&maps, options, opening));
@@ -421,21 +416,7 @@ impl Programs {
         for program in [&progs.on_switch, &progs.on_wakeup] {
             links.push(program.attach().map_err(|e| LoadError::new(&e))?);
         }
-        // Where there is no such event, who waits outside of a system call has the stack of the call around it. The family `cpu` tells why there is none.
-        links.extend(self.switch_links().unwrap_or_default());
         Ok(())
-    }
-
-    /// Has the stacks of threads walked that leave the CPU outside of system calls.
-    fn switch_links(&self) -> Result<Vec<Link>, SampleError> {
-        match &self.ticks {
-            Some(ticks) => run_at(
-                &ticks.progs.on_tick,
-                samples::switches()?,
-                wire::TICK_AT_SWITCH,
-            ),
-            None => Ok(Vec::new()),
-        }
     }
 
     /// Starts a clock on each CPU, `hz` ticks a second. The programs must be loaded with the same [`Options::sample_hz`].
@@ -443,10 +424,16 @@ impl Programs {
     /// # Errors
     /// [`SampleError`]; then no clock runs.
     pub fn attach_samples(&self, hz: u32) -> Result<(), SampleError> {
-        if let (Some(ticks), 1..) = (&self.ticks, hz) {
-            let links = run_at(&ticks.progs.on_tick, samples::clocks(hz)?, 0)?;
-            self.links.borrow_mut().extend(links);
+        let Some(ticks) = &self.ticks else {
+            return Ok(());
+        };
+        let mut links = Vec::new();
+        for clock in samples::clocks(hz)? {
+            let link = ticks.progs.on_tick.attach_perf_event(clock.as_raw_fd());
+            links.push(link.map_err(|e| SampleError::Attach(e.to_string()))?);
+            let _ = clock.into_raw_fd(); // the link closes it
         }
+        self.links.borrow_mut().extend(links);
         Ok(())
     }
 
@@ -821,25 +808,6 @@ impl Programs {
     }
 }
 
-/// Runs a program at perf events, which its links close.
-fn run_at(
-    program: &libbpf_rs::ProgramMut<'_>,
-    events: Vec<OwnedFd>,
-    cookie: u32,
-) -> Result<Vec<Link>, SampleError> {
-    let run = |event: OwnedFd| {
-        let cookie = PerfEventOpts {
-            cookie: cookie.into(),
-            ..PerfEventOpts::default()
-        };
-        let link = program.attach_perf_event_with_opts(event.as_raw_fd(), cookie);
-        let link = link.map_err(|e| SampleError::Attach(e.to_string()))?;
-        let _ = event.into_raw_fd();
-        Ok(link)
-    };
-    events.into_iter().map(run).collect()
-}
-
 /// Key and value in a map.
 type Entry = (Vec<u8>, Vec<u8>);
 
@@ -1186,7 +1154,7 @@ fn load_probes(
         rodata.count_only = options.count_only;
         rodata.verify = options.verify;
         rodata.record_stacks = options.stacks;
-        rodata.take_samples = options.has_ticks();
+        rodata.take_samples = options.sample_hz > 0;
         rodata.looks_in = options.looks_in;
         rodata.wake_at = options.wake_at();
     };

@@ -1,4 +1,4 @@
-//! The clocks of CPU samples, and the context switches at which the same program runs: one perf event on each CPU.
+//! The clocks of CPU samples: one perf event on each CPU.
 
 use std::{
     fs, io,
@@ -32,26 +32,17 @@ pub(crate) fn period_ns(hz: u32) -> u64 {
 
 /// A running clock on each CPU that is online.
 pub(crate) fn clocks(hz: u32) -> Result<Vec<OwnedFd>, SampleError> {
-    on_each_cpu(CPU_CLOCK, period_ns(hz))
-}
-
-/// Each context switch of each CPU that is online.
-pub(crate) fn switches() -> Result<Vec<OwnedFd>, SampleError> {
-    on_each_cpu(CONTEXT_SWITCHES, 1)
-}
-
-fn on_each_cpu(event: u64, period: u64) -> Result<Vec<OwnedFd>, SampleError> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let mut opened = Vec::new();
+    let mut clocks = Vec::new();
     for cpu in parse_list(&online) {
-        match open(cpu, event, period) {
-            Ok(event) => opened.push(event),
+        match clock(cpu, hz) {
+            Ok(clock) => clocks.push(clock),
             // It went offline meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
             Err(error) => return Err(SampleError::Open { cpu, error }),
         }
     }
-    Ok(opened)
+    Ok(clocks)
 }
 
 /// `struct perf_event_attr` of linux/perf_event.h, as far as its first version (64 bytes) goes.
@@ -69,19 +60,18 @@ struct Attributes {
     config1: u64,
 }
 
-/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_CONTEXT_SWITCHES.
+/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
-const CONTEXT_SWITCHES: u64 = 3;
 /// PERF_FLAG_FD_CLOEXEC.
 const CLOSE_ON_EXEC: u64 = 8;
 
-fn open(cpu: u32, event: u64, period: u64) -> io::Result<OwnedFd> {
+fn clock(cpu: u32, hz: u32) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: SOFTWARE,
         size: size_of::<Attributes>() as u32,
-        config: event,
-        sample_period: period,
+        config: CPU_CLOCK,
+        sample_period: period_ns(hz),
         sample_type: 0,
         read_format: 0,
         flags: 0,

@@ -189,37 +189,32 @@ spin();
 Atomics.store(cell, 0, 2);
 ",
     );
-    // With a clock for CPU samples and without.
-    let without = ["--freq", "0", "--families", "crossings,phases,off-cpu"];
-    for more in [&without[..0], &without] {
-        let traced = trace(more, node.command([&script]));
-        let recording = recording(&traced);
-        let waits: Vec<(bool, u64)> = of_main(&recording)
-            .into_iter()
-            .filter(|wait| wait.reason == WaitReason::Preempted && wait.syscall.is_none())
-            .map(|wait| {
-                let mut frames = wait.stack.into_iter().flat_map(|s| recording.frames_of(s));
-                let spins = frames.any(|frame| recording.name(frame.function) == b"spin");
-                (spins, wait.duration.0)
-            })
-            .collect();
-        let spins = |(spins, _): &(bool, u64)| *spins;
-        let (Some(first), Some(last)) =
-            (waits.iter().position(spins), waits.iter().rposition(spins))
-        else {
-            panic!("{more:?}: none of {} waits is in it", waits.len());
-        };
-        // From the first to the last of them nothing else runs.
-        let meanwhile = &waits[first..=last];
-        let all: u64 = meanwhile.iter().map(|(_, time)| time).sum();
-        let inside = meanwhile.iter().filter(|wait| spins(wait));
-        let inside: u64 = inside.map(|(_, time)| time).sum();
-        let shown = format!(
-            "{more:?}: {all} ns, {inside} in it; {} waits, {first} before",
-            waits.len()
-        );
-        assert!(ms(inside) > 50.0 && inside > all - all / 20, "{shown}");
-    }
+    let traced = trace(&[], node.command([&script]));
+    let recording = recording(&traced);
+    let waits: Vec<(bool, u64)> = of_main(&recording)
+        .into_iter()
+        .filter(|wait| wait.reason == WaitReason::Preempted && wait.syscall.is_none())
+        .map(|wait| {
+            let mut frames = wait.stack.into_iter().flat_map(|s| recording.frames_of(s));
+            let spins = frames.any(|frame| recording.name(frame.function) == b"spin");
+            (spins, wait.duration.0)
+        })
+        .collect();
+    let spins = |(spins, _): &(bool, u64)| *spins;
+    let (Some(first), Some(last)) = (waits.iter().position(spins), waits.iter().rposition(spins))
+    else {
+        panic!("none of {} waits is in it", waits.len());
+    };
+    // From the first to the last of them nothing else runs.
+    let meanwhile = &waits[first..=last];
+    let all: u64 = meanwhile.iter().map(|(_, time)| time).sum();
+    let inside = meanwhile.iter().filter(|wait| spins(wait));
+    let inside: u64 = inside.map(|(_, time)| time).sum();
+    let shown = format!(
+        "{all} ns, {inside} in it; {} waits, {first} before",
+        waits.len()
+    );
+    assert!(ms(inside) > 50.0 && inside > all - all / 20, "{shown}");
 }
 
 fn running_and_waiting_make_up_the_life_of_a_thread(node: &Node) {

@@ -2,7 +2,7 @@
 
 use nodeprof_profile::recording::{Nanoseconds, ProcessId, Recording, StackId, WaitReason};
 
-use super::stacks::Builder;
+use super::{nearby, stacks::Builder};
 
 /// Addresses by sample and wait.
 #[derive(Default)]
@@ -34,6 +34,7 @@ impl Leaves {
 
     /// Puts the frames on top of the stacks, which are the recording's already.
     pub fn finish(self, recording: &mut Recording, builder: &mut Builder<'_>) {
+        nearby::find_stacks(recording);
         for leaf in self.samples {
             if let Some(sample) = recording.samples.get(leaf.of).copied() {
                 let (process, at) = (sample.process, sample.at);

@@ -18,6 +18,7 @@ mod kernel;
 mod late;
 mod leaves;
 mod memory;
+mod nearby;
 mod optimized;
 mod options;
 mod outside;
