@@ -1,7 +1,7 @@
 //! Stacks of threads that leave the CPU outside of system calls.
 //!
-//! Of such a wait the kernel's side knows the call around it only: to walk the stack at each switch would delay threads that hand something over so much
-//! that they meet more often. The clock's samples are walked anyway, and one is next to most of these waits.
+//! Of such a wait the kernel's side knows the call around it only: to walk the stack there would take microseconds with the run queue locked. The clock's
+//! samples are walked anyway, and one is next to most of these waits.
 
 use std::collections::HashMap;
 
