@@ -5,6 +5,8 @@
 //! explained by what holds most of it: one module, one package, or one step in all modules (a lost compile cache, deeper folders). The
 //! cells of what was chosen are taken out, and what holds most of the rest comes next: no moment counts twice.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 
 use super::compare::{self, Certainty, Change};
@@ -194,6 +196,8 @@ struct Search<'a> {
     sides: &'a Sides<'a>,
     cells: Vec<Cell>,
     candidates: Vec<Candidate>,
+    /// Index of the candidate of a kind and row.
+    of_row: HashMap<(CauseKind, usize), usize>,
     /// Time in the functions that read package.json files: a part of the search for files.
     readers: Series,
     /// Modules are not known: phases and scripts are looked at in their place.
@@ -215,6 +219,7 @@ pub fn causes(
         sides,
         cells: Vec::new(),
         candidates: Vec::new(),
+        of_row: HashMap::new(),
         readers: Series::default(),
         of_phases: false,
         scripts_apart: false,
@@ -410,6 +415,7 @@ impl Search<'_> {
     }
 
     fn add(&mut self, kind: CauseKind, name: &str, row: usize, series: Series, cells: Vec<usize>) {
+        self.of_row.insert((kind, row), self.candidates.len());
         self.candidates.push(Candidate {
             kind,
             name: name.to_owned(),
@@ -420,6 +426,11 @@ impl Search<'_> {
             adjusted_p: None,
             presence: None,
         });
+    }
+
+    fn candidate(&self, kind: CauseKind, row: usize) -> Option<&Candidate> {
+        let index = self.of_row.get(&(kind, row))?;
+        self.candidates.get(*index)
     }
 
     /// The time in the functions that read package.json: a part of the search for files.
@@ -452,8 +463,8 @@ impl Search<'_> {
             let Some(presence) = change.presence().filter(|_| present) else {
                 continue;
             };
-            let of = self.candidates.iter_mut();
-            if let Some(candidate) = of.into_iter().find(|c| c.kind == kind && c.row == key.row) {
+            let index = self.of_row.get(&(kind, key.row)).copied();
+            if let Some(candidate) = index.and_then(|index| self.candidates.get_mut(index)) {
                 candidate.presence = Some(presence);
                 candidate.certainty = change.certainty;
             }
@@ -517,7 +528,7 @@ impl Search<'_> {
         let is_enough = |index: usize| self.left(&self.candidates[index]).abs() >= least;
         // One of many that holds most of it says more than the whole.
         let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
-            let own = &self.candidates[index].cells;
+            let own: HashSet<usize> = self.candidates[index].cells.iter().copied().collect();
             (self.candidates.iter().enumerate())
                 .filter(|(_, c)| {
                     c.kind == kind
@@ -566,9 +577,10 @@ impl Search<'_> {
         let chosen = &self.candidates[index];
         let compiles = self.left_in(chosen, COMPILE) / change >= ONE_OF_MANY;
         if chosen.presence.is_none() && compiles && self.is_of_code_cache(change) {
-            let compilation =
-                (self.candidates.iter()).position(|c| c.kind == CauseKind::Compilation && sure(c));
-            if let Some(compilation) = compilation.filter(|index| is_enough(*index)) {
+            let compilation = self.of_row.get(&(CauseKind::Compilation, 0)).copied();
+            if let Some(compilation) =
+                compilation.filter(|index| sure(&self.candidates[*index]) && is_enough(*index))
+            {
                 index = compilation;
                 change = self.left(&self.candidates[index]);
             }
@@ -684,10 +696,8 @@ impl Search<'_> {
                 List::Packages => CauseKind::Package,
                 _ => CauseKind::Module,
             };
-            let presence = self
-                .candidates
-                .iter()
-                .any(|c| c.kind == kind && c.row == row && c.presence.is_some());
+            let presence =
+                (self.candidate(kind, row)).is_some_and(|candidate| candidate.presence.is_some());
             let package = self.sides.figures.package_of.get(name);
             presence
                 || told(kind, name)
@@ -776,7 +786,7 @@ impl Search<'_> {
                 continue;
             }
             let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
-            let candidate = self.candidates.iter().find(|c| c.kind == kind);
+            let candidate = self.candidate(kind, 0);
             let series = candidate.map_or(&self.readers, |c| &c.series);
             let left: f64 = (self.cells.iter())
                 .filter(|cell| step.is_some() && cell.step == step)
@@ -814,9 +824,7 @@ impl Search<'_> {
             .collect();
         modules.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         for (_, row, change) in modules {
-            let candidate =
-                (self.candidates.iter()).find(|c| c.kind == CauseKind::Module && c.row == row);
-            if let Some(candidate) = candidate {
+            if let Some(candidate) = self.candidate(CauseKind::Module, row) {
                 let evidence = self.of_row_counts(List::Modules, row, None);
                 if evidence.is_empty() {
                     continue;
