@@ -63,7 +63,7 @@ pub struct Blame {
     /// Whose counts
     #[arg(long = "as", default_value = "requirer")]
     pub role: Role,
-    /// Rows [default: all]
+    /// Rows; 0: none, only how many there are and what they take in all [default: all]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = super::number::<usize>)]
     pub limit: Option<usize>,
     /// Format of the list
