@@ -7,7 +7,7 @@ import { byName, KIND, phaseColour } from "./colours";
 import type { Shown } from "./context";
 import type { FamilyName, Run } from "./data";
 import { Tooltip } from "./flamecanvas";
-import { bytes, commandLine, count, counted, phaseName, shortPath, tickLabels, time } from "./format";
+import { bytes, commandLine, count, counted, phaseName, shortPath, tickLabels, time, uncertainTime } from "./format";
 import type { Events, Family } from "./model";
 import { dark, get, link, number, OF_A_VIEW, select, set, span } from "./state";
 
@@ -228,7 +228,7 @@ function modulesTrack(run: Run, pid: number, tid: number): Track | null {
       return [
         shortPath(module.path, run.directory),
         `${[module.package, module.package_version].filter(Boolean).join(" ")} · at ${time(start[index]!)} · ${time(end[index]! - start[index]!)}`,
-        `itself ${time(module.self_ns)}: resolve ${time(module.resolve_ns)}, read ${time(module.read_ns)}, compile ${time(module.compile_ns)}, execute ${time(module.execute_ns)}`,
+        `itself ${uncertainTime(module.self_ns, module.uncertain_ns)}: resolve ${time(module.resolve_ns)}, read ${time(module.read_ns)}, compile ${time(module.compile_ns)}, execute ${time(module.execute_ns)}`,
         module.requirer ? `required by ${shortPath(module.requirer, run.directory)}` : "",
       ];
     },

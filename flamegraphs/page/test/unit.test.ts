@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { criticalChain } from "../src/chain";
 import { Columns, shortenNames, type Data, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
-import { bytes, capital, commandLine, percent, shortCommits, shortPath, tickLabels, time } from "../src/format";
+import { bytes, capital, commandLine, percent, shortCommits, shortPath, tickLabels, time, uncertainTime } from "../src/format";
 import { anchorOf } from "../src/overview";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
@@ -39,6 +39,10 @@ test("numbers have units and three digits", () => {
   assert.deepEqual([0, 999, 1234, 999_600, 12_345_678, 2.5e9].map(time), ["0", "999 ns", "1.23 µs", "1.00 ms", "12.3 ms", "2.50 s"]);
   assert.deepEqual([999, 1500, 70_600_000].map(bytes), ["999 B", "1.50 kB", "70.6 MB"]);
   assert.deepEqual([percent(1, 3), percent(1, 1e6), percent(5, 0), percent(1, 1)], ["33.3%", "<0.1%", "", "100%"]);
+});
+
+test("times that are not certain say by how much", () => {
+  assert.deepEqual([uncertainTime(1_234_567, 89_000), uncertainTime(1_234_567, 0)], ["1.23 ms ± 89.0 µs", "1.23 ms"]);
 });
 
 test("the time of a server is that until its event loop began", () => {
