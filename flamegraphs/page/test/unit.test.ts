@@ -11,7 +11,7 @@ import { whole } from "../src/slices";
 import { brief, labelsOf, named, startTime } from "../src/starts";
 import { asText, filtered, sorted, type Column } from "../src/table";
 import { serializationsDuring } from "../src/tables";
-import { besides } from "../src/timeline";
+import { besides, moduleEnd } from "../src/timeline";
 import { follow, inverted, matching, merged, pathOf, sandwich, shareOf } from "../src/tree";
 
 test("columns are read as they are written", () => {
@@ -43,6 +43,11 @@ test("numbers have units and three digits", () => {
 
 test("times that are not certain say by how much", () => {
   assert.deepEqual([uncertainTime(1_234_567, 89_000), uncertainTime(1_234_567, 0)], ["1.23 ms ± 89.0 µs", "1.23 ms"]);
+});
+
+test("a module whose body was not seen running ends where it took its own time", () => {
+  const module = { start_ns: 100, end_earliest_ns: null, end_latest_ns: null, self_ns: 30 };
+  assert.deepEqual([moduleEnd(module), moduleEnd({ ...module, end_latest_ns: 150 }), moduleEnd({ ...module, end_earliest_ns: 90 })], [130, 150, 100]);
 });
 
 test("the time of a server is that until its event loop began", () => {
