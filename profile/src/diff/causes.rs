@@ -782,7 +782,9 @@ impl Search<'_> {
             let Some(surest) = surest.filter(|_| !told(kind, "")) else {
                 continue;
             };
-            if !field.is_empty() && is_explained(whole, field, surest.certainty) {
+            let of_what_came = kind == CauseKind::Compilation
+                && whole == self.of_told_scripts("cached", before, |_| true);
+            if of_what_came || !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
             }
             let step = STEPS.iter().position(|(_, step)| *step == Some(kind));
@@ -840,9 +842,31 @@ impl Search<'_> {
         causes.truncate(MOST_OF_COUNTS);
         if self.of_phases {
             causes.extend(self.of_scripts(&exact));
-            causes.extend(self.of_callbacks(&exact));
+            let callbacks = self.of_callbacks(&exact, before, &causes);
+            causes.extend(callbacks);
         }
         causes
+    }
+
+    /// The change of a figure of scripts that came or went, as far as they are told: as causes themselves, or as modules.
+    fn of_told_scripts(&self, field: &str, told: &[Cause], is_of: impl Fn(&str) -> bool) -> f64 {
+        let modules = self.sides.figures.table(List::Modules);
+        let is_told = |name: &str| {
+            let is_script = |cause: &Cause| {
+                cause.kind == CauseKind::Script && cause.presence.is_some() && cause.name == name
+            };
+            let module = modules.find(name);
+            told.iter().any(is_script)
+                || module
+                    .and_then(|row| self.candidate(CauseKind::Module, row))
+                    .is_some_and(|module| module.presence.is_some())
+        };
+        let names = &self.sides.figures.table(List::Scripts).names;
+        (names.iter().enumerate())
+            .filter(|(_, name)| is_of(name) && is_told(name))
+            .filter_map(|(row, _)| self.medians(List::Scripts, row, field))
+            .map(|(base, head)| head - base)
+            .sum()
     }
 
     /// Scripts that came or went, the longest compilations first: where others may compile while the main thread goes on, their times are no part of its own.
@@ -890,14 +914,35 @@ impl Search<'_> {
     }
 
     /// The C++ functions whose numbers of calls differ most: where no module tells who called. Those of the loaders are steps.
-    fn of_callbacks(&self, exact: &[(&Change, &Key)]) -> Vec<Cause> {
+    fn of_callbacks(
+        &self,
+        exact: &[(&Change, &Key)],
+        before: &[Cause],
+        scripts: &[Cause],
+    ) -> Vec<Cause> {
         let names = &self.sides.figures.table(List::Callbacks).names;
+        // A script that came or went is compiled by one of them: that was told with it.
+        let told: Vec<Cause> = before.iter().chain(scripts).cloned().collect();
+        let is_told = |compiler: Compiler| {
+            let calls = self.sum(List::Callbacks, "calls", |row| {
+                names.get(row).and_then(|name| compiler_of(name)) == Some(compiler)
+            });
+            let is_own = |name: &str| name.starts_with("node:") == (compiler == Compiler::OfNode);
+            let scripts = self.of_told_scripts("compilations", &told, is_own);
+            calls.is_some_and(|(base, head)| head - base == scripts)
+        };
+        let (of_node, of_program) = (is_told(Compiler::OfNode), is_told(Compiler::OfProgram));
         let mut callbacks: Vec<(&str, &Change, usize)> = (exact.iter())
             .filter(|(_, key)| {
                 key.list == List::Callbacks && key.list.fields()[key.field] == "calls"
             })
             .filter_map(|(change, key)| Some((names.get(key.row)?.as_str(), *change, key.row)))
             .filter(|(name, _, row)| !self.is_search(*row) && !READERS.contains(&function_of(name)))
+            .filter(|(name, ..)| match compiler_of(name) {
+                Some(Compiler::OfNode) => !of_node,
+                Some(Compiler::OfProgram) => !of_program,
+                None => true,
+            })
             .collect();
         callbacks.sort_by(|a, b| {
             let order = b.1.difference.abs().total_cmp(&a.1.difference.abs());
@@ -1165,6 +1210,25 @@ impl Search<'_> {
 fn function_of(callback: &str) -> &str {
     let name = callback.split(['<', ' ']).next().unwrap_or_default();
     name.rsplit(['.', ':']).next().unwrap_or_default()
+}
+
+/// Whose code a C++ function compiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compiler {
+    OfNode,
+    OfProgram,
+}
+
+/// Whose code a callback compiles, if that is what it does.
+fn compiler_of(callback: &str) -> Option<Compiler> {
+    match function_of(callback) {
+        "CompileFunction" if callback.contains("BuiltinLoader") => Some(Compiler::OfNode),
+        "CompileFunction" | "CompileFunctionForCJSLoader" => Some(Compiler::OfProgram),
+        "New" if callback.contains("ModuleWrap") || callback.contains("ContextifyScript") => {
+            Some(Compiler::OfProgram)
+        }
+        _ => None,
+    }
 }
 
 /// What is compiled.
