@@ -6,7 +6,7 @@ pub mod modules;
 pub mod service;
 pub mod store;
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr as _, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nodeprof_flamegraphs::tables;
@@ -396,7 +396,7 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-impl std::str::FromStr for Listen {
+impl FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Listen, String> {
@@ -530,8 +530,8 @@ pub struct Doctor {
     pub node: Option<PathBuf>,
 }
 
-/// A number of things, or of levels.
-fn number(text: &str) -> Result<usize, String> {
+/// A number of things or of levels, or a seed.
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
     let number = text.parse();
     number.map_err(|_| format!("found {text:?}; needed: a whole number, 0 or more"))
 }

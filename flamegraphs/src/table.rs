@@ -1,6 +1,6 @@
 //! Aligned columns that give way when the terminal is narrow.
 
-use crate::paths::{columns, cut, printable, shorten};
+use crate::paths::{columns, cut, printable, shorten_all};
 
 /// Few colours, each with one meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,14 +110,25 @@ impl Cell {
         }
     }
 
-    fn fit(&self, width: usize) -> String {
+    /// Its path and the room that it has, if it has one.
+    fn path_in(&self, width: usize) -> Option<(&str, usize)> {
+        match &self.content {
+            Content::Path(path) => Some((path, width)),
+            Content::Branch(lines, path, remark) => {
+                let others = columns(lines) + columns(remark);
+                Some((path, width.saturating_sub(others)))
+            }
+            Content::Text(_) | Content::Bar(..) => None,
+        }
+    }
+
+    /// `path`: its path as it fits.
+    fn fit(&self, width: usize, path: &str) -> String {
         match &self.content {
             Content::Text(text) => cut(text, width).into_owned(),
-            Content::Path(path) => shorten(path, width),
-            Content::Branch(lines, path, remark) => {
-                let room = width.saturating_sub(columns(lines) + columns(remark));
-                let line = format!("{lines}{}{remark}", shorten(path, room));
-                cut(&line, width).into_owned()
+            Content::Path(_) => path.to_owned(),
+            Content::Branch(lines, _, remark) => {
+                cut(&format!("{lines}{path}{remark}"), width).into_owned()
             }
             Content::Bar(from, to) => bar(*from, *to, width),
         }
@@ -317,19 +328,26 @@ impl Table {
                 .iter()
                 .map(|&index| Cell::text(self.columns[index].title).paint(Paint::Faint))
                 .collect::<Vec<_>>();
-            self.write_row(
-                out,
-                &used,
-                &widths,
-                &titles.iter().collect::<Vec<_>>(),
-                color,
-            );
+            let titles: Vec<(&Cell, String)> = (titles.iter().zip(&widths))
+                .map(|(title, &width)| (title, title.fit(width, "")))
+                .collect();
+            self.write_row(out, &used, &widths, &titles, color);
         }
         let empty = Cell::text("");
+        let mut paths: Vec<std::vec::IntoIter<String>> = (used.iter().zip(&widths))
+            .map(|(&index, &width)| {
+                let cells = self.rows.iter().filter_map(|row| row.get(index));
+                let paths: Vec<_> = cells.filter_map(|cell| cell.path_in(width)).collect();
+                shorten_all(&paths).into_iter()
+            })
+            .collect();
         for row in &self.rows {
-            let cells: Vec<&Cell> = used
-                .iter()
-                .map(|&index| row.get(index).unwrap_or(&empty))
+            let cells: Vec<(&Cell, String)> = (used.iter().zip(&widths).zip(&mut paths))
+                .map(|((&index, &width), paths)| {
+                    let cell = row.get(index).unwrap_or(&empty);
+                    let path = cell.path_in(width).and_then(|_| paths.next());
+                    (cell, cell.fit(width, path.as_deref().unwrap_or_default()))
+                })
                 .collect();
             self.write_row(out, &used, &widths, &cells, color);
         }
@@ -340,14 +358,14 @@ impl Table {
         out: &mut String,
         used: &[usize],
         widths: &[usize],
-        cells: &[&Cell],
+        cells: &[(&Cell, String)],
         color: bool,
     ) {
         // Spaces are owed, and only paid when something follows.
         let mut owed = INDENT;
         for (position, (&index, &width)) in used.iter().zip(widths).enumerate() {
-            let text = cells[position].fit(width);
-            let shown = columns(&text);
+            let (cell, text) = &cells[position];
+            let shown = columns(text);
             let pad = width.saturating_sub(shown);
             if position > 0 {
                 owed += GAP;
@@ -357,10 +375,10 @@ impl Table {
             }
             let trimmed = text.trim_start_matches(' ');
             if !trimmed.is_empty() {
-                owed += columns(&text) - columns(trimmed);
+                owed += columns(text) - columns(trimmed);
                 let tail = trimmed.trim_end_matches(' ');
                 out.extend(std::iter::repeat_n(' ', owed));
-                out.push_str(&cells[position].paint.on(tail, color));
+                out.push_str(&cell.paint.on(tail, color));
                 owed = columns(trimmed) - columns(tail);
             } else {
                 owed += shown;

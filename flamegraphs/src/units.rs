@@ -35,7 +35,7 @@ pub(crate) fn time(ns: u64) -> String {
 
 /// As [`time`], with a sign.
 pub(crate) fn signed_time(ns: i64) -> String {
-    let sign = if ns < 0 { "-" } else { "" };
+    let sign = if ns < 0 { "−" } else { "" };
     format!("{sign}{}", time(ns.unsigned_abs()))
 }
 
@@ -114,6 +114,15 @@ mod tests {
             "62 min 3 s",
         ];
         assert_eq!(shown.map(time), expected.map(str::to_owned));
+    }
+
+    /// The sign of a change.
+    #[test]
+    fn times_before_the_start_have_the_sign_of_a_change() {
+        assert_eq!(
+            [-1_500_000, 0, 7].map(signed_time),
+            ["−1.50 ms", "0", "7 ns"].map(str::to_owned)
+        );
     }
 
     #[test]

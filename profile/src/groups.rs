@@ -2,6 +2,7 @@
 //!
 //! On the command line a group is `FILE`, `FILE@key=value[,key=value]` or `FILE@value`, which means `FILE@name=value`.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -24,6 +25,10 @@ pub const HEAD: &str = "head";
 pub const KERNEL: &str = "kernel";
 /// Label with the processor that it was made on, and how many of them.
 pub const MACHINE: &str = "machine";
+/// Label of the commit that a run is of.
+pub const COMMIT: &str = "commit";
+/// Digits of a commit that are enough to name it, as git has it.
+const SHORTEST_COMMIT: usize = 4;
 /// [`Run::mode`] of a run that was not probed.
 pub const BARE: &str = "bare";
 /// [`Run::mode`] of a run whose calls and system calls were counted, not timed.
@@ -75,6 +80,18 @@ pub enum SelectError {
         file: String,
         /// A selection that is not empty, from its `@` on.
         example: String,
+    },
+    /// More than one commit begins like this.
+    #[error(
+        "{selector}: commit={commit} is the beginning of {commits}; needed: more of its digits"
+    )]
+    Ambiguous {
+        /// As typed.
+        selector: String,
+        /// What was asked for.
+        commit: String,
+        /// Those that it may be, in words.
+        commits: String,
     },
     /// There are not two sides to compare.
     #[error(
@@ -143,10 +160,14 @@ impl Selector {
         }
     }
 
-    /// The runs of its recording that it selects, in order.
+    /// The runs of its recording that it selects, in order. Of a [`COMMIT`] its first digits are enough.
     pub fn group(&self, recording: &Recording) -> Result<Group, SelectError> {
+        let labels: Result<Vec<(&str, &str)>, SelectError> = (self.labels.iter())
+            .map(|(key, value)| Ok((key.as_str(), self.whole(key, value, recording)?)))
+            .collect();
+        let labels = labels?;
         let selected = |run: &Run| {
-            let mut labels = self.labels.iter();
+            let mut labels = labels.iter();
             labels.all(|(key, value)| run.label(key) == Some(value))
         };
         let runs: Vec<RunId> = numbered(recording)
@@ -185,6 +206,31 @@ impl Selector {
         })
     }
 
+    /// The whole commit where a value is the beginning of one that a run has; any other value as it is.
+    fn whole<'a>(
+        &self,
+        key: &str,
+        value: &'a str,
+        recording: &'a Recording,
+    ) -> Result<&'a str, SelectError> {
+        let Some(begin) = beginning_of_commit(key, value) else {
+            return Ok(value);
+        };
+        let commits: BTreeSet<&str> = (recording.runs.iter())
+            .filter_map(|run| run.label(COMMIT))
+            .filter(|commit| *commit == value || commit.starts_with(&begin) && is_commit(commit))
+            .collect();
+        match (commits.contains(value), commits.len()) {
+            (false, 1) => Ok(commits.first().copied().unwrap_or(value)),
+            (true, _) | (_, 0) => Ok(value),
+            (false, _) => Err(SelectError::Ambiguous {
+                selector: self.to_string(),
+                commit: value.to_owned(),
+                commits: words(commits.into_iter().map(str::to_owned)),
+            }),
+        }
+    }
+
     /// What to call the group: its values, or the file's name.
     fn name(&self) -> String {
         if let [(key, value)] = self.labels.as_slice()
@@ -198,6 +244,18 @@ impl Selector {
         }
         labels_text(&self.labels)
     }
+}
+
+/// What a whole commit begins with, if a label's value may be the beginning of one.
+pub(crate) fn beginning_of_commit(key: &str, value: &str) -> Option<String> {
+    let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (key == COMMIT && is_hex && value.len() >= SHORTEST_COMMIT).then(|| value.to_ascii_lowercase())
+}
+
+/// Nothing but digits as git writes them.
+fn is_commit(value: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    value.bytes().all(is_digit)
 }
 
 /// The pairs of `key=value,key=value`; a first one without a key has `unnamed`. A comma within a value is one that no `key=` follows, or `\,`.
@@ -481,6 +539,36 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("name=a, n=1, n=2"), "{text}");
         assert!(text.contains("type for example: f@name=a"), "{text}");
+    }
+
+    #[test]
+    fn the_first_digits_of_a_commit_are_enough() {
+        let [one, other] = ["3f1c2a".repeat(6) + "aaaa", "3f1c9b".repeat(6) + "bbbb"];
+        let recording = recording(&[
+            &[("commit", &one), ("node", "3f1c2a")],
+            &[("commit", &other)],
+            &[("commit", &one)],
+            &[("commit", "9b40")],
+            &[("commit", "9b40de")],
+        ]);
+        let group = |text: &str| parse(text).unwrap().group(&recording);
+        for (text, runs) in [
+            ("f@commit=3f1c2a", &[0, 2][..]),
+            ("f@commit=3F1C9b3", &[1]),
+            ("f@commit=9b40", &[3]),
+            ("f@commit=9b40d", &[4]),
+        ] {
+            let runs: Vec<RunId> = runs.iter().copied().map(RunId).collect();
+            assert_eq!(group(text).unwrap().runs, runs, "{text}");
+        }
+        // Other labels have no beginnings, and three digits name no commit.
+        for text in ["f@node=3f1c", "f@commit=3f1", "f@commit=3f1c2b"] {
+            let error = group(text).unwrap_err();
+            assert!(matches!(error, SelectError::Nothing { .. }), "{error}");
+        }
+        let error = group("f@commit=3f1c").unwrap_err().to_string();
+        let both = format!("{one}, {other}; needed: more of its digits");
+        assert!(error.contains(&both), "{error}");
     }
 
     #[test]

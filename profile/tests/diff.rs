@@ -719,6 +719,40 @@ fn causes_of_runs_that_were_counted_are_scripts_phases_and_callbacks() {
     }
 }
 
+/// What compiles a script that was added is no cause besides it; what is called by more than that is.
+#[test]
+fn the_compilation_of_an_added_script_is_told_once() {
+    let of = |heavy: bool, others: usize| {
+        move |main: &mut Program| {
+            let compile = |main: &mut Program| {
+                main.cross("contextify", "CompileFunctionForCJSLoader", 1_000);
+            };
+            compile(main);
+            main.require("/app/lib/other.js", &[], 2_000_000, |_| {});
+            if heavy {
+                compile(main);
+                main.require("/app/node_modules/heavy/index.js", &[], 40_000_000, |_| {});
+            }
+            (0..others).for_each(|_| compile(main));
+        }
+    };
+    let causes = |others| {
+        let side = |name, heavy, others| counted(with_package(name, of(heavy, others), &[]));
+        compare(side("base", false, 0), side("head", true, others)).causes
+    };
+    let is_compiler = |of: &&nodeprof_profile::diff::Cause| of.kind == CauseKind::Callback;
+    let told = causes(0);
+    assert_eq!(told[0].kind, CauseKind::Script, "{told:#?}");
+    assert_eq!(told.iter().find(is_compiler), None);
+    let told = causes(1);
+    let compiler = told.iter().find(is_compiler).expect("a callback");
+    assert!(
+        compiler.sentence.contains("2 calls more (1 → 3)"),
+        "{}",
+        compiler.sentence
+    );
+}
+
 /// Beside a busy machine the search for files took longer than the package that was added, for which most of it was done.
 #[test]
 fn an_added_package_is_the_cause_of_the_search_for_it() {

@@ -16,7 +16,7 @@ pub fn selector() -> ValueParser {
 /// `nodeprof diff`.
 #[derive(Args)]
 #[command(after_long_help = "\
-BASE and HEAD are recordings, or runs of one: FILE@NAME or FILE@KEY=VALUE,KEY=VALUE selects those with these labels. With one FILE \
+BASE and HEAD are recordings, or runs of one: FILE@NAME or FILE@KEY=VALUE,KEY=VALUE selects those with these labels (of a commit, its first digits). With one FILE \
 only, its runs called base and head are compared, or the two names that there are.
 
 Times are compared on runs without probes, if both sides have some. Counts that are the same in all runs of a side are exact; what \

@@ -11,13 +11,13 @@ use super::TraceMode;
 #[derive(Args)]
 pub struct Measuring {
     /// Runs of each command before the measured ones; their times do not count, the private dirty memory comes from them
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true, default_value_t = 2, value_parser = super::number)]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, default_value_t = 2, value_parser = super::number::<usize>)]
     pub warmup: usize,
     /// Command given to sh -c before each run, not timed
     #[arg(short, long, value_name = "CMD")]
     pub prepare: Option<OsString>,
     /// Runs of each command with probes, for the counts; 0: times only, which needs no root
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 10, value_parser = super::number)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 10, value_parser = super::number::<usize>)]
     pub probed_runs: usize,
     /// Of runs with probes: full: every call with its time; count: exact counts only
     #[arg(long, default_value = "full")]
@@ -32,7 +32,7 @@ pub struct Measuring {
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
     /// Seed of the order of runs [default: from the clock; it is printed]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::number::<u64>)]
     pub seed: Option<u64>,
     /// Go on if a command fails (exit status not 0, or a signal)
     #[arg(short, long)]
@@ -144,11 +144,6 @@ pub fn label(text: &str) -> Result<(String, String), String> {
             "found {text:?}; needed: KEY=VALUE without a comma; type for example --label commit=1a2b3c"
         )),
     }
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    let seed = text.parse();
-    seed.map_err(|_| format!("found {text:?}; needed: a whole number, 0 or more"))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -63,8 +63,8 @@ pub struct Blame {
     /// Whose counts
     #[arg(long = "as", default_value = "requirer")]
     pub role: Role,
-    /// Rows [default: all]
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = super::number)]
+    /// Rows; 0: none, only how many there are and what they take in all [default: all]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = super::number::<usize>)]
     pub limit: Option<usize>,
     /// Format of the list
     #[arg(long, default_value = "text")]
@@ -94,7 +94,7 @@ pub struct Tree {
     #[command(flatten)]
     pub source: Source,
     /// Levels below the main script [default: all]
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = super::number)]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = super::number::<usize>)]
     pub depth: Option<usize>,
     /// Only modules that took at least this long with all that they required, such as 5ms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = super::nanoseconds)]

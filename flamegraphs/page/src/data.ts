@@ -281,6 +281,8 @@ export interface Start {
   command: string[];
   started_unix_ns: number;
   duration_ns: number;
+  /** From the exec to the start of the event loop, of programs that ran on. */
+  loop_start_ns: number | null;
   mode: string;
   node_version: string | null;
   thinned: boolean;

@@ -24,6 +24,11 @@ export function time(ns: number | null): string {
   return `${significant(ns / 1e9)} s`;
 }
 
+/** A time and by how much it can be wrong either way. */
+export function uncertainTime(ns: number, uncertain: number): string {
+  return uncertain > 0 ? `${time(ns)} ± ${time(uncertain)}` : time(ns);
+}
+
 /** Of ticks of one axis, in one unit, with as many digits as tell them apart. */
 export function tickLabels(ticks: number[], of: "ns" | "bytes" = "ns"): (value: number) => string {
   const step = ticks.length > 1 ? Math.abs(ticks[1]! - ticks[0]!) : Math.abs(ticks[0] ?? 0);

@@ -6,7 +6,7 @@ import type { Costs, Module, Package, Run } from "./data";
 import { byName } from "./colours";
 import { criticalChain, treeOf, type Tree } from "./chain";
 import { packageName } from "./findings";
-import { count, counted, inUnit, percent, shortPath, time, type Unit } from "./format";
+import { count, counted, inUnit, percent, shortPath, time, type Unit, uncertainTime } from "./format";
 import { get, link, number, OF_A_VIEW, set, span } from "./state";
 import { Table, type Column } from "./table";
 import { Tabs } from "./tabs";
@@ -131,6 +131,7 @@ function ModuleTable({ run }: { run: Run }) {
       { key: "start_ns", title: "Start", unit: "ns", value: (module) => module.start_ns },
       { key: "self_ns", title: "Self", unit: "ns", value: (module) => module.self_ns, bar: true },
       { key: "total_ns", title: "Total", unit: "ns", value: (module) => module.total_ns },
+      { key: "uncertain_ns", title: "±", unit: "ns", value: (module) => module.uncertain_ns, help: "By how much self can be wrong either way" },
       { key: "resolve_ns", title: "Resolve", unit: "ns", value: (module) => module.resolve_ns },
       { key: "read_ns", title: "Read", unit: "ns", value: (module) => module.read_ns },
       { key: "compile_ns", title: "Compile", unit: "ns", value: (module) => module.compile_ns },
@@ -199,7 +200,7 @@ function Branch(properties: { run: Run; tree: Tree; index: number; depth: number
           <span class="share" aria-hidden="true"><i style={{ width: `${(module.total_ns / Math.max(1, whole)) * 100}%` }} /></span>
         </span>
         <span class="value" title="Total">{time(module.total_ns)}</span>
-        <span class="value" title="Self">{time(module.self_ns)}</span>
+        <span class="value" title={`Self: ${uncertainTime(module.self_ns, module.uncertain_ns)}`}>{time(module.self_ns)}</span>
         <span class="value" title="Crossings">{(module.crossings ?? 0) > 0 ? count(module.crossings) : ""}</span>
         <span class="value" title="Lookups of package.json">{(module.package_json_lookups ?? 0) > 0 ? count(module.package_json_lookups) : ""}</span>
       </div>
@@ -316,7 +317,7 @@ function Chain({ run }: { run: Run }) {
                 </i>
               </span>
               <span class="value" title="Until it and all that it required had run">{time(waited)}</span>
-              <span class="value faint" title="Itself">{time(own)}</span>
+              <span class="value faint" title={`Itself: ${uncertainTime(own, module.uncertain_ns)}`}>{time(own)}</span>
             </li>
           );
         })}

@@ -12,7 +12,7 @@ const OWN_COLUMN = ["commit", "job"];
 const FIRST = [...OWN_COLUMN, "branch", "pipeline"];
 /** And last, behind those that the configuration names. */
 const LAST = ["ci", "user", "unit", "container"];
-const FIGURES = ["crossings.total", "package_json.lookups", "files.stat.calls", "files.open.calls", "time.wall_ns", "time.user_ns", "time.max_rss_bytes", "serialization.bytes"];
+const FIGURES = ["crossings.total", "package_json.lookups", "files.stat.calls", "files.open.calls", "milestones.loop_start", "time.wall_ns", "time.user_ns", "time.max_rss_bytes", "serialization.bytes"];
 
 /** The address with other conditions; empty ones go. */
 function asked(change: Record<string, string>): string {
@@ -57,6 +57,9 @@ export function labelsOf(labels: Record<string, string>, without: string[] = [])
   const keys = Object.keys(labels).filter((key) => !OF_THE_MACHINE.includes(key) && !without.includes(key)).sort();
   return keys.sort((a, b) => place(a) - place(b)).map((key) => `${key}=${labels[key]}`).join(" ");
 }
+
+/** How long a start took: what is recorded of a server after its event loop began is no part of it. */
+export const startTime = (run: Pick<Start, "duration_ns" | "loop_start_ns">) => run.loop_start_ns ?? run.duration_ns;
 
 const when = (ns: number) => new Date(ns / 1e6).toISOString().replace("T", " ").slice(0, 19);
 
@@ -158,7 +161,7 @@ export function Starts({ data }: { data: Data }) {
           })),
           { key: "node_version", title: "Node.js", unit: "text", value: (run) => run.node_version },
           { key: "started", title: "Started (UTC)", unit: "text", value: (run) => when(run.started_unix_ns) },
-          { key: "duration_ns", title: "Recorded", unit: "ns", value: (run) => run.duration_ns, show: (run) => time(run.duration_ns) },
+          { key: "time", title: "Time", unit: "ns", value: startTime, show: (run) => time(startTime(run)), help: "To the exit or the end of recording; of a server to the start of its event loop" },
           { key: "crossings", title: "Crossings", unit: "count", value: (run) => run.crossings },
           { key: "lookups", title: "Lookups", unit: "count", value: (run) => run.lookups },
           { key: "mode", title: "Mode", unit: "text", value: (run) => (run.thinned ? `${run.mode}, thinned` : run.mode) },

@@ -5,9 +5,9 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { FONT, fitted, prepare, useWidth } from "./canvas";
 import { byName, KIND, phaseColour } from "./colours";
 import type { Shown } from "./context";
-import type { FamilyName, Run } from "./data";
+import type { FamilyName, Module, Run } from "./data";
 import { Tooltip } from "./flamecanvas";
-import { bytes, commandLine, count, counted, phaseName, shortPath, tickLabels, time } from "./format";
+import { bytes, commandLine, count, counted, phaseName, shortPath, tickLabels, time, uncertainTime } from "./format";
 import type { Events, Family } from "./model";
 import { dark, get, link, number, OF_A_VIEW, select, set, span } from "./state";
 
@@ -207,11 +207,17 @@ function collections(events: Events, family: Family, range: [number, number]): T
   };
 }
 
+/** The last moment in which a module's body is known to have run; if that was never seen, its start and what it took itself, which all came after. */
+export function moduleEnd(module: Pick<Module, "start_ns" | "end_earliest_ns" | "end_latest_ns" | "self_ns">): number {
+  const start = module.start_ns ?? 0;
+  return Math.max(start, module.end_earliest_ns ?? module.end_latest_ns ?? start + module.self_ns);
+}
+
 function modulesTrack(run: Run, pid: number, tid: number): Track | null {
-  const list = run.modules.filter((module) => module.pid === pid && module.thread === tid && module.start_ns !== null && (module.end_earliest_ns ?? module.end_latest_ns) !== null);
+  const list = run.modules.filter((module) => module.pid === pid && module.thread === tid && module.start_ns !== null);
   if (list.length === 0) return null;
   const start = list.map((module) => module.start_ns!);
-  const end = list.map((module, index) => Math.max(start[index]!, module.end_earliest_ns ?? module.end_latest_ns!));
+  const end = list.map(moduleEnd);
   const order = list.map((_, index) => index).sort((a, b) => start[a]! - start[b]! || end[b]! - end[a]!);
   // Modules of require end within their requirers; those of import are all read before the first one runs.
   const { lanes, left } = besides({ start, end: (index) => end[index]!, from: 0, until: 0 }, order);
@@ -228,7 +234,7 @@ function modulesTrack(run: Run, pid: number, tid: number): Track | null {
       return [
         shortPath(module.path, run.directory),
         `${[module.package, module.package_version].filter(Boolean).join(" ")} · at ${time(start[index]!)} · ${time(end[index]! - start[index]!)}`,
-        `itself ${time(module.self_ns)}: resolve ${time(module.resolve_ns)}, read ${time(module.read_ns)}, compile ${time(module.compile_ns)}, execute ${time(module.execute_ns)}`,
+        `itself ${uncertainTime(module.self_ns, module.uncertain_ns)}: resolve ${time(module.resolve_ns)}, read ${time(module.read_ns)}, compile ${time(module.compile_ns)}, execute ${time(module.execute_ns)}`,
         module.requirer ? `required by ${shortPath(module.requirer, run.directory)}` : "",
       ];
     },

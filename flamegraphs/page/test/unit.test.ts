@@ -3,15 +3,15 @@ import { test } from "node:test";
 import { criticalChain } from "../src/chain";
 import { Columns, shortenNames, type Data, type Module, type Run } from "../src/data";
 import { findings, versionAtLeast, walks } from "../src/findings";
-import { bytes, capital, commandLine, percent, shortCommits, shortPath, tickLabels, time } from "../src/format";
+import { bytes, capital, commandLine, percent, shortCommits, shortPath, tickLabels, time, uncertainTime } from "../src/format";
 import { anchorOf } from "../src/overview";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
-import { brief, labelsOf, named } from "../src/starts";
+import { brief, labelsOf, named, startTime } from "../src/starts";
 import { asText, filtered, sorted, type Column } from "../src/table";
 import { serializationsDuring } from "../src/tables";
-import { besides } from "../src/timeline";
+import { besides, moduleEnd } from "../src/timeline";
 import { follow, inverted, matching, merged, pathOf, sandwich, shareOf } from "../src/tree";
 
 test("columns are read as they are written", () => {
@@ -39,6 +39,19 @@ test("numbers have units and three digits", () => {
   assert.deepEqual([0, 999, 1234, 999_600, 12_345_678, 2.5e9].map(time), ["0", "999 ns", "1.23 µs", "1.00 ms", "12.3 ms", "2.50 s"]);
   assert.deepEqual([999, 1500, 70_600_000].map(bytes), ["999 B", "1.50 kB", "70.6 MB"]);
   assert.deepEqual([percent(1, 3), percent(1, 1e6), percent(5, 0), percent(1, 1)], ["33.3%", "<0.1%", "", "100%"]);
+});
+
+test("times that are not certain say by how much", () => {
+  assert.deepEqual([uncertainTime(1_234_567, 89_000), uncertainTime(1_234_567, 0)], ["1.23 ms ± 89.0 µs", "1.23 ms"]);
+});
+
+test("a module whose body was not seen running ends where it took its own time", () => {
+  const module = { start_ns: 100, end_earliest_ns: null, end_latest_ns: null, self_ns: 30 };
+  assert.deepEqual([moduleEnd(module), moduleEnd({ ...module, end_latest_ns: 150 }), moduleEnd({ ...module, end_earliest_ns: 90 })], [130, 150, 100]);
+});
+
+test("the time of a server is that until its event loop began", () => {
+  assert.deepEqual([startTime({ duration_ns: 250, loop_start_ns: 50 }), startTime({ duration_ns: 250, loop_start_ns: null })], [50, 250]);
 });
 
 test("commits are short, and labels keep their names", () => {

@@ -1,6 +1,7 @@
 //! Modules and packages, the most expensive first.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use nodeprof_profile::modules::{Costs, ModuleKind};
@@ -9,6 +10,7 @@ use nodeprof_profile::report::{ModuleProfile, PackageProfile, RunProfile};
 use super::Report;
 use super::names::{kind_name, module_name, package_name, version_of};
 use super::page::{faint, plain};
+use crate::paths::{printable, seen_from};
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{bytes, counted, number, time};
 
@@ -242,7 +244,7 @@ impl<'a> Blamed<'a> {
         }
     }
 
-    fn cell(&self, figure: Figure, role: Role) -> Cell {
+    fn figure_cell(&self, figure: Figure, role: Role) -> Cell {
         let value = self.value(figure, role);
         Cell::text(match (value, figure) {
             (0, _) => String::new(),
@@ -252,18 +254,57 @@ impl<'a> Blamed<'a> {
         })
     }
 
-    fn name(&self, base: &str) -> Cell {
+    fn name(&self, base: &str) -> String {
+        match self {
+            Blamed::Module(module) => module_name(module, base),
+            Blamed::Package(package) => package_name(package, base),
+        }
+    }
+
+    /// Where it lies.
+    fn place(&self) -> &'a str {
+        match self {
+            Blamed::Module(module) => &module.path,
+            Blamed::Package(package) => package.directory.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// Its name, and where it lies if others have the same.
+    fn name_cell(&self, base: &str, places: &Places<'_>) -> Cell {
+        let name = self.name(base);
+        let is_one_of_several = places.get(&name).is_some_and(|(_, others)| *others);
         match self {
             Blamed::Module(module) => {
-                let name = Cell::path(module_name(module, base));
+                let query = printable(module.query.as_deref().unwrap_or_default());
+                let name = Cell::path(match is_one_of_several {
+                    true => seen_from(&module.path, base) + &query,
+                    false => name,
+                });
                 match module.kind {
                     ModuleKind::Builtin => name.paint(Paint::Faint),
                     _ => name,
                 }
             }
-            Blamed::Package(package) => Cell::text(package_name(package, base)),
+            Blamed::Package(_) if is_one_of_several && !self.place().is_empty() => {
+                let place = seen_from(self.place(), base);
+                Cell::branch(format!("{name}  "), place, String::new())
+            }
+            Blamed::Package(_) => Cell::text(name),
         }
     }
+}
+
+/// By name: where the first that has it lies, and whether others lie elsewhere.
+type Places<'a> = HashMap<String, (&'a str, bool)>;
+
+/// Of two versions of a package, or the same twice, both are called alike.
+fn places<'a>(rows: &[Blamed<'a>], base: &str) -> Places<'a> {
+    let mut places = Places::new();
+    for row in rows {
+        let (first, others) = (places.entry(row.name(base))).or_insert((row.place(), false));
+        *others |= *first != row.place();
+    }
+    places
 }
 
 impl<'a> Report<'a> {
@@ -376,10 +417,11 @@ impl<'a> Report<'a> {
         );
         columns.push(Column::left("version").drop(8));
         let mut table = Table::new(columns);
+        let places = places(&rows, &self.base);
         for row in rows.iter().take(shown) {
             let mut cells = Vec::new();
             for (position, figure) in figures.iter().enumerate() {
-                cells.push(row.cell(*figure, options.role));
+                cells.push(row.figure_cell(*figure, options.role));
                 if position == 0 {
                     let share = row.value(*figure, options.role) as f64 / most.max(1) as f64;
                     cells.push(match row.value(*figure, options.role) {
@@ -405,10 +447,69 @@ impl<'a> Report<'a> {
             };
             cells.push(Cell::text(modules));
             cells.push(Cell::text(kind).paint(Paint::Faint));
-            cells.push(row.name(&self.base));
+            cells.push(row.name_cell(&self.base, &places));
             cells.push(Cell::text(version).paint(Paint::Faint));
             table.row(cells);
         }
         self.page.table(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodeprof_profile::modules::package::PackageKind;
+
+    use super::*;
+    use crate::table::Content;
+
+    #[test]
+    fn modules_and_packages_that_are_called_alike_say_where_they_lie() {
+        let module = |directory: &str| ModuleProfile {
+            path: format!("{directory}/index.js"),
+            package_directory: Some(directory.to_owned()),
+            ..ModuleProfile::default()
+        };
+        let package = |directory: &str| PackageProfile {
+            name: Some("debug".to_owned()),
+            kind: PackageKind::Installed,
+            directory: Some(directory.to_owned()),
+            ..PackageProfile::default()
+        };
+        let directories = [
+            "/app/node_modules/a/node_modules/debug",
+            "/app/node_modules/debug",
+        ];
+        let modules = directories.map(module);
+        let packages = directories.map(package);
+        let names = |rows: &[Blamed<'_>]| -> Vec<String> {
+            let places = places(rows, "/app");
+            let cells = rows
+                .iter()
+                .map(|row| row.name_cell("/app", &places).content);
+            let shown = cells.map(|content| match content {
+                Content::Text(text) | Content::Path(text) => text,
+                Content::Branch(name, place, _) => name + &place,
+                Content::Bar(..) => String::new(),
+            });
+            shown.collect()
+        };
+        let [one, other] = [0, 1].map(|at| Blamed::Module(&modules[at]));
+        assert_eq!(names(&[one, one]), ["debug/index.js", "debug/index.js"]);
+        assert_eq!(
+            names(&[one, other]),
+            [
+                "node_modules/a/node_modules/debug/index.js",
+                "node_modules/debug/index.js"
+            ]
+        );
+        let [one, other] = [0, 1].map(|at| Blamed::Package(&packages[at]));
+        assert_eq!(names(&[one]), ["debug"]);
+        assert_eq!(
+            names(&[one, other]),
+            [
+                "debug  node_modules/a/node_modules/debug",
+                "debug  node_modules/debug"
+            ]
+        );
     }
 }

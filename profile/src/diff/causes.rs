@@ -5,6 +5,8 @@
 //! explained by what holds most of it: one module, one package, or one step in all modules (a lost compile cache, deeper folders). The
 //! cells of what was chosen are taken out, and what holds most of the rest comes next: no moment counts twice.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 
 use super::compare::{self, Certainty, Change};
@@ -209,6 +211,8 @@ struct Search<'a> {
     sides: &'a Sides<'a>,
     cells: Vec<Cell>,
     candidates: Vec<Candidate>,
+    /// Index of the candidate of a kind and row.
+    of_row: HashMap<(CauseKind, usize), usize>,
     /// Time in the functions that read package.json files: a part of the search for files.
     readers: Series,
     /// Modules are not known: phases and scripts are looked at in their place.
@@ -230,6 +234,7 @@ pub fn causes(
         sides,
         cells: Vec::new(),
         candidates: Vec::new(),
+        of_row: HashMap::new(),
         readers: Series::default(),
         of_phases: false,
         scripts_apart: false,
@@ -440,6 +445,7 @@ impl Search<'_> {
         for cell in &cells {
             left.add(&self.cells[*cell].series);
         }
+        self.of_row.insert((kind, row), self.candidates.len());
         self.candidates.push(Candidate {
             kind,
             name: name.to_owned(),
@@ -452,6 +458,11 @@ impl Search<'_> {
             adjusted_p: None,
             presence: None,
         });
+    }
+
+    fn candidate(&self, kind: CauseKind, row: usize) -> Option<&Candidate> {
+        let index = self.of_row.get(&(kind, row))?;
+        self.candidates.get(*index)
     }
 
     /// The time in the functions that read package.json: a part of the search for files.
@@ -484,8 +495,8 @@ impl Search<'_> {
             let Some(presence) = change.presence().filter(|_| present) else {
                 continue;
             };
-            let of = self.candidates.iter_mut();
-            if let Some(candidate) = of.into_iter().find(|c| c.kind == kind && c.row == key.row) {
+            let index = self.of_row.get(&(kind, key.row)).copied();
+            if let Some(candidate) = index.and_then(|index| self.candidates.get_mut(index)) {
                 candidate.presence = Some(known_presence(self.sides, &candidate.name, presence));
                 candidate.certainty = change.certainty;
             }
@@ -544,7 +555,7 @@ impl Search<'_> {
         let is_enough = |index: usize| self.candidates[index].left.change().abs() >= least;
         // One of many that holds most of it says more than the whole.
         let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
-            let own = &self.candidates[index].cells;
+            let own: HashSet<usize> = self.candidates[index].cells.iter().copied().collect();
             (self.candidates.iter().enumerate())
                 .filter(|(_, c)| {
                     c.kind == kind
@@ -593,9 +604,10 @@ impl Search<'_> {
         let chosen = &self.candidates[index];
         let compiles = self.left_in(chosen, COMPILE) / change >= ONE_OF_MANY;
         if chosen.presence.is_none() && compiles && self.is_of_code_cache(change) {
-            let compilation =
-                (self.candidates.iter()).position(|c| c.kind == CauseKind::Compilation && sure(c));
-            if let Some(compilation) = compilation.filter(|index| is_enough(*index)) {
+            let compilation = self.of_row.get(&(CauseKind::Compilation, 0)).copied();
+            if let Some(compilation) =
+                compilation.filter(|index| sure(&self.candidates[*index]) && is_enough(*index))
+            {
                 index = compilation;
                 change = self.candidates[index].left.change();
             }
@@ -718,10 +730,8 @@ impl Search<'_> {
                 List::Packages => CauseKind::Package,
                 _ => CauseKind::Module,
             };
-            let presence = self
-                .candidates
-                .iter()
-                .any(|c| c.kind == kind && c.row == row && c.presence.is_some());
+            let presence =
+                (self.candidate(kind, row)).is_some_and(|candidate| candidate.presence.is_some());
             let package = self.sides.figures.package_of.get(name);
             presence
                 || told(kind, name)
@@ -811,10 +821,13 @@ impl Search<'_> {
                 }
                 _ => (whole, field),
             };
-            if !field.is_empty() && is_explained(whole, field, surest.certainty) {
+            let of_what_came = kind == CauseKind::Compilation
+                && whole != 0.0
+                && whole == self.of_told_scripts("cached", before, |_| true);
+            if of_what_came || !field.is_empty() && is_explained(whole, field, surest.certainty) {
                 continue;
             }
-            let candidate = self.candidates.iter().find(|c| c.kind == kind);
+            let candidate = self.candidate(kind, 0);
             let evidence = match kind {
                 CauseKind::Compilation => self.of_run(&COMPILATIONS),
                 CauseKind::Resolution => self.searches(),
@@ -852,9 +865,7 @@ impl Search<'_> {
             .collect();
         modules.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         for (_, row, change) in modules {
-            let candidate =
-                (self.candidates.iter()).find(|c| c.kind == CauseKind::Module && c.row == row);
-            if let Some(candidate) = candidate {
+            if let Some(candidate) = self.candidate(CauseKind::Module, row) {
                 let evidence = self.of_row_counts(List::Modules, row, None);
                 if evidence.is_empty() {
                     continue;
@@ -868,9 +879,31 @@ impl Search<'_> {
         causes.truncate(MOST_OF_COUNTS);
         if self.of_phases {
             causes.extend(self.of_scripts(&exact));
-            causes.extend(self.of_callbacks(&exact));
+            let callbacks = self.of_callbacks(&exact, before, &causes);
+            causes.extend(callbacks);
         }
         causes
+    }
+
+    /// The change of a figure of scripts that came or went, as far as they are told: as causes themselves, or as modules.
+    fn of_told_scripts(&self, field: &str, told: &[Cause], is_of: impl Fn(&str) -> bool) -> f64 {
+        let modules = self.sides.figures.table(List::Modules);
+        let is_told = |name: &str| {
+            let is_script = |cause: &Cause| {
+                cause.kind == CauseKind::Script && cause.presence.is_some() && cause.name == name
+            };
+            let module = modules.find(name);
+            told.iter().any(is_script)
+                || module
+                    .and_then(|row| self.candidate(CauseKind::Module, row))
+                    .is_some_and(|module| module.presence.is_some())
+        };
+        let names = &self.sides.figures.table(List::Scripts).names;
+        (names.iter().enumerate())
+            .filter(|(_, name)| is_of(name) && is_told(name))
+            .filter_map(|(row, _)| self.medians(List::Scripts, row, field))
+            .map(|(base, head)| head - base)
+            .sum()
     }
 
     /// Scripts that came or went, the longest compilations first: where others may compile while the main thread goes on, their times are no part of its own.
@@ -920,14 +953,35 @@ impl Search<'_> {
     }
 
     /// The C++ functions whose numbers of calls differ most: where no module tells who called. Those of the loaders are steps.
-    fn of_callbacks(&self, exact: &[(&Change, &Key)]) -> Vec<Cause> {
+    fn of_callbacks(
+        &self,
+        exact: &[(&Change, &Key)],
+        before: &[Cause],
+        scripts: &[Cause],
+    ) -> Vec<Cause> {
         let names = &self.sides.figures.table(List::Callbacks).names;
+        // A script that came or went is compiled by one of them: that was told with it.
+        let told: Vec<Cause> = before.iter().chain(scripts).cloned().collect();
+        let is_told = |compiler: Compiler| {
+            let calls = self.sum(List::Callbacks, "calls", |row| {
+                names.get(row).and_then(|name| compiler_of(name)) == Some(compiler)
+            });
+            let is_own = |name: &str| name.starts_with("node:") == (compiler == Compiler::OfNode);
+            let scripts = self.of_told_scripts("compilations", &told, is_own);
+            calls.is_some_and(|(base, head)| head - base == scripts)
+        };
+        let (of_node, of_program) = (is_told(Compiler::OfNode), is_told(Compiler::OfProgram));
         let mut callbacks: Vec<(&str, &Change, usize)> = (exact.iter())
             .filter(|(_, key)| {
                 key.list == List::Callbacks && key.list.fields()[key.field] == "calls"
             })
             .filter_map(|(change, key)| Some((names.get(key.row)?.as_str(), *change, key.row)))
             .filter(|(name, _, row)| !self.is_search(*row) && !READERS.contains(&function_of(name)))
+            .filter(|(name, ..)| match compiler_of(name) {
+                Some(Compiler::OfNode) => !of_node,
+                Some(Compiler::OfProgram) => !of_program,
+                None => true,
+            })
             .collect();
         callbacks.sort_by(|a, b| {
             let order = b.1.difference.abs().total_cmp(&a.1.difference.abs());
@@ -1253,6 +1307,25 @@ pub(super) fn is_builtin(module: &str) -> bool {
 fn function_of(callback: &str) -> &str {
     let name = callback.split(['<', ' ']).next().unwrap_or_default();
     name.rsplit(['.', ':']).next().unwrap_or_default()
+}
+
+/// Whose code a C++ function compiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compiler {
+    OfNode,
+    OfProgram,
+}
+
+/// Whose code a callback compiles, if that is what it does.
+fn compiler_of(callback: &str) -> Option<Compiler> {
+    match function_of(callback) {
+        "CompileFunction" if callback.contains("BuiltinLoader") => Some(Compiler::OfNode),
+        "CompileFunction" | "CompileFunctionForCJSLoader" => Some(Compiler::OfProgram),
+        "New" if callback.contains("ModuleWrap") || callback.contains("ContextifyScript") => {
+            Some(Compiler::OfProgram)
+        }
+        _ => None,
+    }
 }
 
 /// What is compiled.

@@ -43,7 +43,8 @@ fn may(path: &std::path::Path, what: rustix::fs::Access) -> io::Result<()> {
     )?)
 }
 
-pub use read::{COMMIT, Filter, Found, Labels, Reader, Summary};
+pub use crate::groups::COMMIT;
+pub use read::{Filter, Found, Labels, Reader, Summary};
 pub use schema::APPLICATION_ID;
 pub use write::{Database, Limits, Retained};
 

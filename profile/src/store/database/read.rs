@@ -13,6 +13,7 @@ use super::super::tables::{self, First, shared::Shared};
 use super::super::{HEADER_BYTES, Malformed};
 use super::{DatabaseError, RunNumber, schema};
 use crate::Recording;
+use crate::groups::{COMMIT, beginning_of_commit};
 use crate::modules::package::{installed_directory, name_of_directory};
 use crate::recording::{
     Binary, Callback, Frame, FrameId, FrameKind, LOOP_START, Loss, NameId, ROWS_UNREADABLE, RunId,
@@ -279,8 +280,7 @@ impl Reader {
         owners: Option<&[u32]>,
     ) -> Result<(String, String), DatabaseError> {
         let as_it_is = || (key.clone(), value.clone());
-        let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if key != COMMIT || !is_hex || value.len() < SHORTEST_COMMIT {
+        if beginning_of_commit(key, value).is_none() {
             return Ok(as_it_is());
         }
         let (sql, query) = commits(value, owners);
@@ -376,12 +376,6 @@ impl Reader {
         DatabaseError::malformed(&self.path, malformed)
     }
 }
-
-/// Label of the commit that a run is of.
-pub const COMMIT: &str = "commit";
-
-/// Digits of a commit that are enough to name it, as git has it.
-const SHORTEST_COMMIT: usize = 4;
 
 /// Label of a loaded run that tells its number.
 pub const RUN: &str = "run";
