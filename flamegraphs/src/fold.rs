@@ -360,17 +360,24 @@ pub(crate) fn about(
     }
 }
 
-/// Why nothing is known of a metric in a run: it was not recorded, or is not kept. `None`: what is not there did not happen.
-pub(crate) fn unrecorded(drawn: &Drawn<'_>, request: &Request) -> Option<FoldError> {
+/// Families of a metric of which a run has nothing, for they were not recorded or are not kept. None: what is not there did not happen.
+pub(crate) fn unrecorded(drawn: &Drawn<'_>, request: &Request) -> Vec<&'static str> {
     let (run, metric) = (request.run, request.metric);
-    let description = drawn.recording.runs.get(run.0 as usize)?;
-    let is_off = drawn.recording.families.iter().any(|state| {
-        state.run == run
-            && metric.families().contains(&state.name.as_str())
-            && ["off", "failed", "thinned"].contains(&state.state.as_str())
-    });
-    let is_untimed = metric.is_timed_in_full_mode() && is_counted(description);
-    (is_off || is_untimed || description.is_bare()).then(|| nothing(drawn, request))
+    let description = drawn.recording.runs.get(run.0 as usize);
+    let has_none = description
+        .is_some_and(|run| run.is_bare() || metric.is_timed_in_full_mode() && is_counted(run));
+    let is_off = |family: &&str| {
+        let mut states = drawn.recording.families.iter();
+        states.any(|state| {
+            state.run == run
+                && state.name == *family
+                && ["off", "failed", "thinned"].contains(&state.state.as_str())
+        })
+    };
+    let families = metric.families().iter().copied();
+    families
+        .filter(|family| has_none || is_off(family))
+        .collect()
 }
 
 /// Whether it was made in count mode.
@@ -386,12 +393,20 @@ pub(crate) fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
         states.find(|state| state.run == run && state.name == family)
     };
     // Of several, one that is missing.
-    let mut states = metric
+    let states = metric
         .families()
         .iter()
         .filter_map(|family| of_family(family));
-    let state = states.find(|state| state.state != "on");
+    let state = states
+        .filter(|state| state.state != "on")
+        .min_by_key(|state| state.state == "partial");
     let description = recording.runs.get(run.0 as usize);
+    let timed = || {
+        (
+            " (it was made in count mode)".to_owned(),
+            "needed: times; type: nodeprof trace --mode full -- COMMAND".to_owned(),
+        )
+    };
     let (reason, remedy) = match state {
         Some(state) if state.state == "off" => (
             format!(" (the family {} was off{})", state.name, state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default()),
@@ -401,6 +416,7 @@ pub(crate) fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
             format!(" (the family {}: its events were counted, and are not kept any more)", state.name),
             "needed: runs that are kept whole, which younger ones are; type: nodeprof service runs".to_owned(),
         ),
+        _ if metric.is_timed_in_full_mode() && description.is_some_and(is_counted) => timed(),
         Some(state) if state.state != "on" => (
             format!(" (the family {}: {}{})", state.name, state.state, state.reason.as_deref().map(|why| format!(", {why}")).unwrap_or_default()),
             "needed: a node binary and a kernel that can be probed for it; type: nodeprof doctor".to_owned(),
@@ -417,10 +433,7 @@ pub(crate) fn nothing(drawn: &Drawn<'_>, request: &Request) -> FoldError {
             String::new(),
             "needed: a part of the run that has some; type it without --thread, --process, --from and --until".to_owned(),
         ),
-        _ if metric.unit() == Unit::Time && description.is_some_and(is_counted) => (
-            " (it was made in count mode)".to_owned(),
-            "needed: times; type: nodeprof trace --mode full -- COMMAND".to_owned(),
-        ),
+        _ if metric.unit() == Unit::Time && description.is_some_and(is_counted) => timed(),
         _ if matches!(metric, Metric::Cpu | Metric::Wall) && description.is_some_and(|run| run.sample_hz.is_none()) => (
             " (none were taken)".to_owned(),
             "needed: a trace with samples; type: nodeprof trace -- COMMAND".to_owned(),

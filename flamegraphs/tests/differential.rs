@@ -514,7 +514,12 @@ fn calls_of_both_modes_stand_side_by_side() {
     };
     let nested = difference(&full, &full, &request);
     let depth = |of: &Differential| of.nodes().iter().map(|node| node.depth).max();
-    assert!(nested.notes().iter().all(|note| !note.contains("mode")));
+    assert!(
+        nested
+            .notes()
+            .iter()
+            .all(|note| !note.contains("side by side"))
+    );
     for (base, head) in [(&full, &counted), (&counted, &full)] {
         let of = difference(base, head, &request);
         assert!(of.nodes().iter().all(|node| node.change() == 0.0));

@@ -448,6 +448,20 @@ impl AttachPlan {
         for probe in &mut self.probes {
             probe.with_return &=
                 matches!(probe.role, Role::Compile { .. }) || probe.family == Family::Stacks;
+            // What only modules need, which are not known where calls have no stacks.
+            let is_for_modules = matches!(
+                probe.role,
+                Role::Import { .. }
+                    | Role::Request { .. }
+                    | Role::Resume { .. }
+                    | Role::CallbackScope { .. }
+                    | Role::RequestScope { .. }
+                    | Role::CallbackScopeEnd { .. }
+            );
+            if is_for_modules {
+                probe.state = ProbeState::Absent;
+                probe.reason = Some("count mode knows no modules".into());
+            }
             if matches!(probe.role, Role::CallExit { .. }) {
                 probe.state = ProbeState::Absent;
                 probe.reason = Some("count mode measures no times".into());

@@ -239,8 +239,9 @@ fn check_name(path: &Path, force: bool, example: Example) -> anyhow::Result<()> 
             folder.display()
         );
     }
-    // Of a working directory that was deleted.
-    if folder.metadata().is_ok_and(|meta| meta.nlink() == 0) {
+    if path.is_relative()
+        && std::env::current_dir().is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    {
         anyhow::bail!(
             "{shown} cannot be written (the current folder is gone); needed: a folder to write to; type: {type_it}"
         );

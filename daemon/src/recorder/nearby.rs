@@ -31,7 +31,7 @@ impl Around {
         let after = after.map(|sample| (sample.0.0 - end.0, sample, end));
         let near = [before, after].into_iter().flatten();
         near.filter(|(distance, (at, weight, _), edge)| {
-            *distance <= NEAR * weight && !self.calls_between(*at, *edge)
+            *distance <= NEAR.saturating_mul(*weight) && !self.calls_between(*at, *edge)
         })
         .min_by_key(|(distance, ..)| *distance)
         .map(|(_, (.., stack), _)| *stack)

@@ -115,8 +115,12 @@ impl TraceOptions {
     pub(super) fn wants(&self, family: &str) -> bool {
         match (family, self.sample_hz) {
             ("cpu", Some(hz)) => hz > 0,
-            // Samples and waits without a stack say nothing.
-            ("stacks", _) if self.wants("cpu") || self.wants("off-cpu") => true,
+            // Samples without a stack say nothing, nor waits; in count mode these have none but those of samples.
+            ("stacks", _)
+                if self.wants("cpu") || self.wants("off-cpu") && self.mode == Mode::Full =>
+            {
+                true
+            }
             _ if self.families.is_empty() => {
                 self.mode == Mode::Full || !NOT_IN_COUNT_MODE.contains(&family)
             }

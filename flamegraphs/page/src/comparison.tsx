@@ -74,7 +74,7 @@ export function Comparison({ shown }: { shown: Shown }) {
 
 /** Where a cause is shown. */
 function placeOf(cause: Cause): Record<string, string> {
-  const side = cause.presence === "removed" || cause.presence === "base" ? "0" : "1";
+  const side = ["removed", "base", "no_longer_compiled"].includes(cause.presence ?? "") ? "0" : "1";
   switch (cause.kind) {
     case "package":
       return { view: "modules", show: "packages", filter: cause.name.replace(/(.)@[^@/]*$/, "$1"), side };
@@ -192,6 +192,8 @@ function Presence({ diff }: { diff: Diff }) {
     ...diff.versions.map((one) => ({ what: "package", name: one.package, change: `${one.base.join(", ")} → ${one.head.join(", ")}` })),
     ...diff.modules.added.map((name) => ({ what: "module", name, change: `only in ${diff.head.name}` })),
     ...diff.modules.removed.map((name) => ({ what: "module", name, change: `only in ${diff.base.name}` })),
+    ...diff.builtins.now_compiled.map((name) => ({ what: "built-in", name, change: `compiled at start in ${diff.head.name} only` })),
+    ...diff.builtins.no_longer_compiled.map((name) => ({ what: "built-in", name, change: `compiled at start in ${diff.base.name} only` })),
   ];
   if (rows.length === 0) return null;
   return (

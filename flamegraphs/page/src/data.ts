@@ -393,6 +393,7 @@ export interface Diff {
   counts: Change[];
   durations: Change[];
   modules: { added: string[]; removed: string[] };
+  builtins: { now_compiled: string[]; no_longer_compiled: string[] };
   packages: { added: string[]; removed: string[] };
   versions: { package: string; base: string[]; head: string[] }[];
   lookups: { path: string; base: number; head: number; certainty: string }[];

@@ -20,8 +20,8 @@ use crate::fold::{self, About, By, Compared, FoldError, Folded, Frame, Metric, O
 use crate::hash::IdMap;
 use unify::Unifier;
 
-/// Why calls of runs in both modes are not nested.
-const SIDE_BY_SIDE: &str = "Some runs were made in count mode, which does not see how calls nest: all stand side by side in their phases.";
+/// Why calls are not nested.
+const SIDE_BY_SIDE: &str = "Of some runs it is not known how calls nest (count mode, or events that are not kept any more): all calls stand side by side in their phases.";
 
 /// Runs of one recording.
 #[derive(Clone, Debug)]
@@ -178,15 +178,18 @@ impl Differential {
             .into_iter()
             .flat_map(|(side, drawn)| side.group.runs.iter().map(move |run| (drawn, *run)));
         let form = fold::form_of_all(runs, request.metric);
-        // Count mode does not see how calls nest.
-        let mut counted = [base, head].into_iter().flat_map(|side| {
+        // Count mode does not see how calls nest, and of sums it is not known any more.
+        let mut summed = [base, head].into_iter().flat_map(|side| {
+            let is_counted = |run: &RunId| {
+                let run = side.recording.runs.get(run.0 as usize);
+                run.is_some_and(fold::is_counted)
+            };
             let runs = side.group.runs.iter();
-            runs.filter_map(|run| side.recording.runs.get(run.0 as usize))
-                .map(fold::is_counted)
+            runs.map(move |run| is_counted(run) || side.recording.is_thinned(*run))
         });
-        let first = counted.next();
-        let side_by_side =
-            request.metric == Metric::Crossings && counted.any(|other| Some(other) != first);
+        let first = summed.next();
+        let is_of_calls = matches!(request.metric, Metric::Crossings | Metric::CrossingTime);
+        let side_by_side = is_of_calls && summed.any(|other| Some(other) != first);
         let request = &Request {
             by: request.by.or(Some(form)),
             ..request.clone()
@@ -231,19 +234,28 @@ impl Differential {
             });
         };
         // Where one side has something, nothing on the other must be known to be nothing.
+        let mut lacking = Vec::new();
         for (side, drawn) in [(base, &of_base), (head, &of_head)] {
             for run in &side.group.runs {
                 let request = Request {
                     run: *run,
                     ..request.clone()
                 };
-                if let Some(error) = fold::unrecorded(drawn, &request) {
-                    return Err(DifferentialError::Fold {
-                        name: side.group.name.clone(),
-                        error,
-                    });
-                }
+                lacking.push((side, drawn, fold::unrecorded(drawn, &request), request));
             }
+        }
+        // What all lack is nowhere: half of a graph of times on and off the CPU, say.
+        let of_all = lacking
+            .iter()
+            .all(|(.., families, _)| *families == lacking[0].2);
+        let unlike = lacking
+            .iter()
+            .find(|(.., families, _)| !families.is_empty() && !of_all);
+        if let Some((side, drawn, _, request)) = unlike {
+            return Err(DifferentialError::Fold {
+                name: side.group.name.clone(),
+                error: fold::nothing(drawn, request),
+            });
         }
         about.notes.clear();
         if side_by_side {

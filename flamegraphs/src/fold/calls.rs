@@ -84,10 +84,15 @@ impl Folder<'_> {
                 continue;
             };
             let base = place.node;
-            if self.side_by_side && !time {
-                if place.shown && crossing.kind != CrossingKind::ToJs {
+            if self.side_by_side {
+                let own = crossing.self_time.or(crossing.duration);
+                let value = match time {
+                    true => own.map_or(0, |own| own.0),
+                    false => u64::from(crossing.kind != CrossingKind::ToJs),
+                };
+                if place.shown && value > 0 {
                     let node = self.callback(base, crossing.callback, crossing.kind);
-                    self.tree.add(node, 1);
+                    self.tree.add(node, value);
                 }
                 continue;
             }

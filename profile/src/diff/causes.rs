@@ -1079,7 +1079,12 @@ impl Search<'_> {
     }
 
     /// How much of the change of a module are waits of what it took to load it; waits of what its functions ask for can be in the time of others.
-    fn waits(&self, cause: &Cause, row: usize) -> Option<f64> {
+    fn waits(&self, cause: &Cause, candidate: &Candidate) -> Option<f64> {
+        let row = candidate.row;
+        // Of what is left of a change others may hold the waits.
+        if candidate.partly {
+            return None;
+        }
         let (base, head) = self.medians(List::Modules, row, "loading.blocked_ns")?;
         let share = (head - base) / cause.change_ns;
         (cause.presence.is_none() && share >= ONE_OF_MANY)
@@ -1091,7 +1096,8 @@ impl Search<'_> {
     fn may_have_moved(&self, cause: &Cause, candidate: &Candidate) -> Option<f64> {
         let is_alone = cause.kind == CauseKind::Module
             && cause.presence.is_none()
-            && self.waits(cause, candidate.row).is_none()
+            && self.waits(cause, candidate).is_none()
+            && (self.medians(List::Modules, candidate.row, "crossings")).is_some()
             && (self.of_row_counts(List::Modules, candidate.row, None)).is_empty();
         let (base, head) = self.run("samples.by_kind.garbage_collection_ns")?;
         let collections = base.max(head);
@@ -1128,7 +1134,7 @@ impl Search<'_> {
             }
         }
         if list == List::Modules
-            && let Some(waits) = self.waits(cause, row)
+            && let Some(waits) = self.waits(cause, candidate)
         {
             evidence.push(format!("{} of it off the CPU", words::time(waits)));
         }

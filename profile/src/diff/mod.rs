@@ -22,7 +22,7 @@ pub mod statements;
 pub mod verdict;
 pub mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -83,13 +83,13 @@ pub(crate) fn known_presence(
     module: &str,
     presence: &'static str,
 ) -> &'static str {
-    let node = |member: &sides::Member| {
+    let versions = |member: &sides::Member| -> BTreeSet<&str> {
         let all = member.all();
-        let mut nodes = all.iter().filter_map(|run| sides.runs[*run].node.as_ref());
-        nodes.find_map(|node| node.version.as_deref())
+        let nodes = all.iter().filter_map(|run| sides.runs[*run].node.as_ref());
+        nodes.filter_map(|node| node.version.as_deref()).collect()
     };
-    let base = node(&sides.base);
-    let same = base.is_some() && base == node(&sides.head);
+    let (base, head) = (versions(&sides.base), versions(&sides.head));
+    let same = !base.is_empty() && base == head;
     match presence {
         _ if same || !causes::is_builtin(module) => presence,
         ADDED => NOW_COMPILED,

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap as HashMap;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fs::File,
     os::{
         fd::{AsRawFd as _, OwnedFd},
@@ -32,8 +32,10 @@ const MOST: usize = 3;
 const MOST_BYTES: u64 = 32 << 20;
 /// One that has not started for so long makes room.
 const UNUSED: Duration = Duration::from_secs(60);
-/// Names that are kept of one: a start asks for some hundreds, and they are mostly the same.
-const MOST_NAMES: usize = 1 << 16;
+/// Bytes of the names that are kept of one: a start asks for some hundreds, and they are mostly the same.
+const MOST_OF_NAMES: usize = 4 << 20;
+/// What a name takes besides its text.
+const NAME: usize = 64;
 
 /// Symbols of a node binary, in memory: its file need not be there any more.
 pub struct ProgramSymbols {
@@ -46,6 +48,7 @@ pub struct ProgramSymbols {
     _copy: Copy,
     /// By offset in the file.
     names: RefCell<HashMap<u64, Option<Rc<str>>>>,
+    bytes_of_names: Cell<usize>,
 }
 
 impl ProgramSymbols {
@@ -70,7 +73,9 @@ impl ProgramSymbols {
         }
         let found = symbolize(&self.symbolizer, &self.path, offset);
         let name: Option<Rc<str>> = found.ok().flatten().map(Rc::from);
-        if names.len() < MOST_NAMES {
+        let bytes = self.bytes_of_names.get() + NAME + name.as_ref().map_or(0, |name| name.len());
+        if bytes <= MOST_OF_NAMES {
+            self.bytes_of_names.set(bytes);
             names.insert(offset, name.clone());
         }
         name
@@ -85,6 +90,7 @@ impl ProgramSymbols {
             path: read.copy.path(),
             _copy: read.copy,
             names: RefCell::default(),
+            bytes_of_names: Cell::default(),
         }
     }
 }
@@ -168,8 +174,8 @@ impl SymbolsOfPrograms {
         if taken < MOST {
             return true;
         }
-        let known = (self.all.iter()).filter(|(_, (.., state))| matches!(state, State::Known(_)));
-        let oldest = known.min_by_key(|(_, (_, used, _))| *used);
+        let taking = (self.all.iter()).filter(|(_, (.., state))| takes(state));
+        let oldest = taking.min_by_key(|(_, (_, used, _))| *used);
         let oldest = oldest.filter(|(_, (_, used, _))| now.duration_since(*used) >= UNUSED);
         let oldest = oldest.map(|(index, _)| *index);
         oldest.is_some_and(|index| self.all.remove(&index).is_some())
@@ -235,8 +241,14 @@ mod tests {
         assert!(all.of((another, 0), || panic!("no room")).is_none());
         all.all.get_mut(&1).unwrap().1 -= UNUSED;
         assert!(all.of((another, 0), opened).is_none());
-        known(&mut all, (another, 0));
         assert!(!all.all.contains_key(&1));
+        // Nobody has asked since whether it is read: it makes room as well.
+        all.all.get_mut(&another).unwrap().1 -= UNUSED;
+        assert!(all.of((another + 1, 0), opened).is_none());
+        assert!(!all.all.contains_key(&another));
+        all.all.get_mut(&(another + 1)).unwrap().1 -= UNUSED;
+        assert!(all.of((another, 0), opened).is_none());
+        known(&mut all, (another, 0));
         // What is not there is looked for again, and what cannot be read takes no room.
         all.all.get_mut(&2).unwrap().1 -= UNUSED;
         assert!(all.of((1, 0), || None).is_none());
