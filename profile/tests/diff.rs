@@ -231,16 +231,21 @@ fn what_was_typed_for_bare_runs_does_not_move_the_program() {
     }
 }
 
-#[test]
-fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
+/// Two sides that take as long; head looks a package.json file up three times more.
+fn compare_with_more_lookups() -> Diff {
     let noise = [NOISE, NOISE].concat();
-    let diff = compare(
+    compare(
         side("base", &noise, same),
         side("head", &noise, |recording, _| {
             let again = recording.lookups[0];
             recording.lookups.extend([again; 3]);
         }),
-    );
+    )
+}
+
+#[test]
+fn where_the_whole_takes_as_long_what_node_does_more_often_comes_first() {
+    let diff = compare_with_more_lookups();
     assert_eq!(diff.verdict.answer, Answer::NoDifference);
     let kinds: Vec<CauseKind> = diff.causes.iter().map(|cause| cause.kind).collect();
     assert_eq!(
@@ -292,14 +297,7 @@ fn the_change_of_a_cause_is_that_of_its_times() {
 /// No time of a step that takes as long is no time below nothing, and a step whose time and counts changed has both.
 #[test]
 fn what_counts_tell_of_a_step_has_its_time() {
-    let noise = [NOISE, NOISE].concat();
-    let diff = compare(
-        side("base", &noise, same),
-        side("head", &noise, |recording, _| {
-            let again = recording.lookups[0];
-            recording.lookups.extend([again; 3]);
-        }),
-    );
+    let diff = compare_with_more_lookups();
     let first = diff.causes.first().expect("a cause");
     assert_eq!(first.kind, CauseKind::PackageJson);
     assert_eq!(first.change_ns, first.head_ns - first.base_ns);
