@@ -43,6 +43,8 @@ site.take = () => {
 function describe(callSite) {
   return {
     function: callSite.getFunctionName(),
+    // The property of the receiver that has the function: of one whose name V8 has forgotten.
+    method: callSite.getMethodName(),
     file: callSite.getFileName() || null,
     line: callSite.getLineNumber(),
     column: callSite.getColumnNumber(),

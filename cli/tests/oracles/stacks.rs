@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::support::{Node, Trace, folder, on_each_node, project};
 
 on_each_node!(
+    functions_of_the_loader_have_the_names_of_their_assignments,
     stacks_are_those_of_errors,
     stacks_are_those_of_errors_while_the_collector_moves_everything,
     innermost_functions_are_those_of_errors_in_a_start_that_is_optimised,
@@ -49,6 +50,7 @@ mod functions_have_names_again_after_records_were_lost {
 #[derive(Debug, Deserialize)]
 struct Told {
     function: Option<String>,
+    method: Option<String>,
     file: Option<String>,
     line: Option<u32>,
     column: Option<u32>,
@@ -66,21 +68,43 @@ struct Site {
 }
 
 /// What is compared.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Place {
     function: String,
+    /// Of one of Node's functions without a name: the property of the receiver that has it.
+    method: Option<String>,
     file: Option<String>,
     /// `None` of a builtin, and where nodeprof does not know it.
     line: Option<(u32, u32)>,
     builtin: bool,
 }
 
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.has_name_of(other)
+            && self.file == other.file
+            && self.line == other.line
+            && self.builtin == other.builtin
+    }
+}
+
 impl Place {
+    /// V8 has forgotten the names that it inferred for Node's own functions: nodeprof tells what their source assigns them to, whose last part must be
+    /// the property that has the function.
+    fn has_name_of(&self, other: &Place) -> bool {
+        let is_method = |nameless: &Place, named: &Place| {
+            let method = nameless.method.as_ref();
+            nameless.function.is_empty()
+                && method.is_some_and(|method| named.function.ends_with(&format!(".{method}")))
+        };
+        self.function == other.function || is_method(self, other) || is_method(other, self)
+    }
+
     /// Whether both are in the same function: by its name, or because the call is the very same one. Where V8 inlines one function for
     /// several closures, each with a computed name of its own, the code does not tell which of them is called.
     fn is_in_function_of(&self, other: &Place) -> bool {
         let same_call = self.line.is_some() && self.line == other.line;
-        self.file == other.file && (self.function == other.function || same_call)
+        self.file == other.file && (self.has_name_of(other) || same_call)
     }
 }
 
@@ -95,13 +119,19 @@ impl Told {
         if self.builtin {
             return Place {
                 function: last_part(&function),
+                method: None,
                 file: None,
                 line: None,
                 builtin: true,
             };
         }
+        let of_node = self
+            .file
+            .as_deref()
+            .is_some_and(|file| file.starts_with("node:"));
         Place {
             function,
+            method: self.method.clone().filter(|_| of_node),
             file: self.file.clone(),
             line: self.line.zip(self.column),
             builtin: false,
@@ -180,6 +210,7 @@ impl Sites {
                 true => last_part(&function),
                 false => function,
             },
+            method: None,
             file: frame
                 .file
                 .filter(|_| !builtin)
@@ -268,6 +299,45 @@ fn stacks_are_those_of_errors_while_the_collector_moves_everything(node: &Node) 
     ]);
     let sites = Sites::run(node, &flags, "main.js", &[]);
     assert_equal(&sites);
+}
+
+/// V8 forgets the names that it inferred for the functions of Node's snapshot, from 22 on.
+fn functions_of_the_loader_have_the_names_of_their_assignments(node: &Node) {
+    let folder = folder();
+    let main = folder.path().join("main.js");
+    fs::write(&main, "process.umask();\n").expect("a file");
+    let command = node.command(&[main.to_str().expect("UTF-8")]);
+    let traced = Trace::new(["--freq", "0"], command).run();
+    traced.succeeded();
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let name = |id| String::from_utf8_lossy(recording.name(id)).into_owned();
+    let own = |crossing: &&Crossing| {
+        let frames = crossing.stack.map(|stack| recording.frames_of(stack));
+        let mut frames = frames.into_iter().flatten();
+        frames.any(|f| {
+            f.file
+                .is_some_and(|file| name(file) == main.to_string_lossy())
+        })
+    };
+    let crossing = recording.crossings.iter().find(own).expect("a crossing");
+    let frames = recording.frames_of(crossing.stack.expect("a stack"));
+    let of_loader: Vec<String> = frames
+        .filter(|f| {
+            f.file
+                .is_some_and(|file| name(file).ends_with("internal/modules/cjs/loader"))
+        })
+        .map(|f| name(f.function))
+        .collect();
+    let expected = [
+        "Module._compile",
+        "Module._extensions..js",
+        "Module.load",
+        "Module._load",
+    ];
+    assert!(
+        of_loader.starts_with(&expected.map(str::to_owned)),
+        "{of_loader:?}"
+    );
 }
 
 /// How many of the calls have the innermost function, script and whole stack right.

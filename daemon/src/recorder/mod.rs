@@ -9,6 +9,7 @@
 //! 5. when the trace ends, the recording is complete at once: the holder detaches by itself, while the recording is written.
 
 mod assemble;
+mod assigned;
 mod baseline;
 mod calibrate;
 mod child;

@@ -13,6 +13,7 @@ use nodeprof_bpf::ScriptRecord;
 use nodeprof_probes::{AttachPlan, BinaryFile, BuildId};
 
 use super::{
+    assigned::{LOOKED_AT, assigned_name},
     room::Room,
     source_maps::{names_a_map, open_regular},
     stacks::Source,
@@ -311,6 +312,32 @@ impl Sources {
                 .filter(|s| s.len() as u64 == length)
         };
         file.bytes(script.source, length).or_else(in_snapshot)
+    }
+
+    /// What one of Node's own functions is assigned to in its source, if it begins at this character.
+    pub fn assigned_name(
+        &mut self,
+        script: &ScriptRecord,
+        pid: u32,
+        position: u32,
+    ) -> Option<String> {
+        let position = position as usize;
+        let from = position.saturating_sub(LOOKED_AT);
+        let bytes = self.bytes_in_binary(script, pid)?;
+        let before = match script.two_byte {
+            true => {
+                let units = bytes.get(from * 2..position * 2)?.chunks_exact(2);
+                let units: Vec<u16> = units.map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+                String::from_utf16_lossy(&units)
+            }
+            // Latin-1.
+            false => bytes
+                .get(from..position)?
+                .iter()
+                .map(|&b| b as char)
+                .collect(),
+        };
+        assigned_name(&before)
     }
 
     /// A file is the script's source only if it has as many characters.

@@ -1,7 +1,7 @@
 //! From the kernel's numbered frames to the frames and stacks of a recording.
 
 use rustc_hash::FxHashMap as HashMap;
-use std::{collections::HashSet, rc::Rc};
+use std::{borrow::Cow, collections::HashSet, rc::Rc};
 
 use nodeprof_bpf::{FrameCode, FunctionRecord, Record, ScriptRecord};
 use nodeprof_profile::recording::{
@@ -586,16 +586,24 @@ impl Builder<'_> {
             };
             return Frame::new(kind, name, None);
         };
+        let top_level = function.literal == 0 || function.literal == 1 && script.wrapped;
         let name = match initializer(function, self.sources.v8(*pid)) {
-            Some(name) => name,
+            Some(name) => Cow::Borrowed(name),
             // Only what eval compiled has no script name. So calls it Error().stack, too.
-            None if function.name.is_empty() && script.name.is_none() => b"eval",
-            None => &function.name,
+            None if function.name.is_empty() && script.name.is_none() => {
+                Cow::Borrowed(&b"eval"[..])
+            }
+            None if function.name.is_empty() && !top_level => {
+                let assigned = (function.position)
+                    .and_then(|position| self.sources.assigned_name(script, *pid, position));
+                Cow::Owned(assigned.unwrap_or_default().into_bytes())
+            }
+            None => Cow::Borrowed(function.name.as_slice()),
         };
-        let name = self.name(recording, name);
+        let name = self.name(recording, &name);
         let file = script.name.as_ref().map(|file| self.name(recording, file));
         let mut frame = Frame::new(FrameKind::JavaScript, name, file);
-        frame.top_level = function.literal == 0 || function.literal == 1 && script.wrapped;
+        frame.top_level = top_level;
         // Where the whole begins need not be asked.
         let position = if frame.top_level {
             Some(0)
