@@ -115,8 +115,11 @@ impl Cell {
         match &self.content {
             Content::Path(path) => Some((path, width)),
             Content::Branch(lines, path, remark) => {
-                let others = columns(lines) + columns(remark);
-                Some((path, width.saturating_sub(others)))
+                let room = width.saturating_sub(columns(lines));
+                // The name of a file tells more than a remark, which is cut where both have no room.
+                let name = path.rfind('/').map_or(path.as_str(), |at| &path[at..]);
+                let least = (columns(name) + 1).min(room);
+                Some((path, room.saturating_sub(columns(remark)).max(least)))
             }
             Content::Text(_) | Content::Bar(..) => None,
         }

@@ -61,7 +61,7 @@ impl Report<'_> {
                 self.part("crossings", process.crossings, number),
                 self.part("files", process.file_operations, number),
                 end,
-                Cell::text(format!("{prefix}{}", self.process_name(process))),
+                self.process_cell(prefix, process),
             ]);
         }
         self.page.table(&table);
@@ -77,42 +77,54 @@ impl Report<'_> {
         }
     }
 
-    fn process_name(&self, process: &ProcessProfile) -> String {
+    /// A process as a line of the tree. Of the first path in its command (of node, mostly its script) the folders in the middle go first, not its name.
+    fn process_cell(&self, prefix: &str, process: &ProcessProfile) -> Cell {
+        let words = self.process_words(process);
+        let path = (words.iter().skip(1)).position(|(_, is_path)| *is_path);
+        let join = |words: &[(String, bool)]| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+            words.join(" ")
+        };
+        match path.map(|index| index + 1) {
+            Some(at) => {
+                let rest = match words.get(at + 1..) {
+                    Some(rest) if !rest.is_empty() => format!(" {}", join(rest)),
+                    _ => String::new(),
+                };
+                let lines = format!("{prefix}{} ", join(&words[..at]));
+                Cell::branch(lines, words[at].0.clone(), rest)
+            }
+            None => Cell::text(format!("{prefix}{}", join(&words))),
+        }
+    }
+
+    /// The words of its command, and whether each is a path.
+    fn process_words(&self, process: &ProcessProfile) -> Vec<(String, bool)> {
         let path = process.path.as_deref().map(basename);
-        let mut words: Vec<String> = without_options(&process.command)
+        let mut words: Vec<(String, bool)> = without_options(&process.command)
             .into_iter()
-            .map(|word| {
-                if word.starts_with('/') {
-                    self.path(word)
-                } else {
-                    printable(word).into_owned()
-                }
+            .map(|word| match word.starts_with('/') {
+                true => (self.path(word), true),
+                false => (printable(word).into_owned(), false),
             })
             .collect();
-        match words.first_mut() {
-            Some(first) => {
-                *first = printable(basename(
-                    process
-                        .command
-                        .first()
-                        .map(String::as_str)
-                        .unwrap_or_default(),
-                ))
-                .into_owned();
+        let first = process.command.first().map(|first| basename(first));
+        match (words.first_mut(), first) {
+            (Some(word), first) => {
+                *word = (printable(first.unwrap_or_default()).into_owned(), false);
             }
-            None => words.push(
+            (None, _) => words.push((
                 path.map(|path| printable(path).into_owned())
                     .unwrap_or_else(|| "(forked, no exec)".to_owned()),
-            ),
+                false,
+            )),
         }
         if let Some(version) = &process.node {
-            words.push(format!(
-                "({}{})",
-                if words[0] == "node" { "" } else { "node " },
-                printable(version)
-            ));
+            let is_node = words.first().is_some_and(|(word, _)| word == "node");
+            let node = if is_node { "" } else { "node " };
+            words.push((format!("({node}{})", printable(version)), false));
         }
-        words.join(" ")
+        words
     }
 }
 

@@ -314,17 +314,17 @@ impl Verdict {
             ),
             _ => (
                 Answer::NoDifference,
-                format!(
-                    "No difference found: {}{interval} after {pairs}.{}",
-                    change(found.ratio),
-                    match few < Sequential::least_pairs(found.chance) {
-                        true => format!(
-                            " So few cannot tell: {} are the least.",
-                            Sequential::least_pairs(found.chance)
-                        ),
-                        false => String::new(),
-                    }
-                ),
+                match few < Sequential::least_pairs(found.chance) {
+                    true => format!(
+                        "Too few pairs to tell: {}{interval} after {pairs}; {} are the least.",
+                        change(found.ratio),
+                        Sequential::least_pairs(found.chance)
+                    ),
+                    false => format!(
+                        "No difference found: {}{interval} after {pairs}.",
+                        change(found.ratio)
+                    ),
+                },
             ),
         };
         true
