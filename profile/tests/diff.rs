@@ -450,6 +450,31 @@ fn stats_of_package_json_files_are_not_told_as_finding_files() {
     );
 }
 
+/// What a module looks for in vain, and takes longer for, is told with it: no module was found by it.
+#[test]
+fn what_is_looked_for_in_vain_is_told_once() {
+    let run = |name: &str, asked: usize| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                runs(main, 1_000_000 + micros * 100);
+                for _ in 0..asked {
+                    main.cross_into("fs", "InternalModuleStat", |main| {
+                        main.require_in_vain(&["/app/none.js"]);
+                    });
+                    runs(main, 50_000);
+                }
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", 1), run("head", 101));
+    let kinds: Vec<CauseKind> = diff.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [CauseKind::Module], "{:#?}", diff.causes);
+    let sentence = sentence_of(&diff, "main.js");
+    assert!(sentence.contains("100 stats more (1 → 101)"), "{sentence}");
+}
+
 /// What a package that came explains of package.json files is told with it, and only that.
 #[test]
 fn what_is_left_of_package_json_files_is_told() {

@@ -852,7 +852,15 @@ impl Search<'_> {
                     let held = holds(&is_explained_module, &|row| {
                         self.stats_of_others(row).change()
                     });
-                    if surest.is_none_or(|surest| is_all(whole, held, surest.certainty)) {
+                    // What modules that are told look for in vain is told with them, as their stats.
+                    let caused = holds(&is_told_module, &|row| {
+                        let stats = done(Done::Field("stats"), row);
+                        stats - done(Done::Part(Part::CausedStats), row)
+                    });
+                    let is_explained = |of: &Change| {
+                        is_all(whole, held, of.certainty) || is_all(whole, caused, of.certainty)
+                    };
+                    if surest.is_none_or(is_explained) {
                         continue;
                     }
                     (surest, whole.abs(), self.searches())
