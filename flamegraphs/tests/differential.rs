@@ -482,6 +482,16 @@ fn what_one_side_did_not_record_is_not_nothing() {
         }
         difference(&without, &whole, &Request::new(Metric::Crossings));
     }
+    // That is known before a run is folded, whether the others can be drawn like that or not.
+    let by_stack = Request {
+        by: Some(By::Stack),
+        ..Request::new(Metric::Files)
+    };
+    let without = with_state(nothing.clone(), "files", "off");
+    let stackless = stackless();
+    let sides = [side(&stackless, "base"), side(&without, "head")];
+    let error = Differential::new(&sides[0], &sides[1], &by_stack, 0).unwrap_err();
+    assert!(error.to_string().starts_with("head: "), "{error}");
     // Half of what a wall graph shows.
     let unsampled = with_state(whole.clone(), "cpu", "off");
     let error = refused(&whole, &unsampled, Metric::Wall);

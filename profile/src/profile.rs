@@ -8,7 +8,7 @@ use crate::breakdown::{
     count,
 };
 use crate::fast::Map;
-use crate::modules::{Bucket, Costs, Module, Modules, script};
+use crate::modules::{Bucket, Costs, Module, Modules, is_package_json, script};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
     Binary, CallbackId, CrossingKind, FileOperation, FrameKind, NameId, Nanoseconds, Process,
@@ -710,6 +710,7 @@ impl RunContext<'_> {
                     total_ns: module.total_ns,
                     caused: module.caused,
                     loading: module.loading,
+                    own: module.own,
                 }
             })
             .collect()
@@ -906,10 +907,4 @@ impl RunContext<'_> {
 
 fn private_dirty(process: &Process) -> Option<u64> {
     process.uss_exit_bytes.or(process.uss_loop_start_bytes)
-}
-
-fn is_package_json(path: &[u8]) -> bool {
-    const NAME: &[u8] = b"package.json";
-    path.strip_suffix(NAME)
-        .is_some_and(|folder| folder.is_empty() || folder.ends_with(b"/"))
 }

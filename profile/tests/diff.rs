@@ -383,6 +383,220 @@ fn what_is_done_with_package_json_files_is_told_once() {
     );
 }
 
+/// Besides those, the others are told as finding files.
+#[test]
+fn stats_of_package_json_files_are_not_told_as_finding_files() {
+    let run = |name: &str, asked: &[&str]| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.busy(10_000_000 + micros * 100);
+                main.require("/app/lib/a.js", asked, 50_000, |_| {});
+            });
+            program.end().0
+        })
+    };
+    let asked = [
+        "/app/lib/package.json",
+        "/app/package.json",
+        "/app/lib/a",
+        "/app/lib/a.mjs",
+        "/app/lib/a.cjs",
+    ];
+    let steps = |diff: &Diff| -> Vec<(CauseKind, String)> {
+        let of = |cause: &nodeprof_profile::diff::Cause| (cause.kind, cause.sentence.clone());
+        diff.causes.iter().map(of).collect()
+    };
+    let diff = compare(run("base", &[]), run("head", &asked));
+    let told = steps(&diff);
+    let says = |kind: CauseKind, words: &str| {
+        let mut all = told.iter();
+        all.any(|(of, sentence)| *of == kind && sentence.contains(words))
+    };
+    assert!(
+        says(CauseKind::Resolution, ": 3 stats more (2 → 5)"),
+        "{told:#?}"
+    );
+    assert!(
+        says(CauseKind::PackageJson, ": 2 stats more (0 → 2)"),
+        "{told:#?}"
+    );
+    // Where modules are not known, the function that looks is called for both.
+    let calls = |name: &str, asked: &[&str]| {
+        let package = |main: &mut Program| {
+            for path in ["/app/x"].iter().chain(asked) {
+                main.cross_into("fs", "InternalModuleStat", |main| {
+                    main.file(
+                        nodeprof_profile::recording::FileOperation::Stat,
+                        path,
+                        -2,
+                        3_000,
+                    );
+                });
+            }
+        };
+        counted(with_package(name, package, &[]))
+    };
+    let told = steps(&compare(calls("base", &[]), calls("head", &asked)));
+    let says = |kind: CauseKind, words: &str| {
+        let mut all = told.iter();
+        all.any(|(of, sentence)| *of == kind && sentence.contains(words))
+    };
+    let finding = "3 calls of InternalModuleStat more for other files than package.json";
+    assert!(says(CauseKind::Resolution, finding), "{told:#?}");
+    assert!(
+        says(CauseKind::PackageJson, ": 2 stats more (0 → 2)"),
+        "{told:#?}"
+    );
+}
+
+/// What a module looks for in vain, and takes longer for, is told with it: no module was found by it.
+#[test]
+fn what_is_looked_for_in_vain_is_told_once() {
+    let run = |name: &str, asked: usize| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                runs(main, 1_000_000 + micros * 100);
+                for _ in 0..asked {
+                    main.cross_into("fs", "InternalModuleStat", |main| {
+                        main.require_in_vain(&["/app/none.js"]);
+                    });
+                    runs(main, 50_000);
+                }
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", 1), run("head", 101));
+    let kinds: Vec<CauseKind> = diff.causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds, [CauseKind::Module], "{:#?}", diff.causes);
+    let sentence = sentence_of(&diff, "main.js");
+    assert!(sentence.contains("100 stats more (1 → 101)"), "{sentence}");
+}
+
+/// What a package that came explains of package.json files is told with it, and only that.
+#[test]
+fn what_is_left_of_package_json_files_is_told() {
+    use nodeprof_profile::recording::{FileOperation, Lookup};
+    const ADDED: &str = "/app/node_modules/delta/index.js";
+    let run = |name: &str, added: bool, asked: &[&str], opens: usize| {
+        let package = |main: &mut Program| {
+            runs(main, 0);
+            if added {
+                main.require(ADDED, &[], 50_000, |_| {});
+            }
+            main.require("/app/lib/a.js", asked, 50_000, |_| {});
+            for _ in 0..opens {
+                main.file(FileOperation::Open, "/app/package.json", 5, 3_000);
+            }
+        };
+        let mut all = with_package(name, package, &[]);
+        let path = NameId(all.names.len() as u32);
+        all.names
+            .push(b"/app/node_modules/delta/package.json".to_vec());
+        let lookups: Vec<Lookup> = (all.files.iter())
+            .filter(|file| all.name(file.path) == ADDED.as_bytes())
+            .filter(|file| file.operation == FileOperation::Stat)
+            .map(|file| Lookup {
+                process: file.process,
+                thread: file.thread,
+                at: file.start,
+                path,
+                stack: file.stack,
+            })
+            .collect();
+        all.lookups.extend(lookups);
+        all
+    };
+    let told = |added, asked: &[&str], opens| -> Vec<String> {
+        let diff = compare(run("base", false, &[], 0), run("head", added, asked, opens));
+        (diff.causes.into_iter())
+            .filter(|cause| cause.kind == CauseKind::PackageJson)
+            .map(|cause| cause.sentence)
+            .collect()
+    };
+    assert_eq!(told(true, &[], 0), [""; 0]);
+    let what = "reading package.json files:";
+    assert_eq!(
+        told(true, &["/app/lib/package.json"], 0),
+        [format!("{what} 1 stat more (0 → 1).")]
+    );
+    assert_eq!(
+        told(false, &[], 3),
+        [format!("{what} 3 opens more (0 → 3).")]
+    );
+}
+
+/// Runs for so long, as its events show.
+fn runs(module: &mut Program, busy: u64) {
+    module.busy(busy);
+    module.cross("fs", "fstat", 1_000);
+}
+
+/// A package takes longer for certain because of one module; of the others that is chance.
+#[test]
+fn what_causes_leave_is_tested_again() {
+    let run = |name: &str, busy: u64, others: u64| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.require("/app/lib/a.js", &[], 50_000, |module| {
+                    runs(module, busy + micros * 100);
+                });
+                main.require("/app/lib/b.js", &[], 50_000, |module| {
+                    runs(module, 1_000_000 + micros * 20_000 + others);
+                });
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(
+        run("base", 1_000_000, 0),
+        run("head", 31_000_000, 2_500_000),
+    );
+    let names: Vec<&str> = diff.causes.iter().map(|of| of.name.as_str()).collect();
+    assert_eq!(names, ["./lib/a.js"], "{:#?}", diff.causes);
+}
+
+/// One package holds all that compiling takes longer, whatever its first module has of it.
+#[test]
+fn a_package_that_holds_most_of_a_step_is_the_cause_of_it() {
+    let run = |name: &str, compile: u64, execute: u64| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.busy(1_000_000 + micros * 100);
+                for module in 0..8 {
+                    let path = format!("/app/node_modules/delta/{module}.js");
+                    main.require(&path, &[], compile + micros * 10, |module| {
+                        runs(module, execute)
+                    });
+                }
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(
+        run("base", 500_000, 1_000_000),
+        run("head", 2_500_000, 800_000),
+    );
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!(
+        (first.kind, first.name.as_str()),
+        (CauseKind::Package, "delta"),
+        "{:#?}",
+        diff.causes
+    );
+    // Of which it does not hold the time itself it is not.
+    let diff = compare(
+        run("base", 500_000, 2_000_000),
+        run("head", 2_500_000, 300_000),
+    );
+    let first = diff.causes.first().expect("a cause");
+    assert_eq!(first.kind, CauseKind::Compilation, "{:#?}", diff.causes);
+}
+
 /// Another version of node may have a built-in module in its snapshot: that it is not compiled does not say that it is not loaded.
 #[test]
 fn built_in_modules_of_another_version_are_not_said_to_be_added_or_removed() {
@@ -432,39 +646,108 @@ fn built_in_modules_of_another_version_are_not_said_to_be_added_or_removed() {
     );
 }
 
+/// Of two modules that run for as long, these collect garbage, for so long; and so does the main script, always.
+fn collecting(name: &str, collects: [bool; 2]) -> Recording {
+    noisy(name, |micros| {
+        let mut program = Program::new("/app/main.js", true);
+        program.require("/app/main.js", &[], 50_000, |main| {
+            for (module, collects) in ["a", "b"].into_iter().zip(collects) {
+                let path = format!("/app/lib/{module}.js");
+                main.require(&path, &[], 50_000, |module| {
+                    module.busy(2_000_000 + micros * 100);
+                    if collects {
+                        let collection = "v8::internal::Heap::PerformGarbageCollection";
+                        module.native(collection, |module| module.busy(9_000_000));
+                    }
+                });
+            }
+            let collection = "v8::internal::Heap::Scavenge";
+            main.native(collection, |main| main.busy(15_000_000));
+        });
+        program.end().0
+    })
+}
+
+fn sentence_of<'a>(diff: &'a Diff, module: &str) -> &'a str {
+    let of = |cause: &&nodeprof_profile::diff::Cause| cause.name.ends_with(module);
+    let cause = diff.causes.iter().find(of);
+    cause.map_or("", |cause| cause.sentence.as_str())
+}
+
 /// A collection that runs in another module now is told with both modules.
 #[test]
 fn what_moved_to_another_module_is_said_of_it() {
-    let run = |name: &str, late: bool| {
+    let diff = compare(
+        collecting("base", [true, false]),
+        collecting("head", [false, true]),
+    );
+    for (module, says) in [
+        (
+            "a.js",
+            "9.00 ms of it garbage collections that run in others now.",
+        ),
+        (
+            "b.js",
+            "9.00 ms of it garbage collections that ran in others before.",
+        ),
+    ] {
+        let sentence = sentence_of(&diff, module);
+        assert!(sentence.ends_with(says), "{sentence}: {:#?}", diff.causes);
+    }
+    // More of them did not move.
+    let diff = compare(
+        collecting("base", [false, false]),
+        collecting("head", [false, true]),
+    );
+    let sentence = sentence_of(&diff, "b.js");
+    let says = "9.00 ms of it garbage collections.";
+    assert!(sentence.ends_with(says), "{sentence}");
+}
+
+/// What the collector takes of a run is in modules that are known: one that takes longer without it does not have it.
+#[test]
+fn what_did_not_move_is_not_said_to() {
+    let side = |name: &str, busy: u64| {
         noisy(name, |micros| {
             let mut program = Program::new("/app/main.js", true);
             program.require("/app/main.js", &[], 50_000, |main| {
-                for (module, collects) in [("a", !late), ("b", late)] {
-                    let path = format!("/app/lib/{module}.js");
-                    main.require(&path, &[], 50_000, |module| {
-                        module.busy(2_000_000 + micros * 100);
-                        if collects {
-                            let collection = "v8::internal::Heap::PerformGarbageCollection";
-                            module.native(collection, |module| module.busy(9_000_000));
-                        }
-                    });
-                }
+                main.require("/app/lib/a.js", &[], 50_000, |module| {
+                    runs(module, busy + micros * 100);
+                });
                 let collection = "v8::internal::Heap::Scavenge";
-                main.native(collection, |main| main.busy(5_000_000));
+                main.native(collection, |main| main.busy(15_000_000));
             });
             program.end().0
         })
     };
-    let diff = compare(run("base", false), run("head", true));
-    for (module, says) in [
-        ("a.js", "of a run, may run in others now"),
-        ("b.js", "of a run, may have come to run in it"),
-    ] {
-        let of = |cause: &&nodeprof_profile::diff::Cause| cause.name.ends_with(module);
-        let cause = diff.causes.iter().find(of);
-        let is_said = cause.is_some_and(|cause| cause.sentence.contains(says));
-        assert!(is_said, "{module}: {:#?}", diff.causes);
-    }
+    let diff = compare(side("base", 2_000_000), side("head", 11_000_000));
+    let sentence = sentence_of(&diff, "a.js");
+    assert!(
+        sentence.contains("9.00 ms of it executing"),
+        "{:#?}",
+        diff.causes
+    );
+    assert!(!sentence.contains("garbage"), "{sentence}");
+}
+
+/// A module's own code waits for the CPU while it loads nothing.
+#[test]
+fn a_module_that_waits_while_it_runs_is_off_the_cpu() {
+    let run = |name: &str, wait: u64| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                main.require("/app/lib/a.js", &[], 50_000, |module| {
+                    module.busy(2_000_000 + micros * 100);
+                    module.cross_into("fs", "fstat", |module| module.preempted(1_000 + wait));
+                });
+            });
+            program.end().0
+        })
+    };
+    let diff = compare(run("base", 0), run("head", 4_000_000));
+    let sentence = sentence_of(&diff, "a.js");
+    assert!(sentence.contains("4.00 ms of it off the CPU"), "{sentence}");
 }
 
 /// So many runs of a side as there is noise, each made of its own, thousandths of a ms.

@@ -194,6 +194,36 @@ impl Differential {
             by: request.by.or(Some(form)),
             ..request.clone()
         };
+        // Where one side has something, nothing on the other must be known to be nothing. That is known before anything is folded.
+        let mut lacking = Vec::new();
+        for (side, drawn) in [(base, &of_base), (head, &of_head)] {
+            for run in &side.group.runs {
+                let request = Request {
+                    run: *run,
+                    ..request.clone()
+                };
+                lacking.push((side, drawn, fold::unrecorded(drawn, &request), request));
+            }
+        }
+        // What all lack is nowhere: half of a graph of times on and off the CPU, say.
+        let of_all = lacking
+            .iter()
+            .all(|(.., families, _)| *families == lacking[0].2);
+        let unlike = lacking
+            .iter()
+            .find(|(.., families, _)| !families.is_empty() && !of_all);
+        let has_some = || {
+            let mut all = lacking.iter();
+            all.any(|(_, drawn, _, of)| of.metric.has_events(drawn, of.run))
+        };
+        if let Some((side, drawn, _, request)) = unlike
+            && has_some()
+        {
+            return Err(DifferentialError::Fold {
+                name: side.group.name.clone(),
+                error: fold::nothing(drawn, request),
+            });
+        }
         let fold = |side: &Side<'_>, drawn: &Drawn<'_>, run: RunId, roots: &Roots| {
             let request = Request {
                 run,
@@ -233,30 +263,6 @@ impl Differential {
                 error: error.err().unwrap_or(FoldError::NoStacks(request.metric)),
             });
         };
-        // Where one side has something, nothing on the other must be known to be nothing.
-        let mut lacking = Vec::new();
-        for (side, drawn) in [(base, &of_base), (head, &of_head)] {
-            for run in &side.group.runs {
-                let request = Request {
-                    run: *run,
-                    ..request.clone()
-                };
-                lacking.push((side, drawn, fold::unrecorded(drawn, &request), request));
-            }
-        }
-        // What all lack is nowhere: half of a graph of times on and off the CPU, say.
-        let of_all = lacking
-            .iter()
-            .all(|(.., families, _)| *families == lacking[0].2);
-        let unlike = lacking
-            .iter()
-            .find(|(.., families, _)| !families.is_empty() && !of_all);
-        if let Some((side, drawn, _, request)) = unlike {
-            return Err(DifferentialError::Fold {
-                name: side.group.name.clone(),
-                error: fold::nothing(drawn, request),
-            });
-        }
         about.notes.clear();
         if side_by_side {
             about.notes.push(SIDE_BY_SIDE.to_owned());

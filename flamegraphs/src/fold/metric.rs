@@ -126,7 +126,7 @@ impl Metric {
     }
 
     /// Whether a run has events of it.
-    pub(super) fn has_events(self, drawn: &Drawn<'_>, run: RunId) -> bool {
+    pub(crate) fn has_events(self, drawn: &Drawn<'_>, run: RunId) -> bool {
         self.any(drawn, run, |_| true)
     }
 

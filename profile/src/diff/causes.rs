@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 
 use super::compare::{self, Certainty, Change};
-use super::figures::{List, Unit};
+use super::figures::{List, Part, Unit};
 use super::sides::Sides;
 use super::statements::modes_alike;
 use super::verdict::{Answer, Verdict};
@@ -61,7 +61,7 @@ pub struct Cause {
     pub change_ns: f64,
     /// Share of the change of the probed runs' wall time, where that is significant.
     pub share: Option<f64>,
-    /// What is known of the change.
+    /// What is known of the change, or, of what came or went, of that.
     pub certainty: Certainty,
     /// Probability by chance, adjusted for the number of parts that were looked at.
     pub adjusted_p: Option<f64>,
@@ -110,6 +110,8 @@ const GROWN_BYTES: f64 = 32_768.0;
 const FEWEST_RUNS: usize = 10;
 /// Causes that only counts tell.
 const MOST_OF_COUNTS: usize = 5;
+/// Collections moved where all modules together have changed by no more than this share of what one did.
+const MOVED: f64 = 0.25;
 /// C++ functions besides.
 const MOST_OF_CALLBACKS: usize = 3;
 /// Scripts besides, where their times are no part of the main thread's.
@@ -151,6 +153,21 @@ impl Series {
     fn change(&self) -> f64 {
         median(&self.head) - median(&self.base)
     }
+
+    /// Of base and head; `None` if one of them is not known.
+    fn medians(&self) -> Option<(f64, f64)> {
+        let [base, head] = [&self.base, &self.head].map(|of| compare::Spread::of(of));
+        Some((base?.median, head?.median))
+    }
+}
+
+/// What is looked at to find modules: on both sides, and how much of the difference is not of package.json files.
+struct Searches {
+    base: f64,
+    head: f64,
+    change: f64,
+    /// They are calls of the C++ function that looks, not stats.
+    by_calls: bool,
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -501,13 +518,23 @@ impl Search<'_> {
                 candidate.certainty = change.certainty;
             }
         }
+        self.test(false);
+    }
+
+    /// Tests the times of all candidates, of some of which causes hold a part; `rests`: tells what that says of these alone.
+    fn test(&mut self, rests: bool) {
         let least = self.least;
         let mut tested: Vec<(&mut Candidate, Change)> = (self.candidates.iter_mut())
-            .filter(|candidate| candidate.series.change().abs() >= least)
-            .map(|candidate| {
-                let Series { base, head } = &candidate.series;
-                let change = Change::new(String::new(), Unit::Ns, base, head);
-                (candidate, change)
+            .filter_map(|candidate| {
+                let time = match rests {
+                    true => &candidate.left,
+                    false => &candidate.series,
+                };
+                if time.change().abs() < least {
+                    return None;
+                }
+                let change = Change::new(String::new(), Unit::Ns, &time.base, &time.head);
+                Some((candidate, change))
             })
             .collect();
         compare::adjust(tested.iter_mut().filter_map(|(_, change)| {
@@ -515,8 +542,11 @@ impl Search<'_> {
             Some((p, &mut change.adjusted_p))
         }));
         for (candidate, change) in tested {
+            if rests && !candidate.partly {
+                continue;
+            }
             candidate.adjusted_p = change.adjusted_p;
-            if candidate.certainty != Certainty::Noise {
+            if candidate.presence.is_some() {
                 continue; // added or removed: exact
             }
             candidate.certainty = match change.adjusted_p {
@@ -557,10 +587,9 @@ impl Search<'_> {
         let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
             let own: HashSet<usize> = self.candidates[index].cells.iter().copied().collect();
             (self.candidates.iter().enumerate())
+                // A package has cells of other steps, too, and its first one can be of none.
                 .filter(|(_, c)| {
-                    c.kind == kind
-                        && sure(c)
-                        && c.cells.first().is_some_and(|cell| own.contains(cell))
+                    c.kind == kind && sure(c) && c.cells.iter().any(|cell| own.contains(cell))
                 })
                 .map(|(finer, c)| {
                     (
@@ -568,7 +597,11 @@ impl Search<'_> {
                         step.map_or_else(|| c.left.change(), |step| self.left_in(c, step)),
                     )
                 })
-                .filter(|(finer, part)| part / change >= ONE_OF_MANY && is_enough(*finer))
+                // What it does besides must not hide that.
+                .filter(|(finer, part)| {
+                    let all = self.candidates[*finer].left.change();
+                    part / change >= ONE_OF_MANY && all / change >= ONE_OF_MANY && is_enough(*finer)
+                })
                 .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
                 .map(|(finer, _)| (finer, self.candidates[finer].left.change()))
         };
@@ -670,7 +703,7 @@ impl Search<'_> {
             .map(|(index, _)| index)
     }
 
-    /// Takes out what a cause explains.
+    /// Takes out what a cause explains, and tests what it leaves of others: chance can explain the rest where it does not explain the whole.
     fn take(&mut self, index: usize) {
         let cells = std::mem::take(&mut self.candidates[index].cells);
         self.candidates[index].left = Series::default();
@@ -684,6 +717,7 @@ impl Search<'_> {
                 candidate.partly = true;
             }
         }
+        self.test(true);
     }
 
     fn cause(&self, choice: &Choice, share: Option<f64>) -> Cause {
@@ -738,21 +772,29 @@ impl Search<'_> {
                 || list == List::Modules
                     && package.is_some_and(|package| told(CauseKind::Package, package))
         };
-        // Whether explained modules have all of the change of a figure of all modules; of one that scatters, nearly all.
-        let is_explained = |whole: f64, field: &str, certainty: Certainty| -> bool {
-            let table = self.sides.figures.table(List::Modules);
-            let change = |list, row, field| {
-                let medians = self.medians(list, row, field);
-                medians.map_or(0.0, |(base, head)| head - base)
+        // Whether modules that are explained, or told as causes themselves, have all of a change of all modules; of one that scatters, nearly all.
+        let holds = |is_of: &dyn Fn(usize) -> bool, change: &dyn Fn(usize) -> f64| -> f64 {
+            let rows = 0..self.sides.figures.table(List::Modules).names.len();
+            rows.filter(|row| is_of(*row)).map(change).sum()
+        };
+        let is_all = |whole: f64, held: f64, certainty: Certainty| match certainty {
+            Certainty::Significant => (whole - held).abs() < SCATTER * whole.abs(),
+            _ => whole == held,
+        };
+        let is_explained_module = |row: usize| explained(List::Modules, row);
+        let is_told_module = |row: usize| {
+            let names = &self.sides.figures.table(List::Modules).names;
+            let name = names.get(row).map_or("", String::as_str);
+            let package = self.sides.figures.package_of.get(name);
+            told(CauseKind::Module, name)
+                || package.is_some_and(|package| told(CauseKind::Package, package))
+        };
+        let done = |done: Done, row: usize| {
+            let medians = match done {
+                Done::Field(field) => self.medians(List::Modules, row, field),
+                Done::Part(part) => self.part(row, part).medians(),
             };
-            let explained: f64 = (0..table.names.len())
-                .filter(|row| explained(List::Modules, *row))
-                .map(|row| change(List::Modules, row, field))
-                .sum();
-            match certainty {
-                Certainty::Significant => (whole - explained).abs() < SCATTER * whole.abs(),
-                _ => whole == explained,
-            }
+            medians.map_or(0.0, |(base, head)| head - base)
         };
         let surest = |of: &dyn Fn(&Change, &Key) -> bool| {
             let of_these = { exact.iter() }.filter(|(change, key)| of(change, key));
@@ -769,73 +811,90 @@ impl Search<'_> {
         let surest_of = |figures: &[&str]| {
             surest(&|change, key| key.list == List::Run && figures.contains(&change.name.as_str()))
         };
-        // Stats that the program asks for itself find no module.
-        let surest_to_find = || {
+        // Stats that the program asks for itself find no module. The function that looks can have looked for package.json files.
+        let looks_for_others =
+            (self.run(PACKAGE_JSON_STATS)).is_none_or(|(base, head)| base == head);
+        let surest_to_find = |by_calls: bool| {
             surest(&|_, key| {
                 let field = key.list.fields().get(key.field);
                 match key.list {
-                    List::Modules => field == Some(&FOUND_BY_STATS),
-                    List::Callbacks => self.is_search(key.row),
+                    List::Modules if !by_calls && field == Some(&FOUND_BY_STATS) => {
+                        self.stats_of_others(key.row).change() != 0.0
+                    }
+                    List::Callbacks => (by_calls || looks_for_others) && self.is_search(key.row),
                     _ => false,
                 }
             })
         };
         let mut steps: Vec<(f64, Cause)> = Vec::new();
-        for (kind, figures, field) in [
-            (CauseKind::Compilation, &[CACHED][..], ""),
-            (CauseKind::Resolution, &[], FOUND_BY_STATS),
-            (
-                CauseKind::PackageJson,
-                &[
-                    "package_json.lookups",
-                    "package_json.repeated_lookups",
-                    "package_json.opens",
-                    PACKAGE_JSON_STATS,
-                ],
-                "loading.package_json_lookups",
-            ),
-        ] {
+        for kind in STEPS_OF_COUNTS {
+            if told(kind, "") {
+                continue;
+            }
             let change =
                 |medians: Option<(f64, f64)>| medians.map_or(0.0, |(base, head)| head - base);
-            let (surest, whole, events) = match kind {
+            let (surest, events, evidence) = match kind {
+                CauseKind::Compilation => {
+                    let whole = change(self.run(CACHED));
+                    let of_what_came =
+                        whole != 0.0 && whole == self.of_told_scripts("cached", before, |_| true);
+                    if of_what_came {
+                        continue;
+                    }
+                    let evidence = self.of_run(&COMPILATIONS);
+                    (surest_of(&[CACHED]), whole.abs(), evidence)
+                }
                 CauseKind::Resolution => {
-                    let whole = change(self.other_stats_to_find());
-                    (surest_to_find(), whole, whole.abs())
+                    let searches = self.other_stats_to_find();
+                    let whole = searches.as_ref().map_or(0.0, |searches| searches.change);
+                    let by_calls = searches.is_some_and(|searches| searches.by_calls);
+                    let surest = surest_to_find(by_calls);
+                    let held = holds(&is_explained_module, &|row| {
+                        self.stats_of_others(row).change()
+                    });
+                    // What modules that are told look for in vain is told with them, as their stats.
+                    let caused = holds(&is_told_module, &|row| {
+                        let stats = done(Done::Field("stats"), row);
+                        stats - done(Done::Part(Part::CausedStats), row)
+                    });
+                    let is_explained = |of: &Change| {
+                        is_all(whole, held, of.certainty) || is_all(whole, caused, of.certainty)
+                    };
+                    if surest.is_none_or(is_explained) {
+                        continue;
+                    }
+                    (surest, whole.abs(), self.searches())
                 }
                 _ => {
-                    let of_figure = |figure: &&str| change(self.run(figure));
-                    let changes: Vec<f64> = figures.iter().map(of_figure).collect();
-                    let whole = changes.first().copied().unwrap_or_default();
-                    let events = changes.iter().map(|change| change.abs()).sum();
-                    (surest_of(figures), whole, events)
+                    // What of it others do not explain: who asked for these files, or opened or looked at them.
+                    let figures = DONE_WITH_PACKAGE_JSON.iter();
+                    let left: Vec<&str> = figures
+                        .filter(|(figure, _, _, as_loaded, as_requirer)| {
+                            let whole = change(self.run(figure));
+                            whole != 0.0
+                                && surest_of(&[*figure]).is_some_and(|of| {
+                                    let loaded =
+                                        holds(&is_explained_module, &|row| done(*as_loaded, row));
+                                    let caused =
+                                        holds(&is_told_module, &|row| done(*as_requirer, row));
+                                    let is_all = |held| is_all(whole, held, of.certainty);
+                                    !is_all(loaded) && !is_all(caused)
+                                })
+                        })
+                        .map(|(figure, ..)| *figure)
+                        .collect();
+                    let changes = left.iter().map(|figure| change(self.run(figure)).abs());
+                    let evidence = match left.is_empty() {
+                        true => Vec::new(),
+                        false => self.package_json(|figure| left.contains(&figure)),
+                    };
+                    (surest_of(&left), changes.sum(), evidence)
                 }
             };
-            let Some(surest) = surest.filter(|_| !told(kind, "")) else {
+            let Some(surest) = surest.filter(|_| !evidence.is_empty()) else {
                 continue;
             };
-            let stats = self.run(PACKAGE_JSON_STATS);
-            // Lookups tell who asked for these files; without any, stats do.
-            let (whole, field) = match kind {
-                PACKAGE_JSON if whole == 0.0 && change(stats) != 0.0 => {
-                    (change(stats), FOUND_BY_STATS)
-                }
-                _ => (whole, field),
-            };
-            let of_what_came = kind == CauseKind::Compilation
-                && whole != 0.0
-                && whole == self.of_told_scripts("cached", before, |_| true);
-            if of_what_came || !field.is_empty() && is_explained(whole, field, surest.certainty) {
-                continue;
-            }
             let candidate = self.candidate(kind, 0);
-            let evidence = match kind {
-                CauseKind::Compilation => self.of_run(&COMPILATIONS),
-                CauseKind::Resolution => self.searches(),
-                _ => self.package_json(),
-            };
-            if evidence.is_empty() {
-                continue;
-            }
             let none = Series::default();
             let time = match kind {
                 PACKAGE_JSON => (&self.readers, " in the functions that read them"),
@@ -1035,7 +1094,7 @@ impl Search<'_> {
             CauseKind::Package => self.of_row(List::Packages, candidate, cause),
             CauseKind::Module => self.of_row(List::Modules, candidate, cause),
             CauseKind::Resolution => self.searches(),
-            CauseKind::PackageJson => self.package_json(),
+            CauseKind::PackageJson => self.package_json(|_| true),
             CauseKind::Reading => self.of_run(&[
                 ("files.read.calls", "read", "reads"),
                 ("files.bytes_read", "", ""),
@@ -1078,25 +1137,43 @@ impl Search<'_> {
         sentence + "."
     }
 
-    /// How much of the change of a module are waits of what it took to load it; waits of what its functions ask for can be in the time of others.
-    fn waits(&self, cause: &Cause, candidate: &Candidate) -> Option<f64> {
-        let row = candidate.row;
-        // Of what is left of a change others may hold the waits.
-        if candidate.partly {
+    /// Which share of the change of a module one part of its time has, by what is left of the change without it. None where others may hold
+    /// that part: causes before it hold some of its time.
+    fn share_of_part(&self, cause: &Cause, candidate: &Candidate, part: Part) -> Option<f64> {
+        if cause.kind != CauseKind::Module || cause.presence.is_some() || candidate.partly {
             return None;
         }
-        let (base, head) = self.medians(List::Modules, row, "loading.blocked_ns")?;
-        let share = (head - base) / cause.change_ns;
-        (cause.presence.is_none() && share >= ONE_OF_MANY)
-            .then(|| share.min(1.0) * cause.change_ns.abs())
+        let part = self.part(candidate.row, part);
+        part.medians()?;
+        let mut rest = candidate.left.clone();
+        rest.subtract(&part);
+        let (base, head) = rest.medians()?;
+        Some(1.0 - (head - base) / cause.change_ns)
     }
 
-    /// What the garbage collector takes of a run, by CPU samples, where that can be all that changed of a module: it runs in whichever module
+    /// How much of the change of a module is one part of its time, where that is most of it.
+    fn most_of(&self, cause: &Cause, candidate: &Candidate, part: Part) -> Option<f64> {
+        let share = self.share_of_part(cause, candidate, part)?;
+        (share >= ONE_OF_MANY).then(|| share.min(1.0) * cause.change_ns.abs())
+    }
+
+    /// Whether the collector takes as long in all modules together, of a change that it has most of: what it did in one it does in another.
+    fn collections_moved(&self, cause: &Cause) -> bool {
+        let rows = 0..self.sides.figures.table(List::Modules).names.len();
+        let mut all = Series::default();
+        for row in rows {
+            all.add(&self.part(row, Part::Collections));
+        }
+        (all.medians())
+            .is_some_and(|(base, head)| (head - base).abs() <= MOVED * cause.change_ns.abs())
+    }
+
+    /// What the garbage collector takes of a run, by CPU samples, where that can be all that changed of a module, and its own samples are too few to tell: it runs in whichever module
     /// allocates then, and this one does nothing more or less often.
     fn may_have_moved(&self, cause: &Cause, candidate: &Candidate) -> Option<f64> {
-        let is_alone = cause.kind == CauseKind::Module
-            && cause.presence.is_none()
-            && self.waits(cause, candidate).is_none()
+        let share = self.share_of_part(cause, candidate, Part::Collections)?;
+        let is_alone = (1.0 - ONE_OF_MANY..ONE_OF_MANY).contains(&share)
+            && self.most_of(cause, candidate, Part::Blocked).is_none()
             && (self.medians(List::Modules, candidate.row, "crossings")).is_some()
             && (self.of_row_counts(List::Modules, candidate.row, None)).is_empty();
         let (base, head) = self.run("samples.by_kind.garbage_collection_ns")?;
@@ -1133,10 +1210,18 @@ impl Search<'_> {
                 }
             }
         }
-        if list == List::Modules
-            && let Some(waits) = self.waits(cause, candidate)
-        {
+        if let Some(waits) = self.most_of(cause, candidate, Part::Blocked) {
             evidence.push(format!("{} of it off the CPU", words::time(waits)));
+        }
+        if let Some(collections) = self.most_of(cause, candidate, Part::Collections) {
+            let mut said = format!("{} of it garbage collections", words::time(collections));
+            if self.collections_moved(cause) {
+                said += match cause.change_ns > 0.0 {
+                    true => " that ran in others before",
+                    false => " that run in others now",
+                };
+            }
+            evidence.push(said);
         }
         evidence.extend(self.of_row_counts(list, row, cause.presence));
         evidence
@@ -1212,19 +1297,68 @@ impl Search<'_> {
         let of_modules = self.sum(List::Modules, FOUND_BY_STATS, |_| true);
         of_modules
             .filter(|(base, head)| base != head)
-            .or_else(|| self.sum(List::Callbacks, "calls", |row| self.is_search(row)))
+            .or_else(|| self.calls_to_find())
     }
 
-    /// The same if they are not stats of package.json files, which are told with these: all others together are as many as before, or nearly.
-    fn other_stats_to_find(&self) -> Option<(f64, f64)> {
-        let change = |name: &str| (self.run(name)).map_or(0.0, |(base, head)| head - base);
-        let of_package_json = change(PACKAGE_JSON_STATS);
-        let others = change("files.stat.calls") - of_package_json;
-        self.stats_to_find().filter(|(base, head)| {
-            let is_theirs = (head - base) * of_package_json > 0.0
-                && others.abs() < SCATTER * of_package_json.abs();
-            !is_theirs
+    fn calls_to_find(&self) -> Option<(f64, f64)> {
+        self.sum(List::Callbacks, "calls", |row| self.is_search(row))
+    }
+
+    /// The same without stats of package.json files, which are told with these.
+    fn other_stats_to_find(&self) -> Option<Searches> {
+        let rows = 0..self.sides.figures.table(List::Modules).names.len();
+        let all = (rows.map(|row| self.stats_of_others(row))).reduce(|mut all, one| {
+            all.add(&one);
+            all
+        });
+        let of_modules = all.as_ref().and_then(Series::medians);
+        if let Some((base, head)) = of_modules.filter(|(base, head)| base != head) {
+            return Some(Searches {
+                base,
+                head,
+                change: head - base,
+                by_calls: false,
+            });
+        }
+        let (base, head) = self.calls_to_find()?;
+        let calls = head - base;
+        // Whose stats they make is not known, only how many stats there are of package.json files, whoever makes these, and of others.
+        let change_of_run = |name: &str| (self.run(name)).map_or(0.0, |(base, head)| head - base);
+        let of_package_json = change_of_run(PACKAGE_JSON_STATS);
+        let of_others = change_of_run("files.stat.calls") - of_package_json;
+        let change = match calls * of_package_json > 0.0 {
+            true => {
+                let least = calls - of_package_json;
+                of_others.clamp(least.min(calls), least.max(calls))
+            }
+            false => calls,
+        };
+        // All of them, or nearly.
+        let is_theirs = calls * of_package_json > 0.0
+            && (change * calls <= 0.0 || change.abs() < SCATTER * of_package_json.abs());
+        (!is_theirs).then_some(Searches {
+            base,
+            head,
+            change,
+            by_calls: true,
         })
+    }
+
+    /// Stats that were made to find a module, without those of package.json files.
+    fn stats_of_others(&self, row: usize) -> Series {
+        let field = List::Modules.field(FOUND_BY_STATS).unwrap_or_default();
+        let mut stats = Series::of(self.sides, List::Modules, row, field);
+        stats.subtract(&self.part(row, Part::LoadingStats));
+        stats
+    }
+
+    /// A part of a module's figures.
+    fn part(&self, row: usize, part: Part) -> Series {
+        let of = |runs: &[usize]| self.sides.figures.part(part, row, runs);
+        Series {
+            base: of(&self.sides.base.probed),
+            head: of(&self.sides.head.probed),
+        }
     }
 
     /// Medians of a figure's sum over some rows.
@@ -1235,11 +1369,7 @@ impl Search<'_> {
         for row in rows.filter(|row| is_of(*row)) {
             all.add(&Series::of(self.sides, list, row, field));
         }
-        if all.base.is_empty() || all.head.is_empty() {
-            return None;
-        }
-        let (base, head) = (median(&all.base), median(&all.head));
-        (base.is_finite() && head.is_finite()).then_some((base, head))
+        all.medians()
     }
 
     /// Whether a callback is the one by which Node's loaders ask what is at a path.
@@ -1252,14 +1382,27 @@ impl Search<'_> {
 
     /// How much more, or less, is looked for to find modules.
     fn searches(&self) -> Vec<String> {
-        let of_modules = self.sum(List::Modules, FOUND_BY_STATS, |_| true);
-        let (one, many) = match of_modules.filter(|(base, head)| base != head) {
-            Some(_) => ("stat", "stats"),
-            None => ("call of InternalModuleStat", "calls of InternalModuleStat"),
+        let Some(searches) = self.other_stats_to_find() else {
+            return Vec::new();
         };
-        let stats = self.other_stats_to_find();
-        let stats = stats.and_then(|(base, head)| difference(None, base, head, one, many));
-        stats.into_iter().collect()
+        let (one, many) = match searches.by_calls {
+            true => ("call of InternalModuleStat", "calls of InternalModuleStat"),
+            false => ("stat", "stats"),
+        };
+        let Searches {
+            base, head, change, ..
+        } = searches;
+        let said = match head - base == change {
+            true => difference(None, base, head, one, many),
+            false => {
+                let direction = if change > 0.0 { "more" } else { "fewer" };
+                let calls = words::things(change.abs(), one, many);
+                Some(format!(
+                    "{calls} {direction} for other files than package.json"
+                ))
+            }
+        };
+        said.into_iter().collect()
     }
 
     /// The package.json file of which most bytes more, or fewer, are read: before, now, and its name.
@@ -1273,8 +1416,8 @@ impl Search<'_> {
         .max_by(|a, b| (a.1 - a.0).abs().total_cmp(&(b.1 - b.0).abs()))
     }
 
-    /// Which package.json files are larger, or read more often.
-    fn package_json(&self) -> Vec<String> {
+    /// Which package.json files are larger, or read more often: of these figures.
+    fn package_json(&self, is_told: impl Fn(&str) -> bool) -> Vec<String> {
         let mut evidence = Vec::new();
         if let Some((base, head, name)) = self
             .grown()
@@ -1286,11 +1429,12 @@ impl Search<'_> {
                 words::bytes(base)
             ));
         }
-        evidence.extend(self.of_run(&[
-            ("package_json.lookups", "lookup", "lookups"),
-            ("package_json.opens", "open", "opens"),
-            (PACKAGE_JSON_STATS, "stat", "stats"),
-        ]));
+        let figures = DONE_WITH_PACKAGE_JSON.iter();
+        let figures: Vec<_> = figures
+            .filter(|(figure, ..)| is_told(figure))
+            .map(|(figure, one, many, ..)| (*figure, *one, *many))
+            .collect();
+        evidence.extend(self.of_run(&figures));
         evidence
     }
 }
@@ -1345,6 +1489,37 @@ const CACHED: &str = "compile.cached";
 const FOUND_BY_STATS: &str = "loading.stats";
 /// Stats of package.json files.
 const PACKAGE_JSON_STATS: &str = "package_json.stats";
+/// What is done with package.json files: the figure of the run, its words, and by whom it is done as loaded and as requirer.
+const DONE_WITH_PACKAGE_JSON: [(&str, &str, &str, Done, Done); 3] = [
+    (
+        "package_json.lookups",
+        "lookup",
+        "lookups",
+        Done::Field("loading.package_json_lookups"),
+        Done::Field("package_json_lookups"),
+    ),
+    (
+        "package_json.opens",
+        "open",
+        "opens",
+        Done::Part(Part::LoadingOpens),
+        Done::Part(Part::CausedOpens),
+    ),
+    (
+        PACKAGE_JSON_STATS,
+        "stat",
+        "stats",
+        Done::Part(Part::LoadingStats),
+        Done::Part(Part::CausedStats),
+    ),
+];
+
+/// A count of a module.
+#[derive(Clone, Copy)]
+enum Done {
+    Field(&'static str),
+    Part(Part),
+}
 
 /// What is to blame, at the beginning of a sentence.
 fn subject(kind: CauseKind, name: &str) -> String {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::modules::package::PackageKind;
 use crate::recording::{SUMS_FULL, is_gap};
-use crate::report::{FileOperationProfile, RunProfile};
+use crate::report::{FileOperationProfile, ModuleProfile, RunProfile};
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -491,11 +491,11 @@ impl Table {
         row
     }
 
-    /// Adds to the row's values: several rows of the JSON can have one name.
-    fn add(&mut self, name: &str, run: usize, values: &[f64]) {
+    /// Adds to the row's values: several rows of the JSON can have one name. Gives the row.
+    fn add(&mut self, name: &str, run: usize, values: &[f64]) -> usize {
         let row = self.row(name);
         let Some(place) = self.places.get(run).copied().flatten() else {
-            return;
+            return row;
         };
         let begin = place * values.len();
         for (sum, value) in self.values[row][begin..].iter_mut().zip(values) {
@@ -508,6 +508,7 @@ impl Table {
                 (false, _) => *value,
             };
         }
+        row
     }
 
     /// The row of a name.
@@ -572,6 +573,52 @@ impl Table {
     }
 }
 
+/// Parts of the figures of a module that the JSON does not tell: causes are told by them, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Of `loading.stats`: those of package.json files.
+    LoadingStats,
+    /// Of `loading.opens`.
+    LoadingOpens,
+    /// Of `stats`.
+    CausedStats,
+    /// Of `opens`.
+    CausedOpens,
+    /// Of `self_ns`: CPU time in the garbage collector, ns.
+    Collections,
+    /// Of `self_ns`: time off the CPU with something to do, ns.
+    Blocked,
+}
+
+impl Part {
+    const COUNT: usize = Part::Blocked as usize + 1;
+
+    /// The field that it is a part of, or that is recorded where it is.
+    fn field(self) -> &'static str {
+        match self {
+            Part::LoadingStats => "loading.stats",
+            Part::LoadingOpens => "loading.opens",
+            Part::CausedStats => "stats",
+            Part::CausedOpens => "opens",
+            Part::Collections => "cpu_ns",
+            Part::Blocked => "blocked_ns",
+        }
+    }
+
+    /// All of a module, in their order.
+    fn values(module: &ModuleProfile) -> [f64; Part::COUNT] {
+        let (caused, loading, own) = (&module.caused, &module.loading, &module.own);
+        [
+            loading.package_json_stats as f64,
+            loading.package_json_opens as f64,
+            caused.package_json_stats as f64,
+            caused.package_json_opens as f64,
+            loading.collections_ns as f64 + own.collections_ns as f64,
+            loading.blocked_ns as f64 + own.blocked_ns as f64,
+        ]
+    }
+}
+
 /// All figures of some runs.
 #[derive(Clone, Debug)]
 pub struct Figures {
@@ -581,6 +628,8 @@ pub struct Figures {
     pub runs: usize,
     /// By name of a module: name of its package.
     pub package_of: HashMap<String, String>,
+    /// By row of a module and run, where one is not 0.
+    parts: HashMap<(usize, usize), [f64; Part::COUNT]>,
 }
 
 /// How paths and packages are called.
@@ -606,11 +655,14 @@ impl Figures {
             .map(|list| Table::new(*list, &recorded))
             .collect();
         let mut package_of = HashMap::new();
+        let mut parts: HashMap<(usize, usize), [f64; Part::COUNT]> = HashMap::new();
         for (index, run) in runs.iter().enumerate() {
-            let mut add = |list: List, name: &str, values: &[f64]| {
-                tables[list as usize].add(name, index, values);
+            let mut add = |list: List, name: &str, values: &[f64]| -> usize {
+                tables[list as usize].add(name, index, values)
             };
-            scalars(run, &mut |name, value| add(List::Run, name, &[value]));
+            scalars(run, &mut |name, value| {
+                add(List::Run, name, &[value]);
+            });
             for row in &run.phases {
                 add(List::Phases, &row.name, &phase(row));
             }
@@ -647,7 +699,14 @@ impl Figures {
             for row in &run.modules {
                 let mut name = naming.path(index, &row.path);
                 name.push_str(row.query.as_deref().unwrap_or_default());
-                add(List::Modules, &name, &module(row));
+                let place = add(List::Modules, &name, &module(row));
+                let values = Part::values(row);
+                if values != [0.0; Part::COUNT] {
+                    let sums = parts.entry((place, index)).or_default();
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum += value;
+                    }
+                }
                 package_of.entry(name).or_insert_with(|| {
                     let (name, folder) = (row.package.as_deref(), row.package_directory.as_deref());
                     naming.package(index, name, folder, row.package_kind)
@@ -671,7 +730,17 @@ impl Figures {
             tables,
             runs: runs.len(),
             package_of,
+            parts,
         }
+    }
+
+    /// A part of a module's figures in several runs; NaN where it was not recorded.
+    pub(crate) fn part(&self, part: Part, row: usize, runs: &[usize]) -> Vec<f64> {
+        let value = |run: &usize| match self.recorded(List::Modules, part.field(), &[*run]) {
+            true => (self.parts.get(&(row, *run))).map_or(0.0, |values| values[part as usize]),
+            false => f64::NAN,
+        };
+        runs.iter().map(value).collect()
     }
 
     /// The table of a list.
@@ -852,7 +921,9 @@ mod tests {
             ("f", vec![timed(0.0)], Some(0.0)),
             ("g", vec![timed(3.0), timed(4.0)], Some(7.0)),
         ] {
-            rows.iter().for_each(|row| callbacks.add(name, 1, row));
+            for row in &rows {
+                callbacks.add(name, 1, row);
+            }
             let row = callbacks.find(name).unwrap();
             let found = callbacks.values(row, total, &[1])[0];
             assert_eq!((!found.is_nan()).then_some(found), sum, "{name}");

@@ -257,7 +257,10 @@ impl<'a> Pass<'a> {
                 What::CompilationEnd => self.compilation_end(point),
                 What::Sample => {
                     let sample = &self.recording.samples[point.index as usize];
-                    self.event(point.at, sample.stack, &sample.into());
+                    let context = sample.stack.and_then(|stack| self.contexts.get(stack));
+                    let collects = context.is_some_and(|context| context.collects);
+                    let costs = Costs::of_sample(sample, collects);
+                    self.event(point.at, sample.stack, &costs);
                 }
                 What::Wait => self.wait(point),
                 What::WaitEnd => {
@@ -307,6 +310,7 @@ impl<'a> Pass<'a> {
         let before = self.last.map(|(_, state)| state);
         match before.filter(|_| self.in_javascript(point.at)) {
             Some(State::Module(module)) => {
+                self.modules[module.0 as usize].own.add(&costs);
                 self.cause(self.of_program(module), None, point.at, &costs);
             }
             Some(state) => self.give_costs(point.at, wait.stack, Some(state), &costs),
@@ -456,7 +460,7 @@ impl<'a> Pass<'a> {
 
     fn file(&mut self, point: &Point) {
         let access = &self.recording.files[point.index as usize];
-        let costs = Costs::from(access);
+        let costs = Costs::of_file(access, self.recording.name(access.path));
         let target = self.module_of_file(access.path);
         let told = target.filter(|_| {
             access.result >= 0
@@ -730,8 +734,10 @@ impl<'a> Pass<'a> {
                 }
             }
             Some(State::Module(module)) => {
-                if owner != Some(module) {
-                    self.modules[module.0 as usize].loading.add(costs);
+                let of_module = &mut self.modules[module.0 as usize];
+                match owner == Some(module) {
+                    true => of_module.own.add(costs),
+                    false => of_module.loading.add(costs),
                 }
                 // The body of one of Node's own modules, by promises: who imported it.
                 match owner.or_else(|| self.of_program(module)) {

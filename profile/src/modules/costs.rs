@@ -40,6 +40,15 @@ pub struct Costs {
     pub cpu_ns: u64,
     /// Time off the CPU with something to do (waits that are not idle), ns.
     pub blocked_ns: u64,
+    /// Of `stats`: those of package.json files. Not in the JSON, as what follows: causes of a difference are told by it.
+    #[serde(skip)]
+    pub package_json_stats: u64,
+    /// Of `opens`: the same.
+    #[serde(skip)]
+    pub package_json_opens: u64,
+    /// Of `cpu_ns`: in the garbage collector, of threads that run JavaScript.
+    #[serde(skip)]
+    pub collections_ns: u64,
 }
 
 impl Costs {
@@ -62,9 +71,38 @@ impl Costs {
             serialization_ns,
             samples,
             cpu_ns,
-            blocked_ns
+            blocked_ns,
+            package_json_stats,
+            package_json_opens,
+            collections_ns
         );
     }
+
+    /// Those of a system call on the file at this path.
+    pub(crate) fn of_file(access: &FileAccess, path: &[u8]) -> Costs {
+        let mut costs = Costs::from(access);
+        if is_package_json(path) {
+            costs.package_json_stats = costs.stats;
+            costs.package_json_opens = costs.opens;
+        }
+        costs
+    }
+
+    /// Those of a sample that was taken in the garbage collector, or not.
+    pub(crate) fn of_sample(sample: &Sample, collects: bool) -> Costs {
+        let mut costs = Costs::from(sample);
+        if collects {
+            costs.collections_ns = costs.cpu_ns;
+        }
+        costs
+    }
+}
+
+/// Whether a path is one of a package.json file.
+pub(crate) fn is_package_json(path: &[u8]) -> bool {
+    const NAME: &[u8] = b"package.json";
+    path.strip_suffix(NAME)
+        .is_some_and(|folder| folder.is_empty() || folder.ends_with(b"/"))
 }
 
 impl From<&Crossing> for Costs {

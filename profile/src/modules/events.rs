@@ -40,7 +40,10 @@ impl Point {
                 lookups: 1,
                 ..Costs::default()
             }),
-            What::File => Some((&recording.files[index]).into()),
+            What::File => {
+                let access = &recording.files[index];
+                Some(Costs::of_file(access, recording.name(access.path)))
+            }
             What::Serialization => Some((&recording.serializations[index]).into()),
             What::Sample => Some((&recording.samples[index]).into()),
             What::Wait => Some((&recording.waits[index]).into()),

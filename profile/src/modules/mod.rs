@@ -49,6 +49,7 @@ use package::{Folders, Identity, PackageKey, PackageKind};
 use script::{Script, ScriptId, Scripts};
 
 pub use costs::Costs;
+pub(crate) use costs::is_package_json;
 
 /// Index into [`Modules::list`]; a requirer has a lower one than what it required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,6 +178,8 @@ pub struct Module {
     pub caused: Costs,
     /// As loaded.
     pub loading: Costs,
+    /// Of `caused`: what its own functions did while it loaded nothing.
+    pub own: Costs,
 }
 
 impl Module {

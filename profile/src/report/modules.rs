@@ -76,6 +76,9 @@ pub struct ModuleProfile {
     pub caused: Costs,
     /// As loaded: what was done to load this very file, whoever asked for it.
     pub loading: Costs,
+    /// Of `caused`: what its own functions did while it loaded nothing. With `loading` that is what happened in its `self_ns`. Not in the JSON.
+    #[serde(skip)]
+    pub own: Costs,
 }
 
 /// A package: its modules, summed over all processes and threads of the run.

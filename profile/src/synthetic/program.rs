@@ -12,6 +12,7 @@ use crate::recording::{
     Milestone, NameId, Nanoseconds, Package, Process, ProcessId, Recording, Run, RunId, Sample,
     Serialization, Stack, StackId, ThreadId, Tier, Wait, WaitReason,
 };
+use crate::v8::is_garbage_collection;
 
 /// What one module cost, as it was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Program {
     thread: ThreadId,
     now: u64,
     stack: Option<StackId>,
+    /// The garbage collector is on it.
+    collects: bool,
     /// Of the innermost crossing.
     crossing_stack: Option<StackId>,
     payers: Vec<Payer>,
@@ -96,6 +99,7 @@ impl Program {
             thread: ThreadId(PID),
             now: START + 20_000_000,
             stack: None,
+            collects: false,
             crossing_stack: None,
             payers: vec![Payer::default()],
             tick: sampled.then_some(START),
@@ -282,7 +286,10 @@ impl Program {
         let name = self.name(function);
         let file = self.name("/usr/bin/node");
         self.push(Frame::new(FrameKind::Native, name, Some(file)));
+        let collected = self.collects;
+        self.collects |= is_garbage_collection(function);
         let done = steps(self);
+        self.collects = collected;
         self.stack = outer;
         done
     }
@@ -339,18 +346,15 @@ impl Program {
         self.now += spent;
         while let Some(tick) = self.tick.filter(|&tick| tick < self.now) {
             if tick >= self.now - spent {
-                self.recording.samples.push(Sample {
+                let sample = Sample {
                     process: self.process,
                     thread: self.thread,
                     at: Nanoseconds(tick),
                     weight: Nanoseconds(TICK),
                     stack: self.stack,
-                });
-                self.pay(&Costs {
-                    samples: 1,
-                    cpu_ns: TICK,
-                    ..Costs::default()
-                });
+                };
+                self.recording.samples.push(sample);
+                self.pay(&Costs::of_sample(&sample, self.collects));
             }
             self.tick = Some(tick + TICK);
         }
@@ -447,7 +451,7 @@ impl Program {
             stack: self.stack,
         };
         self.recording.files.push(access);
-        self.pay(&Costs::from(&access));
+        self.pay(&Costs::of_file(&access, path.as_bytes()));
         self.busy(GAP);
     }
 
