@@ -186,13 +186,9 @@ pub struct Trace {
     /// Do not read source maps: positions are those in the scripts that ran
     #[arg(long)]
     pub no_source_maps: bool,
-    /// Socket of nodeprofd, which traces your own programs for you where you are not root
-    #[arg(
-        long,
-        value_name = "PATH",
-        default_value = "/run/nodeprof/control.sock"
-    )]
-    pub service: PathBuf,
+    /// Who is asked
+    #[command(flatten)]
+    pub tracer: Tracer,
     /// Format of the report
     #[arg(long, default_value = "text")]
     pub format: Format,
@@ -202,6 +198,18 @@ pub struct Trace {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub program: Vec<OsString>,
+}
+
+/// Who traces where this user may not.
+#[derive(Args)]
+pub struct Tracer {
+    /// Socket of nodeprofd, which traces your own programs for you where you are not root
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/run/nodeprof/control.sock"
+    )]
+    pub service: PathBuf,
 }
 
 /// How much to keep.
@@ -528,6 +536,9 @@ pub struct Doctor {
     /// The node binary [default: node of PATH]
     #[arg(long, value_name = "PATH")]
     pub node: Option<PathBuf>,
+    /// Who is asked
+    #[command(flatten)]
+    pub tracer: Tracer,
 }
 
 /// A number of things or of levels, or a seed.

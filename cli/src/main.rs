@@ -25,6 +25,8 @@ use clap::Parser;
 const OWN_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    // Without it nodeprof runs as it would: it is killed if it comes to that.
+    let _ = nodeprofd::file_limit::make_it_an_error();
     let outcome = match args::Cli::try_parse() {
         Ok(cli) => run(cli),
         Err(error) => {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(OWN_FAILURE);
             }
             // Help and version are no failure, if they were written.
-            (printed.map(|()| ExitCode::SUCCESS)).map_err(Into::into)
+            printed.map(|()| ExitCode::SUCCESS)
         }
     };
     match outcome {
@@ -72,21 +74,18 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
 }
 
 /// What clap says about the command line, in colour as that says.
-fn print_usage(error: &clap::Error, color: args::Color) -> std::io::Result<()> {
+fn print_usage(error: &clap::Error, color: args::Color) -> anyhow::Result<()> {
     let text = match color {
         args::Color::Auto => {
-            error.print()?;
-            return std::io::stdout().flush();
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            let bytes = error.render().to_string().len();
+            return printed.map_err(|error| terminal::not_printed(error, bytes));
         }
         args::Color::Always => error.render().ansi().to_string(),
         args::Color::Never => error.render().to_string(),
     };
     match error.use_stderr() {
-        true => std::io::stderr().write_all(text.as_bytes()),
-        false => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(text.as_bytes())?;
-            out.flush()
-        }
+        true => Ok(std::io::stderr().write_all(text.as_bytes())?),
+        false => terminal::print(&text),
     }
 }

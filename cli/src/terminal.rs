@@ -6,6 +6,8 @@ use std::{
     os::fd::AsRawFd,
 };
 
+use nodeprof_profile::store::{file_limit, too_large_a_file};
+
 use crate::args::Color;
 
 /// Columns where there is no terminal to ask.
@@ -87,10 +89,35 @@ pub fn broken(text: &str, begin: usize, room: Option<usize>) -> String {
 
 /// Writes all to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes all to standard output.
+pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    (out.write_all(bytes))
+        .and_then(|()| out.flush())
+        .map_err(|error| not_printed(error, bytes.len()))
+}
+
+/// Why so many bytes did not all come to standard output.
+pub fn not_printed(error: io::Error, bytes: usize) -> anyhow::Error {
+    not_written(error, bytes).context("writing to standard output")
+}
+
+/// Why so many bytes were not all written: with what to do, where the system's own words do not say.
+pub fn not_written(error: io::Error, bytes: usize) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            anyhow::anyhow!(
+                "no space left ({bytes} bytes are needed); free some or name a file on another disk"
+            )
+        }
+        io::ErrorKind::FileTooLarge => {
+            anyhow::anyhow!(too_large_a_file(bytes as u64, file_limit()))
+        }
+        _ => error.into(),
+    }
 }
 
 /// What came of printing, where it is not all that is to be done: a reader that went away has had enough.
@@ -108,7 +135,8 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     of_output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes, each told once: some already name their cause.
+/// An error with its causes, each told once: some already name their cause. A name of a file may have in it what a terminal takes for a
+/// command: that is told, not done.
 pub fn told_once(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for part in error.chain().map(ToString::to_string) {
@@ -119,7 +147,12 @@ pub fn told_once(error: &anyhow::Error) -> String {
             text.push_str(&part);
         }
     }
-    text
+    let shown = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]
@@ -158,5 +191,7 @@ mod tests {
         assert_eq!(told_once(&error), "writing a: the disk is full");
         let error = anyhow::anyhow!("the disk is full").context("writing a");
         assert_eq!(told_once(&error), "writing a: the disk is full");
+        let error = anyhow::anyhow!("no\u{1b}[2Jé\u{9b}x\n  y");
+        assert_eq!(told_once(&error), "no\\u{1b}[2Jé\\u{9b}x\n  y");
     }
 }

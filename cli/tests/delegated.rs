@@ -189,6 +189,53 @@ fn a_user_traces_what_root_would_trace(version: &'static str) {
     }
 }
 
+/// Other commands that trace, and the one that says whether they may, know a service by its socket, too.
+#[test]
+#[ignore = "needs root"]
+fn repeated_runs_and_the_doctor_ask_the_service_that_is_named() {
+    let Some(host) = Host::new("20.20.2") else {
+        return;
+    };
+    let script = "for (let i = 0; i < 1000; i++) process.uptime()";
+    let program = write(&host.home, "app.js", script);
+    let socket = host.service.folder.path().join("control.sock");
+    let asks = |words: &[&str], rest: &[&str]| {
+        let mut command = host.nodeprof();
+        let output = command.args(words).arg("--service").arg(&socket).args(rest);
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        output
+    };
+    let few = [
+        "-q",
+        "-o",
+        "t.nodeprof",
+        "-f",
+        "-w",
+        "0",
+        "-n",
+        "1",
+        "--probed-runs",
+        "1",
+    ];
+    let base = format!("{} {program}", host.node());
+    for (command, rest) in [
+        ("bench", &["--", host.node(), &program][..]),
+        ("compare", &["--base", &base, "--head", &base]),
+    ] {
+        asks(&[&[command], &few[..]].concat(), rest);
+        let mut report = Command::new(NODEPROF);
+        report.args(["report", "--format", "json"]);
+        let report = report.arg(host.home.join("t.nodeprof")).output().unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let is_probed = |run: &Value| of_callback(run, "uptime") >= 1000;
+        assert!(list(&report["runs"]).iter().any(is_probed), "{command}");
+    }
+    let told = asks(&["doctor"], &["--node", host.node()]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("traces your own programs for you"), "{told}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_user_traces_what_root_would_trace_16() {

@@ -586,6 +586,50 @@ fn a_full_disk_costs_the_recording_not_the_program() {
     );
 }
 
+/// A shell's `ulimit -f` holds for nodeprof and for the program: of who writes beyond it the kernel makes an end, unless the signal is taken.
+#[test]
+#[ignore = "needs root"]
+fn a_limit_of_file_sizes_costs_the_recording_not_the_program() {
+    let Some(node) = build(NODE) else { return };
+    let folder = Folder::new();
+    let limited = |before: &str, words: &[&str]| {
+        run(command("sh")
+            .args(["-c", &format!("{before}ulimit -f 8 && exec \"$@\""), "sh"])
+            .arg(env!("CARGO_BIN_EXE_nodeprof"))
+            .args(["trace", "--quiet"])
+            .args(words)
+            .current_dir(&folder.0))
+    };
+    let left = || -> Vec<_> {
+        let all = fs::read_dir(&folder.0).unwrap();
+        all.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let script = "console.log('ran'); process.exitCode = 3";
+    let program = ["--", node.to_str().unwrap(), "-e", script];
+    for before in ["", "trap '' XFSZ; "] {
+        let asked = limited(before, &[&["-o", "x.nodeprof"], &program[..]].concat());
+        assert_eq!((asked.code(), asked.stdout().as_str()), (125, "ran\n"));
+        for word in [
+            "x.nodeprof cannot be written: ",
+            " bytes are needed, and a file may have 4096 here (ulimit -f); type: ulimit -f unlimited",
+        ] {
+            assert!(asked.stderr().contains(word), "{}", asked.stderr());
+        }
+        let unasked = limited(before, &program);
+        assert_eq!((unasked.code(), unasked.stdout().as_str()), (3, "ran\n"));
+        let words = "no recording was written";
+        assert!(unasked.stderr().contains(words), "{}", unasked.stderr());
+        assert!(left().is_empty(), "{:?}", left());
+    }
+    // The program has the signal as nodeprof had it: is killed by it, or ignores it. Node itself ignores it always.
+    let writes = "dd if=/dev/zero of=large bs=8192 count=1 2>/dev/null; echo $?";
+    for (before, ended) in [("", "153\n"), ("trap '' XFSZ; ", "1\n")] {
+        let traced = limited(before, &["sh", "-c", writes]);
+        assert_eq!(traced.stdout(), ended, "{}", traced.stderr());
+        fs::remove_file(folder.path("large")).unwrap();
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn without_rights_the_message_says_what_to_type() {

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::Read as _,
     os::{fd::FromRawFd as _, unix::fs::PermissionsExt as _},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use nodeprof_profile::{Recording, SaveOptions, synthetic::program::Program};
@@ -294,25 +294,34 @@ fn a_file_is_replaced_whole_or_stays_as_it_was() {
     let flame = ["flame", "a.nodeprof", "--of", "crossings", "-f", "-o"];
     fs::write(&path, "the earlier one").expect("a file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("rights");
-    // A disk that is full after 512 bytes.
-    let full = Command::new("sh")
-        .args([
-            "-c",
-            "ulimit -f 1; trap '' XFSZ; exec \"$@\"",
-            "sh",
-            NODEPROF,
-        ])
-        .args(flame)
-        .arg("a.svg")
-        .current_dir(folder.path())
-        .output()
-        .expect("sh starts");
-    assert_eq!(full.status.code(), Some(125));
-    assert!(stderr(&full).contains("writing a.svg"), "{}", stderr(&full));
     let read = |path: &std::path::Path| fs::read_to_string(path).expect("a file");
-    assert_eq!(read(&path), "the earlier one");
     let files = || fs::read_dir(folder.path()).expect("a folder").count();
-    assert_eq!(files(), 2, "something was left behind");
+    // No file may have more than 512 bytes, whether that is a signal that kills or an error.
+    for before in ["", "trap '' XFSZ; "] {
+        let script = format!("{before}ulimit -f 1; exec \"$@\"");
+        let limited = |arguments: &[&str], to: Stdio| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script, "sh", NODEPROF]).args(arguments);
+            let output = shell.stdout(to).current_dir(folder.path()).output();
+            let output = output.expect("sh starts");
+            assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+            stderr(&output)
+        };
+        let said = limited(&[&flame[..], &["a.svg"]].concat(), Stdio::piped());
+        let words = "a file may have 512 here (ulimit -f); type: ulimit -f unlimited";
+        assert!(
+            said.contains("writing a.svg: ") && said.contains(words),
+            "{said}"
+        );
+        assert_eq!(read(&path), "the earlier one");
+        assert_eq!(files(), 2, "something was left behind");
+        let to = tempfile::tempfile().expect("a file");
+        let said = limited(&flame[..4], to.into());
+        assert!(
+            said.contains("writing to standard output: ") && said.contains(words),
+            "{said}"
+        );
+    }
     // By way of a link; the file keeps its rights.
     let link = folder.path().join("link.svg");
     std::os::unix::fs::symlink("a.svg", &link).expect("a link");
@@ -323,7 +332,7 @@ fn a_file_is_replaced_whole_or_stays_as_it_was() {
     // Neither a device nor what standard output leads to is replaced.
     let output = nodeprof(&folder, &[&flame[..], &["/dev/full"]].concat());
     assert!(
-        stderr(&output).contains("writing /dev/full"),
+        stderr(&output).contains("writing /dev/full: no space left ("),
         "{}",
         stderr(&output)
     );

@@ -13,6 +13,7 @@
 mod background;
 pub mod control;
 mod event;
+pub mod file_limit;
 pub mod log_files;
 pub mod machine;
 pub mod measure;

@@ -58,6 +58,9 @@ fn main() -> ExitCode {
         };
     }
     start_log();
+    if let Err(error) = nodeprofd::file_limit::make_it_an_error() {
+        warn!("a file that becomes too large will end nodeprofd: {error}");
+    }
     let own = |outcome: Result<(), String>| match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

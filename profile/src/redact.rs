@@ -52,6 +52,8 @@ struct Rule {
 enum Action {
     /// Each match becomes this. The first group, where there is one, stays.
     Replace(&'static str),
+    /// What follows the first group is taken out of each match, if it is not made of words.
+    NoWords,
     /// Credentials in addresses are looked for.
     Credentials,
     /// Names with values are looked for.
@@ -84,6 +86,16 @@ macro_rules! token {
     };
 }
 
+/// The same, of a form that words joined by dashes have, too: `sk-a-package-of-many-words`.
+macro_rules! token_of_no_words {
+    ($form:literal) => {
+        (
+            concat!("(?-u)(^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})(?:", $form, ")"),
+            Action::NoWords,
+        )
+    };
+}
+
 /// What a built-in pattern leaves of its match: its first group.
 const REST: &str = "${1}[redacted]";
 
@@ -95,22 +107,47 @@ const BUILT_IN: &[(&str, Action)] = &[
     ),
     // GitHub, GitLab, npm, PyPI, AWS, Slack, Stripe, Google, OpenAI and its like, SendGrid, JWT.
     token!("gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"),
-    token!("gl(?:pat|ptt|dt|rt|soat|cbt|ft)-[A-Za-z0-9_-]{16,}"),
+    token!("gl(?:pat|ptt|dt|rt|soat|oas|cbt|ft|imt|agent|ffct)-[A-Za-z0-9_-]{16,}"),
     token!("npm_[A-Za-z0-9]{30,}"),
     token!("pypi-[A-Za-z0-9_-]{30,}"),
     token!(r"(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     token!("(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
     token!("[rsp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"),
     token!("AIza[0-9A-Za-z_-]{35,}|GOCSPX-[A-Za-z0-9_-]{16,}|ya29\\.[A-Za-z0-9_-]{16,}"),
-    token!("sk-[A-Za-z0-9_-]{20,}"),
+    token_of_no_words!("sk-[A-Za-z0-9_-]{20,}"),
+    token!("gsk_[A-Za-z0-9]{30,}|r8_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{30,}|pplx-[A-Za-z0-9]{30,}"),
     token!(r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
     token!(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
     // Hugging Face, Docker, Vault, Shopify, DigitalOcean, Atlassian, Linear.
     token!("hf_[A-Za-z0-9]{20,}|dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}"),
     token!(r"hv[bs]\.[A-Za-z0-9_-]{16,}"),
     token!("shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{16,}|do[opr]_v1_[A-Fa-f0-9]{16,}"),
-    token!("AT(?:ATT|CTT)[A-Za-z0-9_=-]{16,}|lin_api_[A-Za-z0-9]{16,}"),
-    // Addresses that let who knows them write: Slack, Discord.
+    token!("AT(?:ATT|CTT|BB)[A-Za-z0-9_=-]{16,}|lin_api_[A-Za-z0-9]{16,}"),
+    // Netlify, Sentry, Postman, Brevo, age, Databricks, Grafana, New Relic, Pulumi, Terraform, Tailscale, SonarQube, CircleCI, Buildkite, RubyGems.
+    token!(
+        "nf[pc]_[A-Za-z0-9]{24,}|sntry[su]_[A-Za-z0-9+/=_-]{24,}|PMAK-[a-f0-9]{16,}-[a-f0-9]{16,}"
+    ),
+    token!("x(?:key|smtp)sib-[a-f0-9]{32,}(?:-[A-Za-z0-9]+)?|AGE-SECRET-KEY-1[0-9A-Z]{24,}"),
+    token!("dapi[a-f0-9]{24,}(?:-[0-9])?|gl(?:sa|c)_[A-Za-z0-9+/=_]{24,}|NRAK-[A-Z0-9]{20,}"),
+    token!(
+        r"pul-[a-f0-9]{32,}|[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,}|tskey-[a-z]+-[A-Za-z0-9-]{16,}"
+    ),
+    token!(
+        "sq[pua]_[a-f0-9]{32,}|CCIPAT_[A-Za-z0-9_]{20,}|bkua_[a-f0-9]{32,}|rubygems_[a-f0-9]{32,}"
+    ),
+    // Figma, Notion, Supabase, Doppler, PlanetScale, Contentful, Square; bots of Telegram.
+    token!(
+        "figd_[A-Za-z0-9_-]{24,}|ntn_[A-Za-z0-9]{30,}|sbp_[a-f0-9]{32,}|sb_secret_[A-Za-z0-9_-]{20,}"
+    ),
+    token!(
+        r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9_.-]{30,}|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{20,}"
+    ),
+    token!("CFPAT-[A-Za-z0-9_-]{30,}|sq0[a-z]{3}-[A-Za-z0-9_-]{20,}"),
+    (
+        r"(?-u)((?:^|[^A-Za-z0-9]|\bbot)[0-9]{8,10}:)AA[A-Za-z0-9_-]{32,34}\b",
+        Action::Replace(REST),
+    ),
+    // Addresses that let who knows them write: Slack, Discord, Teams, Zapier.
     (
         r"(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/)[A-Za-z0-9/_-]+",
         Action::Replace("${1}[redacted]"),
@@ -119,14 +156,19 @@ const BUILT_IN: &[(&str, Action)] = &[
         r"(discord(?:app)?\.com/api/webhooks/[0-9]+/)[A-Za-z0-9_-]+",
         Action::Replace("${1}[redacted]"),
     ),
+    (
+        r"(webhook\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/)[A-Za-z0-9@/_-]+",
+        Action::Replace("${1}[redacted]"),
+    ),
     (r"(?i-u)(?://|%2F%2F)[^\s]*(?:@|%40)", Action::Credentials),
     (assignments::ANY_NAME, Action::Assignments),
     (options::OPTION, Action::Options),
     (arguments::LOGIN, Action::Logins),
     // Authorization: Bearer X
+    // Not `basic authentication`.
     (
         r"(?i)\b((?:bearer|basic)\s+)[a-z0-9+/_.~=-]{8,}",
-        Action::Replace("${1}[redacted]"),
+        Action::NoWords,
     ),
 ];
 
@@ -224,15 +266,21 @@ impl Redaction {
                 let places = rule.pattern.find_iter(text).map(|found| found.range());
                 places.filter(|place| !is_redacted(text, place)).collect()
             }
-            Action::Replace(by) => {
+            Action::Replace(_) | Action::NoWords => {
                 let of_match = |groups: Captures<'_>| {
                     let all = groups.get(0)?;
-                    let rest = groups.get(1).filter(|_| by == REST);
+                    let rest = groups
+                        .get(1)
+                        .filter(|_| !matches!(rule.action, Action::Replace(REDACTED)));
                     Some(rest.map_or(all.start(), |rest| rest.end())..all.end())
+                };
+                let is_secret = |place: &Range<usize>| {
+                    !matches!(rule.action, Action::NoWords) || !is_words(&text[place.clone()])
                 };
                 rule.pattern
                     .captures_iter(text)
                     .filter_map(of_match)
+                    .filter(is_secret)
                     .collect()
             }
             Action::Credentials => urls::credentials(&self.scheme, text, kind),
@@ -337,6 +385,16 @@ fn is_redacted(text: &[u8], place: &Range<usize>) -> bool {
     (first..=place.start).any(|at| text.get(at..at + length) == Some(REDACTED.as_bytes()))
 }
 
+/// Whether a text is made of words, and of no letters and digits at random: `Authentication`, `auth/index.js`, `sk-a-package`.
+fn is_words(text: &[u8]) -> bool {
+    let is_random = |pair: &[u8]| {
+        pair[1].is_ascii_digit()
+            || b"=+~".contains(&pair[1])
+            || (pair[0].is_ascii_alphanumeric() && pair[1].is_ascii_uppercase())
+    };
+    !text.windows(2).any(is_random)
+}
+
 /// Places in order; those that overlap or adjoin are one.
 fn merged(mut places: Vec<Range<usize>>) -> Vec<Range<usize>> {
     places.sort_by_key(|place| (place.start, place.end));
@@ -379,14 +437,17 @@ impl Default for Redaction {
 mod tests {
     use super::*;
 
+    /// Made once: that takes longer than to use it on a line.
+    static REDACTION: std::sync::LazyLock<Redaction> = std::sync::LazyLock::new(Redaction::default);
+
     fn text(text: &str) -> String {
-        String::from_utf8(Redaction::default().text(text.as_bytes()).into_owned()).unwrap()
+        String::from_utf8(REDACTION.text(text.as_bytes()).into_owned()).unwrap()
     }
 
     fn arguments(line: &str) -> String {
         let argument = |text: &str| text.replace('·', " ").into_bytes();
         let mut arguments: Vec<Vec<u8>> = line.split(' ').map(argument).collect();
-        Redaction::default().arguments(&mut arguments);
+        REDACTION.arguments(&mut arguments);
         String::from_utf8(arguments.join(&b' ')).unwrap()
     }
 

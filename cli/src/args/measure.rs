@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::Args;
 use nodeprof_profile::sequential::{MARGIN, MOST_PAIRS, PAIRS_LIMIT};
 
-use super::TraceMode;
+use super::{TraceMode, Tracer};
 
 /// How runs are made and where they go.
 #[derive(Args)]
@@ -28,6 +28,9 @@ pub struct Measuring {
     /// A node binary that child processes may execute (those on PATH are known)
     #[arg(long = "node", value_name = "PATH")]
     pub nodes: Vec<PathBuf>,
+    /// Who is asked
+    #[command(flatten)]
+    pub tracer: Tracer,
     /// A label of all runs, for example commit=1a2b3c
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,

@@ -1,10 +1,10 @@
 //! `nodeprof doctor`.
 
-use std::{fmt::Write as _, io, path::Path, process::ExitCode};
+use std::{fmt::Write as _, io, process::ExitCode};
 
 use nodeprof_bpf::preflight::{Check, Outcome, checks, checks_beside_a_service, is_permitted};
 use nodeprof_probes::{Family, ProbeState};
-use nodeprofd::control::{Client, DEFAULT_SOCKET};
+use nodeprofd::control::Client;
 
 use crate::{
     args::{Color, Doctor},
@@ -14,7 +14,7 @@ use crate::{
 /// Checks the machine; exit 0 only if `trace` can work fully.
 pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
     let plan = super::plan(args.node.as_ref());
-    let service = Client::new(Path::new(DEFAULT_SOCKET));
+    let service = Client::new(&args.tracer.service);
     let mut all = match service.status() {
         Ok(status) if status.may_trace && !is_permitted() => {
             let mut all = checks_beside_a_service();

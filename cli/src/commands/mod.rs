@@ -11,6 +11,8 @@ use anyhow::Context as _;
 use nodeprof_probes::{AttachPlan, default_cache_folder};
 use nodeprofd::recorder::{find_program, guess_node};
 
+use crate::terminal;
+
 pub mod check;
 pub mod diff;
 pub mod doctor;
@@ -106,11 +108,7 @@ fn output(
 ) -> anyhow::Result<()> {
     match path {
         Some(path) if !is_standard_output(path) => write_file(path, force, content, example),
-        _ => {
-            let mut out = io::stdout().lock();
-            out.write_all(content)?;
-            Ok(out.flush()?)
-        }
+        _ => terminal::print_bytes(content),
     }
 }
 
@@ -125,7 +123,7 @@ fn print_or_write(
         Some(path) if !is_standard_output(path) => {
             write_file(path, force, text.as_bytes(), example)
         }
-        _ => Ok(crate::terminal::print(text)?),
+        _ => terminal::print(text),
     }
 }
 
@@ -161,13 +159,17 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: Example) -> any
         let type_it = example.anywhere();
         format!("{shown} cannot be written; needed: a folder to write to; type: {type_it}")
     };
+    let not_written = |error| {
+        let error = terminal::not_written(error, content.len());
+        error.context(format!("writing {shown}"))
+    };
     let metadata = path.metadata().ok();
     if metadata.as_ref().is_some_and(|meta| !meta.is_file()) || is_descriptor(path) {
         // A pipe or a device is written to, not replaced.
         // Of a file that is open already, whose name is that of a descriptor, what is in it stays.
         let mut file = OpenOptions::new();
         let mut file = (file.append(true).open(path)).with_context(unwritable)?;
-        return (file.write_all(content)).with_context(|| format!("writing {shown}"));
+        return (file.write_all(content)).map_err(not_written);
     }
     let exists = || {
         anyhow::anyhow!(
@@ -192,10 +194,11 @@ fn write_file(path: &Path, force: bool, content: &[u8], example: Example) -> any
         let _ = fchown(file.as_file(), Some(earlier.uid()), Some(earlier.gid()));
         let _ = file.as_file().set_permissions(earlier.permissions());
     }
-    (file.write_all(content))
+    // Not by the name of the temporary file, which an error would tell.
+    (file.as_file_mut().write_all(content))
         // A name for data that never reached the disk would be an empty file after a crash.
         .and_then(|()| file.as_file().sync_all())
-        .with_context(|| format!("writing {shown}"))?;
+        .map_err(not_written)?;
     let named = match force {
         true => file.persist(&target),
         false => file.persist_noclobber(&target),

@@ -56,7 +56,7 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         verify: args.verify,
         nodes: args.nodes.clone(),
         source_maps: !args.no_source_maps,
-        service: Some(args.service.clone()),
+        service: Some(args.tracer.service.clone()),
         ..TraceOptions::new(args.program.clone())
     };
     let Traced {

@@ -28,7 +28,9 @@ pub(super) enum Role {
 }
 
 /// Programs that take a password behind `-p` as if it were part of it.
-const PASSWORD_IN_OPTION: &[&str] = &["mysql", "mariadb", "7z", "sshpass"];
+const PASSWORD_IN_OPTION: &[&str] = &["mysql", "mariadb", "7z", "sshpass", "vsce", "ovsx"];
+/// Programs that take a password or token as the argument behind `-p`.
+const PASSWORD_BEHIND_OPTION: &[&str] = &["sshpass", "vsce", "ovsx"];
 /// Programs that another one may start, whose options tell of a password; and some that `sshpass` starts, of which `-p` is a port.
 const STARTED: &[&str] = &[
     "7z",
@@ -43,12 +45,14 @@ const STARTED: &[&str] = &[
     "mysqldump",
     "mysqlimport",
     "mysqlsh",
+    "ovsx",
     "redis-cli",
     "rsync",
     "scp",
     "sftp",
     "ssh",
     "sshpass",
+    "vsce",
 ];
 /// A word that may tell of a login, in a text.
 pub(super) const LOGIN: &str = r#"(?-u)(?:^|[\s"'`])(?:-[uUpa]|--user|--proxy-user)"#;
@@ -129,7 +133,9 @@ impl Line {
         let is_shell = SHELLS.contains(&self.program.as_str());
         match argument {
             option if is_node && takes_code.contains(&option) => Role::Code,
-            b"-p" if self.signs_in || self.program == "sshpass" => Role::Password,
+            b"-p" if self.signs_in || PASSWORD_BEHIND_OPTION.contains(&self.program.as_str()) => {
+                Role::Password
+            }
             b"-a" if self.program == "redis-cli" => Role::Password,
             b"-u" | b"-U" | b"--user" | b"--proxy-user" => Role::Login,
             b"set" => Role::Setting,

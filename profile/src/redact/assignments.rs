@@ -23,7 +23,7 @@ pub(super) const NAME: &str =
     r#"(?i)([a-z0-9_.$-]+)(?:\\*["'`]|%22)?(?:\]|%5D)?([ \t]{0,4})(:=|[=:]|%3D|%3A)"#;
 
 /// What a text has that holds such a name.
-pub(super) const ANY_NAME: &str = r"(?is)(?:token|secret|pass|pwd|pw|psk|key|auth|cred|sig|sess|jwt|otp|bearer|cookie|code).*?(?:[=:]|%3[ad])";
+pub(super) const ANY_NAME: &str = r"(?is)(?:token|secret|pass|pwd|pw|psk|key|auth|cred|sig|sess|jwt|otp|bearer|cookie|code|pat\b).*?(?:[=:]|%3[ad])";
 
 /// Where the values are. `name` is [`NAME`].
 pub(super) fn secrets(name: &Regex, text: &[u8], kind: Kind) -> Vec<Range<usize>> {

@@ -16,7 +16,7 @@ pub(super) enum Meaning {
 impl Meaning {
     /// Whether this value is to be taken out.
     pub(super) fn hides(self, value: &[u8]) -> bool {
-        let is_word = ["true", "false", "null", "undefined"]
+        let is_word = NO_VALUES
             .iter()
             .any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
         match self {
@@ -27,6 +27,20 @@ impl Meaning {
     }
 }
 
+/// Values that say whether something is there, and how it is taken: `--rule "no-secrets: error"`.
+const NO_VALUES: &[&str] = &[
+    "true",
+    "false",
+    "null",
+    "undefined",
+    "on",
+    "off",
+    "yes",
+    "no",
+    "none",
+    "warn",
+    "error",
+];
 /// More of a name is not looked at.
 const LONGEST: usize = 128;
 
@@ -46,7 +60,6 @@ const WORDS: &[&str] = &[
     "apikey",
     "apikeys",
     "accesskey",
-    "privatekey",
     "credential",
     "credentials",
     "cookie",
@@ -72,7 +85,9 @@ const BEGINNINGS: &[&str] = &["password", "passwd", "passphrase", "secret"];
 /// What begins so, and is none.
 const OTHER_BEGINNINGS: &[&str] = &["secretar"];
 /// Parts that tell of a secret at the end of a name only: `pass-with-no-tests` has none.
-const LAST_WORDS: &[&str] = &["pass", "pw", "sig"];
+const LAST_WORDS: &[&str] = &["pass", "pat", "pw", "sig"];
+/// Parts at the end of a name that tell of several secrets, or of the file that holds them: `--credentials ./key.json`.
+const SEVERAL: &[&str] = &["cookies", "credentials", "creds", "secrets", "tokens"];
 /// What ends with `pass`, and is none.
 const OTHER_PASSES: &[&str] = &[
     "bypass",
@@ -92,6 +107,7 @@ const KEYS: &[&str] = &[
     "encryptionkey",
     "licensekey",
     "masterkey",
+    "privatekey",
     "sharedkey",
     "signingkey",
     "sshkey",
@@ -145,6 +161,7 @@ const PLAIN_ENDS: &[&str] = &[
     "jar",
     "length",
     "limit",
+    "mechanism",
     "method",
     "minute",
     "mode",
@@ -153,8 +170,13 @@ const PLAIN_ENDS: &[&str] = &[
     "paths",
     "policy",
     "port",
+    "prefix",
     "provider",
+    "realm",
+    "scheme",
+    "server",
     "size",
+    "source",
     "stdin",
     "strategy",
     "timeout",
@@ -162,22 +184,34 @@ const PLAIN_ENDS: &[&str] = &[
     "type",
     "uri",
     "url",
+    "version",
 ];
+/// Beside `tokens`: how many there are, of text.
+const COUNTS: &[&str] = &["max", "min", "num", "number", "per", "total"];
 /// At the beginning of an option: it has no value.
 const FLAGS: &[&str] = &["no", "without", "skip", "disable", "enable"];
 
 /// What a name says of its value.
 pub(super) fn meaning(name: &[u8]) -> Meaning {
-    let parts = parts(name);
+    let parts = parts(encoded(name));
     let (Some(last), all) = (parts.last(), parts.concat()) else {
         return Meaning::Plain;
     };
     let before = parts.len().checked_sub(2).map(|at| parts[at].as_str());
     let of = |words: &[&str], part: &str| words.contains(&part);
-    if of(PLAIN_ENDS, last) || (last == "tokens" && parts.iter().any(|part| part == "max")) {
+    let has = |is: &dyn Fn(&str) -> bool| parts.iter().any(|part| is(part));
+    let is_count = has(&|part| part == "tokens") && has(&|part| of(COUNTS, part));
+    if of(PLAIN_ENDS, last) || is_count {
         return Meaning::Plain;
     }
     let is_last = of(LAST_WORDS, last) || (last.ends_with("pass") && !of(OTHER_PASSES, last));
+    let (rest, is_file) = match parts.split_last() {
+        Some((last, rest)) => (rest, of(SEVERAL, last)),
+        None => (&parts[..], false),
+    };
+    if is_file && !rest.iter().any(|part| is_secret(part)) {
+        return Meaning::Key;
+    }
     let is_session = last == "id" && before == Some("session");
     if is_last || is_session || parts.iter().any(|part| is_secret(part)) || ends_with_a_word(&all) {
         return Meaning::Secret;
@@ -216,6 +250,17 @@ pub(super) fn is_header_to_its_end(name: &[u8]) -> bool {
     let parts = parts(name);
     let last = parts.last().map(String::as_str);
     matches!(last, Some("authorization" | "cookie"))
+}
+
+/// A name without what says how its value is written: `GPG_KEY_BASE64`.
+fn encoded(name: &[u8]) -> &[u8] {
+    let cut = ["base64", "b64"].iter().find_map(|end| {
+        let at = name.len().checked_sub(end.len())?;
+        name[at..]
+            .eq_ignore_ascii_case(end.as_bytes())
+            .then_some(at)
+    });
+    &name[..cut.unwrap_or(name.len())]
 }
 
 fn is_secret(part: &str) -> bool {

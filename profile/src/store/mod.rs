@@ -45,6 +45,23 @@ fn no_folder(folder: &Path) -> String {
     }
 }
 
+/// Bytes that a file which this process writes may have (`ulimit -f`); `None`: as many as the file system takes.
+pub fn file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
+/// What to say of a file that became too large (`EFBIG`): bytes that it needs, and [`file_limit`].
+pub fn too_large_a_file(needed: u64, limit: Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!(
+            "{needed} bytes are needed, and a file may have {limit} here (ulimit -f); type: ulimit -f unlimited, in a new shell if this one may not, or record less"
+        ),
+        None => format!(
+            "{needed} bytes are needed, more than a file may have on this file system; name a file on another one"
+        ),
+    }
+}
+
 /// Why a recording could not be saved or loaded: what was found, what is needed, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -76,6 +93,16 @@ pub enum StoreError {
         path: PathBuf,
         /// Size of the recording.
         needed: u64,
+    },
+    /// Saving: larger than a file of this process may become (`RLIMIT_FSIZE`), or than the file system takes.
+    #[error("{} cannot be written: {}", path.display(), too_large_a_file(*needed, *limit))]
+    FileLimit {
+        /// Destination.
+        path: PathBuf,
+        /// Size of the recording in bytes.
+        needed: u64,
+        /// Bytes that a file may have; `None`: this process has no limit, but the file system has.
+        limit: Option<u64>,
     },
     /// Saving: the folder is not writable.
     #[error("the folder {} cannot be written to ({source}); name a file in one that you may write to", folder.display())]
@@ -338,12 +365,15 @@ fn write(path: &Path, bytes: &[u8], options: SaveOptions) -> Result<(), StoreErr
         ErrorKind::AlreadyExists => StoreError::Exists {
             path: path.to_path_buf(),
         },
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            StoreError::NoSpace {
-                path: path.to_path_buf(),
-                needed: bytes.len() as u64,
-            }
-        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoSpace {
+            path: path.to_path_buf(),
+            needed: bytes.len() as u64,
+        },
+        ErrorKind::FileTooLarge => StoreError::FileLimit {
+            path: path.to_path_buf(),
+            needed: bytes.len() as u64,
+            limit: file_limit(),
+        },
         ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::NoFolder {
             folder: folder.to_path_buf(),
         },
@@ -359,7 +389,8 @@ fn write(path: &Path, bytes: &[u8], options: SaveOptions) -> Result<(), StoreErr
         },
     };
     let mut temporary = new_file(folder).map_err(failed)?;
-    temporary.write_all(bytes).map_err(failed)?;
+    // The file itself: an error of the other names what is not there any more.
+    (temporary.as_file_mut().write_all(bytes)).map_err(failed)?;
     if options.overwrite && path.exists() {
         // A crash must not leave neither.
         temporary.as_file().sync_all().map_err(failed)?;
@@ -440,7 +471,8 @@ fn check_header(head: &[u8], length: u64) -> Result<u32, Malformed> {
     }
     if !head.starts_with(&MAGIC[..head.len().min(MAGIC.len())]) {
         let start = &head[..head.len().min(MAGIC.len())];
-        let found = format!("it begins with \"{}\"", start.escape_ascii());
+        let start = start.escape_ascii().to_string().replace("\\'", "'");
+        let found = format!("it begins with \"{start}\"");
         return Err(Malformed::NotSqlite { found });
     }
     let Some(header) = head.first_chunk::<HEADER_BYTES>() else {

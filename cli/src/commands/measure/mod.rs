@@ -94,6 +94,7 @@ impl<'a> Session<'a> {
                 mode: measuring.mode.into(),
                 sample_hz: measuring.freq,
                 nodes: measuring.nodes.clone(),
+                service: Some(measuring.tracer.service.clone()),
                 ..TraceOptions::new(Vec::new())
             },
         })?;
