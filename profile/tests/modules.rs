@@ -615,12 +615,25 @@ fn json_that_is_imported_is_what_node_made_modules_of() {
             p.cross("module_wrap", "ModuleWrap::New", 3_000);
         });
     };
+    // By itself, or with a function of both loaders in between, as newer versions do.
     let read = |p: &mut Program, path: &str| {
-        p.inside("getSource", loader, 40, false, |p| {
+        let read = |p: &mut Program| {
             p.inside("readFileSync", "node:fs", 400, false, |p| {
                 p.file(FileOperation::Open, path, 19, 5_000);
                 p.file(FileOperation::Read, path, 300, 5_000);
                 p.file(FileOperation::Close, path, 0, 1_000);
+            });
+        };
+        p.inside("load", "node:internal/modules/esm/loader", 70, false, |p| {
+            p.inside("getSource", loader, 40, false, |p| match path {
+                "/app/asked.json" => read(p),
+                _ => p.inside(
+                    "readFileSync",
+                    "node:internal/modules/helpers",
+                    7,
+                    false,
+                    read,
+                ),
             });
         });
         made(p);

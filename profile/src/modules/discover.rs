@@ -478,8 +478,13 @@ impl<'a> Finder<'a> {
                 });
             if is_module {
                 let script = self.scripts.add(Script::of(path));
-                let wanted_by = context.and_then(|context| context.wanted_by);
-                if wanted_by.is_some_and(BuiltinClass::is_es_loader) {
+                // It may read with a function that it shares with the other loader.
+                let is_by_es_loader = context.is_some_and(|context| {
+                    let by_reader = context.wanted_by.is_some_and(BuiltinClass::is_es_loader);
+                    let by_other = context.wanted_by == Some(BuiltinClass::CommonJsLoader);
+                    (context.importing || by_reader) && !by_other
+                });
+                if is_by_es_loader {
                     let of_file = by_es_loader.entry(path).or_default();
                     of_file.push_back(loads.len());
                 }
