@@ -39,6 +39,9 @@ static __always_inline __u32 event_stack(struct pt_regs *ctx, struct thread *t)
 	return walk_stack(t, ctx->ip, ctx->sp, ctx->bp, WALK_AT_ENTRY);
 }
 
+/* Where arguments lie in a FunctionCallbackInfo that is a frame. */
+#define CALLBACK_INFO_ARGUMENTS 80
+
 /* Writes a record with the path that `source` tells to be at this probe; `a` and `b`: the registers of the cookie. */
 __noinline int write_path(struct thread *t, struct text_head *h, __u64 raw, __u64 a, __u64 b)
 {
@@ -57,9 +60,10 @@ __noinline int write_path(struct thread *t, struct text_head *h, __u64 raw, __u6
 	case PATH_ARGUMENT:
 		/*
 		 * FunctionCallbackInfo: implicit_args, values, length. Arguments lie upwards from values since
-		 * V8 9 (reversed arguments).
+		 * V8 9 (reversed arguments). Since V8 14.6 it is the frame itself: length comes first, no address, and
+		 * arguments are its last words.
 		 */
-		handle = read_word(a + 8);
+		handle = read_word(a) >> 32 ? read_word(a + 8) : a + CALLBACK_INFO_ARGUMENTS;
 		if (handle)
 			handle += 8 * ((raw >> COOKIE_REGISTER_B_SHIFT) & 15);
 		break;

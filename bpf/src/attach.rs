@@ -201,7 +201,7 @@ impl Cookie {
                 c.register_b = *timestamp as u8;
             }
             Role::Span { .. } => c.action = wire::ACTION_SPAN,
-            Role::Lookup { path } => {
+            Role::Lookup { path } | Role::Load { name: path } => {
                 c.action = wire::ACTION_LOOKUP;
                 c.path(*path);
             }

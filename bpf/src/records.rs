@@ -327,7 +327,7 @@ pub enum Record {
         origin: Origin,
         duration: Option<u64>,
     },
-    /// Node asks for a package.json; `None` if the path could not be read.
+    /// Node asks for a package.json, or what a module or an add-on is to be made of, as the probe says; `None` if the path could not be read.
     Lookup {
         header: Header,
         origin: Origin,

@@ -287,6 +287,11 @@ pub enum Role {
         /** `v8::Local<v8::Module>` of the module with the statement. */
         referrer: Register,
     },
+    /// Node makes an ES module, or asks the dynamic linker for an add-on: what it is to hold.
+    Load {
+        /** Where its URL or its path is. */
+        name: PathSource,
+    },
 }
 
 /// Kinds of a call from JavaScript to C++ seen at a call site.
@@ -452,6 +457,7 @@ impl AttachPlan {
             let is_for_modules = matches!(
                 probe.role,
                 Role::Import { .. }
+                    | Role::Load { .. }
                     | Role::Request { .. }
                     | Role::Resume { .. }
                     | Role::CallbackScope { .. }

@@ -915,6 +915,7 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
         Role::Import { referrer } => Role::Import {
             referrer: holder(*referrer)?,
         },
+        Role::Load { name } => Role::Load { name: path(name)? },
         Role::CodeMoved { delta } => Role::CodeMoved {
             delta: holder(*delta)?,
         },

@@ -580,7 +580,8 @@ pub struct Wait {
     pub stack: Option<StackId>,
 }
 
-/// An import of one ES module that was linked to another one.
+/// An import of one ES module that was linked to another one; or what Node makes a module of for its loader, or asks the dynamic linker
+/// for, whoever requires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Import {
     /// In which process.
@@ -589,9 +590,9 @@ pub struct Import {
     pub thread: ThreadId,
     /// When.
     pub at: Nanoseconds,
-    /// URL of the module with the import statement (or of the script with the `import()`).
+    /// URL of the module with the import statement; empty: there is none, `loaded` was made or asked for.
     pub requirer: NameId,
-    /// URL of the module that it got.
+    /// URL of the module that it got; path of an add-on that was asked for.
     pub loaded: NameId,
 }
 

@@ -9,7 +9,7 @@ use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::modules::{Bucket, Costs, Module, ModuleKind, Modules};
 use nodeprof_profile::recording::{
-    FileOperation, FrameId, FrameKind, Nanoseconds, Sample, Stack, StackId, Tier,
+    FileOperation, FrameId, FrameKind, Import, NameId, Nanoseconds, Sample, Stack, StackId, Tier,
 };
 use nodeprof_profile::synthetic::program::{Program, START, Told};
 
@@ -519,6 +519,223 @@ fn loads_of_add_ons_are_not_opens() {
         ),
         "{found:?}"
     );
+}
+
+/// Notes what Node made modules of, or which add-ons it asked for: in the calls of a function, in order.
+fn tell(recording: &mut Recording, function: &str, told: &[&str]) {
+    let callbacks = recording.callbacks.iter();
+    let callbacks: Vec<bool> = callbacks.map(|c| c.function == function).collect();
+    let calls = recording.crossings.iter();
+    let calls = calls.filter(|crossing| callbacks[crossing.callback.0 as usize]);
+    let mut calls: Vec<_> = calls.map(|c| (c.start, c.process, c.thread)).collect();
+    calls.sort_by_key(|(start, ..)| *start);
+    assert_eq!(calls.len(), told.len(), "calls of {function}");
+    for ((start, process, thread), told) in calls.into_iter().zip(told) {
+        let mut name = |text: &str| {
+            recording.names.push(text.into());
+            NameId((recording.names.len() - 1) as u32)
+        };
+        let (requirer, loaded) = (name(""), name(told));
+        recording.imports.push(Import {
+            process,
+            thread,
+            at: Nanoseconds(start.0 + 50),
+            requirer,
+            loaded,
+        });
+    }
+}
+
+#[test]
+fn which_add_on_is_loaded_without_a_look_at_its_file_its_call_tells() {
+    let names = ["/app/a.node", "/app/b.node"];
+    let [a, b] = names;
+    // As `process.dlopen` does, or `require` of a module that was taken out of its cache.
+    let again = |p: &mut Program| {
+        work(p, 1);
+        p.inside("again", MAIN, 7, false, |p| {
+            p.cross("process", "DLOpen", 300_000)
+        });
+        work(p, 1);
+    };
+    let mut p = Program::new(MAIN, false);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.load_add_on(a, 700_000, 1);
+        again(p);
+        work(p, 1);
+        p.load_add_on(b, 700_000, 1);
+        for _ in 0..3 {
+            again(p);
+        }
+    });
+    let (mut recording, _) = p.end();
+    let loads = |recording: &Recording| {
+        let found = Found::new(recording);
+        names.map(|name| found.module(name).loads)
+    };
+    // As long as there is one alone, it is that one.
+    assert_eq!(loads(&recording), [2, 1]);
+    tell(&mut recording, "DLOpen", &[a, a, b, a, b, "b.node"]);
+    assert_eq!(loads(&recording), [3, 2]);
+}
+
+/// Each call once looked through all files.
+#[test]
+fn thousands_of_loads_of_an_add_on_take_no_longer_than_other_calls() {
+    const COUNT: usize = 12_000;
+    let took = |function: &str| {
+        let mut p = Program::new(MAIN, false);
+        p.require(MAIN, &[], 50_000, |p| {
+            p.load_add_on("/app/a.node", 700_000, 1);
+            for _ in 0..COUNT {
+                p.file(FileOperation::Open, "/app/data", 3, 1_000);
+                p.cross("process", function, 300);
+            }
+        });
+        let (recording, _) = p.end();
+        let begun = std::time::Instant::now();
+        let found = Found::new(&recording);
+        let took = begun.elapsed();
+        (took, found.module("/app/a.node").loads as usize)
+    };
+    let (of_others, once) = took("Other");
+    let (of_loads, often) = took("DLOpen");
+    println!("{of_loads:?}, of other calls {of_others:?}");
+    assert_eq!((once, often), (1, COUNT + 1));
+    assert!(of_loads < 6 * of_others, "{of_loads:?}, {of_others:?}");
+}
+
+#[test]
+fn json_that_is_imported_is_what_node_made_modules_of() {
+    let main = "file:///app/main.mjs";
+    let loader = "node:internal/modules/esm/load";
+    let made = |p: &mut Program| {
+        p.inside("jsonStrategy", loader, 9, false, |p| {
+            p.cross("module_wrap", "ModuleWrap::New", 3_000);
+        });
+    };
+    // By itself, or with a function of both loaders in between, as newer versions do.
+    let read = |p: &mut Program, path: &str| {
+        let read = |p: &mut Program| {
+            p.inside("readFileSync", "node:fs", 400, false, |p| {
+                p.file(FileOperation::Open, path, 19, 5_000);
+                p.file(FileOperation::Read, path, 300, 5_000);
+                p.file(FileOperation::Close, path, 0, 1_000);
+            });
+        };
+        p.inside("load", "node:internal/modules/esm/loader", 70, false, |p| {
+            p.inside("getSource", loader, 40, false, |p| match path {
+                "/app/asked.json" => read(p),
+                _ => p.inside(
+                    "readFileSync",
+                    "node:internal/modules/helpers",
+                    7,
+                    false,
+                    read,
+                ),
+            });
+        });
+        made(p);
+    };
+    let mut p = Program::new("/app/main.mjs", false);
+    read(&mut p, "/app/twice.json");
+    read(&mut p, "/app/twice.json");
+    read(&mut p, "/app/asked.json");
+    p.load_esm(main, None, 20_000);
+    p.evaluate(main, |p| p.find_esm("/app/late.json", None));
+    // A thread of the pool has read it; and one that is no file.
+    made(&mut p);
+    p.evaluate(main, made);
+    // A program makes modules, too.
+    p.evaluate(main, |p| p.cross("module_wrap", "ModuleWrap::New", 3_000));
+    let (mut recording, _) = p.end();
+    let urls = [
+        "file:///app/twice.json",
+        "file:///app/twice.json?x",
+        "file:///app/asked.json?y=1",
+        "file:///app/late.json",
+        "data:application/json,{}",
+        "/app/own.json",
+    ];
+    tell(&mut recording, "ModuleWrap::New", &urls);
+    let found = Found::new(&recording);
+    let json = { found.by_path.iter() }
+        .map(|(path, index)| (path.as_str(), &found.modules.list[*index]))
+        .filter(|(_, module)| module.kind == ModuleKind::Json);
+    let json: Vec<_> = json
+        .map(|(path, module)| (path, module.loads, found.requirer(path)))
+        .collect();
+    let main = Some("/app/main.mjs");
+    assert_eq!(
+        json,
+        [
+            ("/app/asked.json?y=1", 1, None),
+            ("/app/late.json", 1, main),
+            ("/app/twice.json", 1, None),
+            ("/app/twice.json?x", 1, None),
+            ("data:application/json,{}", 1, main),
+        ]
+    );
+    for name in [
+        "/app/twice.json",
+        "/app/twice.json?x",
+        "/app/asked.json?y=1",
+    ] {
+        let loading = found.module(name).loading;
+        assert_eq!((loading.opens, loading.reads), (1, 1), "{name}");
+    }
+}
+
+#[test]
+fn who_asks_for_a_module_that_is_in_its_url_requires_it() {
+    let url = |name: &str| format!("file:///app/{name}");
+    let [main, first, second] = ["main.mjs", "first.mjs", "second.mjs"].map(url);
+    // As the loader does for `import()` of what is no file.
+    let ask = |p: &mut Program| {
+        p.inside(
+            "resolve",
+            "node:internal/modules/esm/loader",
+            600,
+            false,
+            |p| {
+                p.inside(
+                    "defaultResolve",
+                    "node:internal/modules/esm/resolve",
+                    300,
+                    false,
+                    |p| {
+                        p.cross("url", "Parse", 3_000);
+                        p.cross("url", "Parse", 3_000);
+                    },
+                );
+            },
+        );
+    };
+    let mut p = Program::new("/app/main.mjs", false);
+    p.load_esm(&main, None, 20_000);
+    for importer in [&first, &second] {
+        p.load_esm(importer, Some(&main), 20_000);
+    }
+    // One of Node's own modules, which nothing tells.
+    p.evaluate(&main, ask);
+    // Two at once, the second one from one place twice.
+    p.evaluate(&first, ask);
+    p.evaluate(&second, |p| {
+        ask(p);
+        ask(p);
+    });
+    // Whoever asks for a file asks for no such module.
+    p.evaluate(&main, |p| p.find_esm("/app/x.mjs", None));
+    for module in 1..=3 {
+        p.load_esm(&format!("data:text/javascript,{module}"), None, 20_000);
+    }
+    p.load_esm("data:text/javascript,4", Some(&first), 20_000);
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    let requirer = |module: u32| found.requirer(&format!("data:text/javascript,{module}"));
+    let [first, second] = [Some("/app/first.mjs"), Some("/app/second.mjs")];
+    assert_eq!([1, 2, 3, 4].map(requirer), [first, second, second, first]);
 }
 
 #[test]

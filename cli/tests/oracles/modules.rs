@@ -34,6 +34,9 @@ on_each_node!(
     loads_are_how_often_a_module_was_loaded,
     what_was_looked_for_in_vain_is_no_part_of_what_is_loaded_next,
     what_an_es_module_imports_is_its_however_it_is_loaded,
+    json_that_is_imported_is_a_module_by_its_url,
+    who_asks_for_a_module_in_a_url_requires_it,
+    add_ons_are_loaded_as_often_as_they_are_asked_for,
 );
 
 /// Traces a program of the files in a folder; gives the folder, too.
@@ -272,6 +275,150 @@ fn what_an_es_module_imports_is_its_however_it_is_loaded(node: &Node) {
         assert!(count("stats") >= 2 * imported, "stats, {way}");
         assert_eq!(text(&module["requirer"]), format!("{top}/{way}"));
     }
+}
+
+/// With and without queries, by statements and by `import()`: who reads the file, and when, differs between versions.
+fn json_that_is_imported_is_a_module_by_its_url(node: &Node) {
+    if node.major() < 18 {
+        println!("skipped: no JSON modules without an option");
+        return;
+    }
+    let files = [
+        (
+            "main.mjs",
+            "import './a.json' with { type: 'json' };\n\
+             import './a.json?x' with { type: 'json' };\n\
+             import './b.json?y=1' with { type: 'json' };\n\
+             import './other.mjs';\n\
+             await import('./late.json', { with: { type: 'json' } });\n\
+             await import('./late.json?1', { with: { type: 'json' } });\n\
+             await import('data:application/json,{}', { with: { type: 'json' } });\n\
+             await import('./late.json', { with: { type: 'json' } });",
+        ),
+        (
+            "other.mjs",
+            "import { createRequire } from 'node:module';\n\
+             import { promises as fs } from 'node:fs';\n\
+             createRequire(import.meta.url)('./required.json');\n\
+             await fs.readFile('read.json');\n\
+             await import('./none.json').catch(() => {});\n\
+             await import('./others.json', { with: { type: 'json' } });",
+        ),
+        ("a.json", "{}"),
+        ("b.json", "{}"),
+        ("late.json", "{}"),
+        ("none.json", "{}"),
+        ("read.json", "{}"),
+        ("others.json", "{}"),
+        ("required.json", "{}"),
+    ];
+    let (traced, top) = trace_files(node, &files, &["--no-warnings", "main.mjs"]);
+    let modules = program_modules(&traced).filter(|module| module["kind"] == "json");
+    let found: BTreeSet<(String, u64, &str)> = modules
+        .map(|module| {
+            let query = module["query"].as_str().unwrap_or_default();
+            let name = format!("{}{query}", text(&module["path"]));
+            let name = name.trim_start_matches(&format!("{top}/")).to_owned();
+            let requirer = module["requirer"].as_str().unwrap_or_default();
+            (name, number(&module["loads"]), requirer)
+        })
+        .collect();
+    let [main, other] = ["main.mjs", "other.mjs"].map(|name| format!("{top}/{name}"));
+    let expected = [
+        ("a.json", &main),
+        ("a.json?x", &main),
+        ("b.json?y=1", &main),
+        ("data:application/json,{}", &main),
+        ("late.json", &main),
+        ("late.json?1", &main),
+        ("others.json", &other),
+        ("required.json", &other),
+    ];
+    let expected = expected.map(|(name, requirer)| (name.to_owned(), 1, requirer.as_str()));
+    assert_eq!(found, BTreeSet::from(expected));
+}
+
+fn who_asks_for_a_module_in_a_url_requires_it(node: &Node) {
+    let files = [
+        (
+            "main.mjs",
+            "import './first.mjs';\nimport './second.mjs';\nawait import('node:os');",
+        ),
+        ("first.mjs", "await import('data:text/javascript,1');"),
+        (
+            "second.mjs",
+            "import('data:text/javascript,2');\n\
+             import('data:text/javascript,3');\n\
+             setTimeout(() => import('data:text/javascript,import \"data:text/javascript,5\"//4'), 2);",
+        ),
+    ];
+    let (traced, top) = trace_files(node, &files, &["main.mjs"]);
+    let found = modules(&traced);
+    let [first, second] = ["first.mjs", "second.mjs"].map(|name| format!("{top}/{name}"));
+    let fourth = "data:text/javascript,import \"data:text/javascript,5\"//4".to_owned();
+    for (name, requirer) in [
+        ("data:text/javascript,1", &first),
+        ("data:text/javascript,2", &second),
+        ("data:text/javascript,3", &second),
+        (fourth.as_str(), &second),
+        ("data:text/javascript,5", &fourth),
+    ] {
+        assert_eq!(found.get(name), Some(&Some(requirer.clone())), "{name}");
+    }
+}
+
+/// Whether or not the process has them already, and looks for their files.
+fn add_ons_are_loaded_as_often_as_they_are_asked_for(node: &Node) {
+    let folder = folder();
+    let top = fs::canonicalize(folder.path()).expect("a folder");
+    write(
+        &top,
+        "empty.c",
+        "void *napi_register_module_v1(void *env, void *exports) { return exports; }",
+    );
+    for name in ["a.node", "b.node", "c.node"] {
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-shared", "-fPIC", "empty.c", "-o", name])
+            .current_dir(&top);
+        assert!(cc.status().expect("cc").success());
+    }
+    write(
+        &top,
+        "main.js",
+        "const { Worker, isMainThread } = require('worker_threads');\n\
+         const again = (name) => { delete require.cache[require.resolve(name)]; require(name); };\n\
+         const open = (name) => process.dlopen({ exports: {} }, `${__dirname}/${name}`);\n\
+         require('./a.node');\n\
+         if (isMainThread) {\n\
+           require('./b.node');\n\
+           for (let i = 0; i < 3; i++) again('./a.node');\n\
+           again('./b.node');\n\
+           for (const name of ['b.node', 'a.node', 'b.node']) open(name);\n\
+           const start = (left) => left && new Worker(__filename).on('exit', () => start(left - 1));\n\
+           start(3);\n\
+         } else {\n\
+           open('b.node');\n\
+           require('./c.node');\n\
+           again('./c.node');\n\
+         }",
+    );
+    let traced = Trace::new::<&str, _>([], node.command(["main.js"])).in_folder(&top);
+    let traced = traced.run();
+    traced.succeeded();
+    traced.lost_nothing();
+    let mut loads: BTreeMap<u64, BTreeMap<&str, u64>> = BTreeMap::new();
+    for module in program_modules(&traced).filter(|module| module["kind"] == "addon") {
+        let name = text(&module["path"]).rsplit('/').next().expect("a name");
+        let of_thread = loads.entry(number(&module["thread"])).or_default();
+        of_thread.insert(name, number(&module["loads"]));
+        let main = format!("{}/main.js", top.display());
+        assert_eq!(module["requirer"], main.as_str(), "{name}");
+    }
+    let all: Vec<_> = loads.into_values().collect();
+    let main = BTreeMap::from([("a.node", 5), ("b.node", 4)]);
+    let worker = BTreeMap::from([("a.node", 1), ("b.node", 1), ("c.node", 2)]);
+    // The main thread has the lowest number.
+    assert_eq!(all, [main, worker.clone(), worker.clone(), worker]);
 }
 
 fn hooks_require_nothing_of_what_they_pass_on(node: &Node) {

@@ -95,6 +95,8 @@ pub struct Assembler {
     sources: Sources,
     late: Late,
     continuations: Continuations,
+    /// What Node makes modules of, and which add-ons it asks for: these have names already, those of links do not.
+    loads: Vec<Import>,
     cpu: HashMap<ProcessId, Cpu>,
     /// Where code lies in each process.
     pub symbols: Symbols,
@@ -187,6 +189,7 @@ impl Assembler {
             sources: Sources::default(),
             late: Late::default(),
             continuations: Continuations::default(),
+            loads: Vec::new(),
             cpu: HashMap::default(),
             symbols: Symbols::default(),
             leaves: Leaves::default(),
@@ -683,8 +686,25 @@ impl Assembler {
                     duration: duration.map(Nanoseconds),
                 });
             }
-            Record::Lookup { header, path, .. } => {
+            Record::Lookup {
+                header,
+                origin,
+                path,
+            } => {
                 let (process, thread, at) = self.at(header);
+                if let Some(Role::Load { .. }) = self.role(origin) {
+                    if let Some(name) = path {
+                        let (requirer, loaded) = (self.name(b""), self.name(&name));
+                        self.loads.push(Import {
+                            process,
+                            thread,
+                            at,
+                            requirer,
+                            loaded,
+                        });
+                    }
+                    return;
+                }
                 let path = self.text_or_unreadable(path);
                 self.recording.lookups.push(Lookup {
                     process,
@@ -1330,6 +1350,7 @@ impl Assembler {
             &mut sources,
             leaves,
         );
+        self.recording.imports.append(&mut self.loads);
         if lost > 0 {
             self.lose("stacks", lost);
         }

@@ -169,7 +169,7 @@ pub(super) struct Pass<'a> {
     /// Calls into JavaScript are among them.
     enters: bool,
     bodies: Bodies,
-    /// Modules whose compilation was seen.
+    /// Modules whose compilation was seen, or whose JSON was read.
     compiled: Map<ModuleId, ()>,
     /// Modules that are there: who asks for them from now on is not who imported them first.
     loaded: Map<ModuleId, ()>,
@@ -529,6 +529,8 @@ impl<'a> Pass<'a> {
                     && self.modules[module.0 as usize].kind == ModuleKind::Json
                 {
                     self.loaded.insert(module, ());
+                    // It is as good as compiled: the file is read once for each module of it (with queries).
+                    self.compiled.insert(module, ());
                     if let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key)
                         && call.target == Some((module, Stage::Read))
                     {

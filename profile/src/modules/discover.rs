@@ -1,6 +1,6 @@
 //! Which modules a thread loaded, and who wanted each.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::context::{Contexts, Inside};
 use super::events::{Thread, What};
@@ -9,12 +9,18 @@ use super::script::{BuiltinClass, Script, ScriptClass, ScriptId, Scripts};
 use super::{ByThread, Module, ModuleId, ModuleKind, of_thread};
 use crate::fast::Map;
 use crate::recording::{
-    Compilation, CompilationUnit, FileOperation, FrameKind, Import, NameId, Nanoseconds, Recording,
-    StackId,
+    Compilation, CompilationUnit, CrossingKind, FileOperation, FrameKind, Import, NameId,
+    Nanoseconds, ProcessId, Recording, StackId,
 };
 
 /// The function of `process` that loads a native add-on, as its callback is called.
 pub(super) const LOAD_ADD_ON: &str = "DLOpen";
+
+/// What makes an ES module, as its callback is called.
+const MAKE_MODULE: &str = "ModuleWrap::New";
+
+/// A call that is not timed is seen by two probes in the same place: in which order, and how soon one after the other (ns), is not known.
+const SAME_PLACE_NS: u64 = 100_000;
 
 /// A module being loaded: seen by its compilation, the opening of its file, or its import.
 struct Load {
@@ -38,10 +44,75 @@ impl Load {
     }
 }
 
+/// What Node made an ES module of, or which add-on it asked for.
+struct Asked {
+    at: Nanoseconds,
+    name: NameId,
+    /// The call that did.
+    crossing: Option<u32>,
+}
+
+/// A call of `import()` for which no file was looked for: it asks for one of Node's own modules, or for a URL that holds the module itself.
+struct Ask {
+    at: Nanoseconds,
+    asker: ScriptId,
+    /// How many modules it may be about: calls from one place, one right after the other, are one here.
+    left: usize,
+}
+
+/// The add-ons that processes opened.
+#[derive(Debug, Default)]
+pub(super) struct AddOns {
+    of: Map<ProcessId, OfProcess>,
+}
+
+/// Those of a process.
+#[derive(Debug)]
+struct OfProcess {
+    /// The first one, and when.
+    first: (Nanoseconds, NameId),
+    /// When another one was opened.
+    another: Option<Nanoseconds>,
+}
+
+impl AddOns {
+    pub(super) fn new(recording: &Recording) -> AddOns {
+        let opened = recording.files.iter().filter(|access| {
+            access.operation == FileOperation::Open
+                && access.result >= 0
+                && recording.name(access.path).ends_with(b".node")
+        });
+        let mut opened: Vec<_> = opened
+            .map(|access| (access.start, access.process, access.path))
+            .collect();
+        opened.sort_by_key(|(start, ..)| *start);
+        let mut all = AddOns::default();
+        for (start, process, path) in opened {
+            let of_process = all.of.entry(process).or_insert(OfProcess {
+                first: (start, path),
+                another: None,
+            });
+            if path != of_process.first.1 {
+                of_process.another.get_or_insert(start);
+            }
+        }
+        all
+    }
+
+    /// The one that a process had opened by an instant, if it was one.
+    fn only(&self, process: ProcessId, until: Nanoseconds) -> Option<NameId> {
+        let OfProcess { first, another } = self.of.get(&process)?;
+        let is_only = first.0 < until && another.is_none_or(|at| at >= until);
+        is_only.then_some(first.1)
+    }
+}
+
 /// A call that loads a native add-on.
 struct AddOnCall {
     crossing: u32,
     end: u64,
+    /// The file that it was asked for.
+    asked: Option<ScriptId>,
     /// The file that was found for it.
     found: Option<ScriptId>,
     /// Add-ons that were opened while it lasted.
@@ -105,6 +176,7 @@ pub(super) struct Finder<'a> {
     pub(super) scripts: &'a mut Scripts,
     pub(super) imports: &'a ByThread<'a, Import>,
     pub(super) by_hooks: &'a FoundByHooks,
+    pub(super) add_ons: &'a AddOns,
 }
 
 impl<'a> Finder<'a> {
@@ -118,11 +190,13 @@ impl<'a> Finder<'a> {
         let mut found = Discovered::default();
         let imports = self.imports(thread);
         let askers = self.askers(thread);
+        let asked = self.asked(thread);
         let mut loads = self.compiled(thread, &mut found.tried);
-        self.opened(thread, &mut loads);
-        let add_on_loads = self.add_ons(thread, &mut loads);
+        self.json(thread, &asked, &mut loads);
+        let add_on_loads = self.add_ons(thread, &asked, &mut loads);
         self.imported(&imports, &mut loads);
         loads.sort_by_key(|load| load.at);
+        let data_askers = self.data_askers(thread, &loads, &imports);
 
         let mut kinds: BTreeMap<ScriptId, Vec<usize>> = BTreeMap::new();
         for (index, load) in loads.iter().enumerate() {
@@ -154,6 +228,10 @@ impl<'a> Finder<'a> {
                     1 => asked.next()?,
                     _ => asked.next_back()?,
                 };
+                (*asker != load.script).then(|| found.module(unit, *asker, modules))
+            });
+            let requirer = requirer.or_else(|| {
+                let asker = data_askers.get(&load.script)?;
                 (*asker != load.script).then(|| found.module(unit, *asker, modules))
             });
             let id = found.module(unit, load.script, modules);
@@ -198,6 +276,10 @@ impl<'a> Finder<'a> {
     fn imports(&mut self, thread: &Thread) -> BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>> {
         let mut imports: BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>> = BTreeMap::new();
         for import in of_thread(self.imports, (thread.process, thread.thread)) {
+            // What was made, or asked for: see `asked`.
+            if self.recording.name(import.requirer).is_empty() {
+                continue;
+            }
             let requirer = self.scripts.named(self.recording, import.requirer);
             let loaded = self.scripts.named(self.recording, import.loaded);
             if let (Some(requirer), Some(loaded)) = (requirer, loaded) {
@@ -295,8 +377,93 @@ impl<'a> Finder<'a> {
         loads
     }
 
-    /// JSON modules: nothing is compiled for them, but their files are opened.
-    fn opened(&mut self, thread: &Thread, loads: &mut Vec<Load>) {
+    /// What Node made ES modules of, and which add-ons it asked for, in the order of time.
+    fn asked(&self, thread: &Thread) -> Vec<Asked> {
+        let rows = of_thread(self.imports, (thread.process, thread.thread)).iter();
+        let rows = rows.filter(|import| self.recording.name(import.requirer).is_empty());
+        let mut asked: Vec<Asked> = rows
+            .map(|import| Asked {
+                at: import.at,
+                name: import.loaded,
+                crossing: None,
+            })
+            .collect();
+        if asked.is_empty() {
+            return asked;
+        }
+        asked.sort_by_key(|asked| asked.at);
+        let crossings = thread.points.iter().filter(|p| p.what == What::Crossing);
+        let calls = crossings.map(|point| (point, &self.recording.crossings[point.index as usize]));
+        let calls: Vec<(u64, u32, bool)> = calls
+            .filter(|(_, crossing)| {
+                let callback = self.recording.callbacks.get(crossing.callback.0 as usize);
+                callback.is_some_and(|callback| {
+                    matches!(callback.function.as_str(), LOAD_ADD_ON | MAKE_MODULE)
+                })
+            })
+            .map(|(point, crossing)| (point.at, point.index, crossing.duration.is_some()))
+            .collect();
+        for asked in &mut asked {
+            let at = asked.at.0;
+            let after = calls.partition_point(|(start, ..)| *start <= at);
+            let before = calls[..after].last();
+            let next = calls.get(after).filter(|(start, _, timed)| {
+                let is_nearer = before.is_none_or(|(before, ..)| start - at < at - before);
+                !timed && start - at <= SAME_PLACE_NS && is_nearer
+            });
+            asked.crossing = next.or(before).map(|(_, index, _)| *index);
+        }
+        asked
+    }
+
+    /// JSON modules: nothing is compiled for them, but their files are opened, and the loader of ES modules makes modules of them.
+    fn json(&mut self, thread: &Thread, asked: &[Asked], loads: &mut Vec<Load>) {
+        let mut by_es_loader = self.opened(thread, loads);
+        for asked in asked {
+            let name = self.recording.name(asked.name);
+            // `vm` makes modules, too, of whatever name.
+            if !name.starts_with(b"file://") && !name.starts_with(b"data:") {
+                continue;
+            }
+            let script = Script::of(name);
+            if script.form() != b"json" {
+                continue;
+            }
+            // The files of several are read in the order in which their modules are made.
+            let opened = by_es_loader.get_mut(script.path.as_slice());
+            let opened = opened.filter(|opened| {
+                opened
+                    .front()
+                    .is_some_and(|&load| loads[load].at <= asked.at)
+            });
+            let opened = opened.and_then(VecDeque::pop_front);
+            let script = self.scripts.add(script);
+            match opened {
+                Some(load) => loads[load].script = script,
+                // Read by the thread pool; or there is no file.
+                None => {
+                    let crossing = asked
+                        .crossing
+                        .map(|at| &self.recording.crossings[at as usize]);
+                    loads.push(Load {
+                        script,
+                        at: asked.at,
+                        seen: Seen::Imported,
+                        stack: crossing.and_then(|crossing| crossing.stack),
+                        tried: false,
+                    });
+                }
+            }
+        }
+    }
+
+    /// JSON files that are opened to load them. Gives those that the loader of ES modules reads, by path: indices of `loads`.
+    fn opened(
+        &mut self,
+        thread: &Thread,
+        loads: &mut Vec<Load>,
+    ) -> HashMap<&'a [u8], VecDeque<usize>> {
+        let mut by_es_loader: HashMap<&'a [u8], VecDeque<usize>> = HashMap::new();
         for point in thread.points.iter().filter(|p| p.what == What::File) {
             let access = &self.recording.files[point.index as usize];
             let path = self.recording.name(access.path);
@@ -311,6 +478,16 @@ impl<'a> Finder<'a> {
                 });
             if is_module {
                 let script = self.scripts.add(Script::of(path));
+                // It may read with a function that it shares with the other loader.
+                let is_by_es_loader = context.is_some_and(|context| {
+                    let by_reader = context.wanted_by.is_some_and(BuiltinClass::is_es_loader);
+                    let by_other = context.wanted_by == Some(BuiltinClass::CommonJsLoader);
+                    (context.importing || by_reader) && !by_other
+                });
+                if is_by_es_loader {
+                    let of_file = by_es_loader.entry(path).or_default();
+                    of_file.push_back(loads.len());
+                }
                 loads.push(Load::opened(
                     script,
                     ModuleKind::Json,
@@ -319,10 +496,120 @@ impl<'a> Finder<'a> {
                 ));
             }
         }
+        by_es_loader
+    }
+
+    /// Who asked by `import()` for modules that are in their URLs, where they are made only when promises are settled: no file tells it.
+    fn data_askers(
+        &mut self,
+        thread: &Thread,
+        loads: &[Load],
+        imports: &BTreeMap<ScriptId, Vec<(Nanoseconds, ScriptId)>>,
+    ) -> Map<ScriptId, ScriptId> {
+        let mut known = BTreeSet::new();
+        let unasked = loads.iter().filter(|load| {
+            let context = load.stack.and_then(|stack| self.contexts.get(stack));
+            self.scripts.get(load.script).path.starts_with(b"data:")
+                && known.insert(load.script)
+                && !imports.contains_key(&load.script)
+                && context.is_none_or(|context| context.owner.is_none())
+        });
+        let unasked: Vec<&Load> = unasked.collect();
+        let mut askers = Map::default();
+        if unasked.is_empty() {
+            return askers;
+        }
+        let mut asks = self.asks_without_file(thread);
+        // Each is about the last call before it that is about no later one.
+        for load in unasked.iter().rev() {
+            let before = asks.partition_point(|ask| ask.at <= load.at);
+            let ask = asks[..before].iter_mut().rev().find(|ask| ask.left > 0);
+            if let Some(ask) = ask {
+                ask.left -= 1;
+                askers.insert(load.script, ask.asker);
+            }
+        }
+        askers
+    }
+
+    /// The calls of `import()` for which no file was looked for, in the order of time: they parse two URLs, the importer's and the wanted
+    /// one.
+    fn asks_without_file(&mut self, thread: &Thread) -> Vec<Ask> {
+        struct Run {
+            call: Option<StackId>,
+            at: u64,
+            stack: StackId,
+            calls: usize,
+            file: bool,
+        }
+        let mut asks = Vec::new();
+        let mut run: Option<Run> = None;
+        let mut ended = Vec::new();
+        for point in &thread.points {
+            let index = point.index as usize;
+            let (stack, is_call) = match point.what {
+                What::Crossing => {
+                    let crossing = &self.recording.crossings[index];
+                    (crossing.stack, crossing.kind != CrossingKind::ToJs)
+                }
+                What::File => (self.recording.files[index].stack, false),
+                What::Lookup => (self.recording.lookups[index].stack, false),
+                _ => continue,
+            };
+            let is_file = point.what != What::Crossing;
+            let Some((stack, context)) =
+                stack.and_then(|stack| Some((stack, self.contexts.get(stack)?)))
+            else {
+                continue;
+            };
+            let is_ask = context.finding && context.owner.is_some();
+            match &mut run {
+                Some(run) if is_ask && run.call == context.call => {
+                    run.calls += usize::from(is_call);
+                    run.file |= is_file;
+                }
+                _ if is_ask => {
+                    ended.extend(run.replace(Run {
+                        call: context.call,
+                        at: point.at,
+                        stack,
+                        calls: usize::from(is_call),
+                        file: is_file,
+                    }));
+                }
+                _ if is_call => ended.extend(run.take()),
+                _ => {}
+            }
+        }
+        ended.extend(run);
+        for run in ended.into_iter().filter(|run| !run.file) {
+            if let Requirer {
+                script: Some(asker),
+                called,
+                ..
+            } = self.requirer(run.stack)
+                && called != Some(BuiltinClass::EsModuleMeta)
+            {
+                asks.push(Ask {
+                    at: Nanoseconds(run.at),
+                    asker,
+                    left: (run.calls / 2).max(1),
+                });
+            }
+        }
+        asks
     }
 
     /// Native add-ons: their files are opened, unless the process has them already. Gives the crossings that load them.
-    fn add_ons(&mut self, thread: &Thread, loads: &mut Vec<Load>) -> Vec<(u32, ScriptId)> {
+    fn add_ons(
+        &mut self,
+        thread: &Thread,
+        asked: &[Asked],
+        loads: &mut Vec<Load>,
+    ) -> Vec<(u32, ScriptId)> {
+        let asked: Map<u32, NameId> = { asked.iter() }
+            .filter_map(|asked| Some((asked.crossing?, asked.name)))
+            .collect();
         let mut calls: Vec<AddOnCall> = Vec::new();
         // The file that was found last, and for which call.
         let mut found: Option<(Option<StackId>, ScriptId)> = None;
@@ -335,9 +622,15 @@ impl<'a> Finder<'a> {
                         let duration = crossing.duration.map_or(u64::MAX, |time| time.0);
                         let call = self.call(crossing.stack);
                         let found = found.filter(|(of, _)| call.is_some() && *of == call);
+                        let asked = asked
+                            .get(&point.index)
+                            .map(|&name| self.recording.name(name));
+                        // Of a name without a slash the dynamic linker finds the file.
+                        let asked = asked.filter(|path| path.starts_with(b"/"));
                         calls.push(AddOnCall {
                             crossing: point.index,
                             end: point.at.saturating_add(duration),
+                            asked: asked.map(|path| self.scripts.add(Script::of(path))),
                             found: found.map(|(_, script)| script),
                             opened: Vec::new(),
                             failed: false,
@@ -393,35 +686,20 @@ impl<'a> Finder<'a> {
             if !call.opened.is_empty() || call.failed {
                 continue;
             }
-            // What the process has is not opened again: the one that was looked for, or the only one.
+            // What the process has is not opened again: the one that was asked for, else the one that was looked for, or the only one.
             let crossing = &self.recording.crossings[call.crossing as usize];
-            if let Some(script) = call
-                .found
-                .or_else(|| self.only_add_on(thread, crossing.start))
-            {
+            let only = self.add_ons.only(thread.process, crossing.start);
+            let known = call.asked.or(call.found);
+            if let Some(script) = known.or_else(|| {
+                let path = self.recording.name(only?);
+                Some(self.scripts.add(Script::of(path)))
+            }) {
                 let kind = ModuleKind::AddOn;
                 loads.push(Load::opened(script, kind, crossing.start, crossing.stack));
                 by_crossing.push((call.crossing, script));
             }
         }
         by_crossing
-    }
-
-    /// The add-on that a process had opened by an instant, if it was one.
-    fn only_add_on(&mut self, thread: &Thread, until: Nanoseconds) -> Option<ScriptId> {
-        let files = self.recording.files.iter().filter(|access| {
-            access.process == thread.process
-                && access.operation == FileOperation::Open
-                && access.result >= 0
-                && access.start < until
-        });
-        let mut paths = files
-            .map(|access| self.recording.name(access.path))
-            .filter(|path| path.ends_with(b".node"));
-        let first = paths.next()?;
-        paths
-            .all(|path| path == first)
-            .then(|| self.scripts.add(Script::of(first)))
     }
 
     fn call(&self, stack: Option<StackId>) -> Option<StackId> {

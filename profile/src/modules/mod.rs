@@ -42,7 +42,7 @@ use crate::recording::{NameId, Nanoseconds, ProcessId, Recording, RunId, ThreadI
 use attribute::{Image, Pass, Phases};
 use context::{Context, Contexts, Inside};
 use continuations::Continuations;
-use discover::{Discovered, Finder};
+use discover::{AddOns, Discovered, Finder};
 use events::{Threads, What};
 use hooks::found_by_hooks;
 use package::{Folders, Identity, PackageKey, PackageKind};
@@ -252,6 +252,7 @@ impl Modules {
         let imports = by_thread(&recording.imports, |import| (import.process, import.thread));
         let continuations = by_thread(&recording.continuations, |c| (c.process, c.thread));
         let by_hooks = found_by_hooks(recording, &contexts, &threads);
+        let add_ons = AddOns::new(recording);
         let mut found: Vec<Discovered> = Vec::with_capacity(threads.list.len());
         for (unit, thread) in threads.list.iter().enumerate() {
             let mut finder = Finder {
@@ -260,6 +261,7 @@ impl Modules {
                 scripts: &mut modules.scripts,
                 imports: &imports,
                 by_hooks: &by_hooks,
+                add_ons: &add_ons,
             };
             found.push(match thread.javascript && told(thread.process) {
                 true => finder.find(unit, thread, &mut modules.list),
