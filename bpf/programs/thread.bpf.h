@@ -196,6 +196,17 @@ struct {
 	__type(value, __u8);
 } tallying SEC(".maps");
 
+/*
+ * One process whose main thread is to do without tallies from its next change of them on; 0: none. Two callbacks that a program calls in turn may share a tally, and
+ * then no two looks at all of them are alike: who reads them asks for this.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} untallied SEC(".maps");
+
 /* Calls of one thread that are written one by one; later ones are summed. */
 volatile const __u64 event_limit = 200000;
 /* No times, no nesting: every call only adds to a sum, and no exit is probed. */
@@ -612,6 +623,19 @@ static __always_inline bool may_tally(struct thread *t)
 	return t->is_listed;
 }
 
+/* To be called before a tally changes hands: whether the thread is to do without them, as it does from now on. */
+__noinline bool gives_up_tallies(struct thread *t)
+{
+	__u32 only = 0;
+	__u32 *pid = bpf_map_lookup_elem(&untallied, &only);
+
+	if (!t || !pid || *pid != t->pid)
+		return false;
+	flush_tallies(t);
+	t->settled = 1;
+	return true;
+}
+
 /* So many calls of one tally go to the sums at once. */
 #define MOST_CALLS (1U << 30)
 
@@ -623,12 +647,15 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 {
 	__u32 index = (callback ^ callback >> 5 ^ callback >> 11) & (TALLIES - 1);
 	struct tally *tally = &t->frames.counting.tallies[index];
+	bool tallies = milestones_passed(t) && may_tally(t);
+	bool changes =
+		tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS;
 
-	if (!milestones_passed(t) || !may_tally(t)) {
+	if (!tallies || (changes && gives_up_tallies(t))) {
 		write_call(t, now, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
-	if (tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS) {
+	if (changes) {
 		flush_tally(t, index);
 		tally->callback = callback;
 		tally->kind = kind;
