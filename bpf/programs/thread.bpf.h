@@ -138,6 +138,7 @@ struct thread {
 	__u8 entered;	/* calls into JavaScript are in the shadow stack while they last */
 	/* Not in the counters yet. */
 	__u32 hits, syscalls;
+	__u64 counted_at; /* tick of the kernel's clock in which they went there last */
 	struct ranges ranges;
 	struct piece_stack open_pieces;
 	union frames frames;
@@ -232,8 +233,8 @@ __noinline int count(__u32 which, __u64 by)
 }
 
 /*
- * A thread's own counts go to the counters when there are so many, at each milestone and when it ends: those of a thread that lives when a trace ends may
- * be less by that. They tell what tracing costs.
+ * A thread's own counts go to the counters when there are so many, with the first hit in each tick of the kernel's clock (1 to 10 ms), at each milestone and when
+ * it ends: those of a thread that lives when a trace ends may be less by that. They tell what tracing costs, and that a program is not idle.
  */
 #define FLUSH_AT 16
 
@@ -249,8 +250,13 @@ __noinline int flush_counters(struct thread *t)
 
 static __always_inline void count_hit(struct thread *t)
 {
-	if (++t->hits >= FLUSH_AT)
+	/* The kernel makes it a load of one word. */
+	__u64 tick = bpf_jiffies64();
+
+	if (++t->hits >= FLUSH_AT || tick != t->counted_at) {
+		t->counted_at = tick;
 		flush_counters(t);
+	}
 }
 
 static __always_inline void count_syscall(struct thread *t)

@@ -365,6 +365,29 @@ fn a_server_goes_on_after_until() {
     }
 }
 
+/// A call now and then that is only summed: it leaves no record, and too few others beside it for the counters to be told of 16 at once.
+const TRICKLE: &str = "
+const { getPriority } = require('os');
+setTimeout(() => {}, 20000);
+let left = 20;
+const timer = setInterval(() => { getPriority(); if (!--left) clearInterval(timer); }, 80);
+";
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_that_does_little_is_not_idle() {
+    let Some(node) = node() else { return };
+    let options = ["--mode", "count", "--until", "idle"];
+    let mut running = Running::start(&options, node.command(["-e", TRICKLE]));
+    let run = running.recorded();
+    running.signal(libc::SIGTERM);
+    running.end();
+    assert_eq!(text(&run["ended_by"]), "idle");
+    let callbacks = list(&run["crossings"]["callbacks"]).iter();
+    let called = callbacks.filter(|c| text(&c["function"]) == "GetPriority");
+    assert_eq!(called.map(|c| number(&c["calls"])).sum::<u64>(), 20);
+}
+
 /// What a start hangs in: whoever ends the trace of one wants to know just that.
 #[test]
 #[ignore = "needs root"]
