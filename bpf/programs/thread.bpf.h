@@ -136,6 +136,7 @@ struct thread {
 	__u8 is_listed; /* in the map of those that have tallies */
 	__u8 settled;	/* its event loop has started: calls go to the sums at once */
 	__u8 entered;	/* calls into JavaScript are in the shadow stack while they last */
+	__u8 round;	/* of its process, see round_of */
 	/* Not in the counters yet. */
 	__u32 hits, syscalls;
 	__u64 counted_at; /* tick of the kernel's clock in which they went there last */
@@ -469,6 +470,7 @@ static __always_inline struct sum_key call_key(struct thread *t, __u64 callback,
 		.id = t->image - 1,
 		.kind = kind,
 		.phase = t->phase,
+		.round = t->round,
 		.stack = stack,
 	};
 
@@ -681,6 +683,7 @@ static __always_inline void write_serialization(struct thread *t, struct frame *
 				      .id = f->id,
 				      .phase = t->phase,
 				      .family = 1,
+				      .round = t->round,
 				      .stack = crossing_stack(t)};
 		bool nested = flags & RECORD_NESTED;
 

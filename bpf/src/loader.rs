@@ -205,6 +205,8 @@ pub struct Sum {
     pub family: SumFamily,
     /// In which process.
     pub pid: u32,
+    /// As in [`Record::Fork`](crate::Record::Fork): of several processes that had this number, which.
+    pub round: u8,
     /// Number of the stack; 0: none.
     pub stack: u32,
     /// As in [`Record`](crate::Record).
@@ -248,6 +250,7 @@ impl Sum {
                 _ => SumFamily::CallbackEntries,
             },
             pid: k.pid,
+            round: k.round,
             stack: k.stack,
             kind: k.kind,
             phase: k.phase,
@@ -976,12 +979,14 @@ impl Tallies {
         let at = |offset: usize| thread.get(offset..);
         let flushes = plain::<u32>(at(offset_of!(types::thread, flushes))?)?;
         let phase = *thread.get(offset_of!(types::thread, phase))?;
+        let round = *thread.get(offset_of!(types::thread, round))?;
         let image = plain::<u32>(at(offset_of!(types::thread, image))?)?;
         // They have the room of the later frames.
         let counting = plain::<types::counting>(at(offset_of!(types::thread, frames))?)?;
         let sums = counting.tallies.iter().map(|tally| Sum {
             family: SumFamily::Crossings,
             pid,
+            round,
             stack: 0,
             kind: tally.kind,
             phase,
