@@ -827,7 +827,7 @@ impl Programs {
         values.iter().filter_map(|v| plain::<u64>(v)).sum()
     }
 
-    /// Hits of probes so far, but for the last few of each thread: it has others as long as there are any later than 10 ms after the ones before.
+    /// Hits of probes so far. Of a thread's last ones up to 15 may be missing, all of the same tick of the kernel's clock (1 to 10 ms) as one that is not.
     pub fn hits(&self) -> u64 {
         self.counter(wire::COUNTER_HITS)
     }
