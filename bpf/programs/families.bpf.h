@@ -178,8 +178,11 @@ static __always_inline void entry_only(struct pt_regs *ctx, struct thread *t, st
 	if (!ranges)
 		return;
 	if (c->action == ACTION_CALLBACK_ENTRY) {
-		struct sum_key key = {
-			.callback = callback, .pid = t->pid, .id = t->image - 1, .family = 2};
+		struct sum_key key = {.callback = callback,
+				      .pid = t->pid,
+				      .id = t->image - 1,
+				      .family = 2,
+				      .round = t->round};
 
 		if (verify)
 			add_to_sum(&key, 0, 0, 0, false);

@@ -302,6 +302,21 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
 	return BPF_CORE_READ(task, bpf_storage) ? bpf_task_storage_get(&threads, task, 0, 0) : 0;
 }
 
+/*
+ * Which of several processes of one number it is. The kernel counts on and begins anew: between two processes of one number one is made whose number is no higher than
+ * that of the one before it. (Told modulo 256; of processes that are made at the same time some count more than they need.)
+ */
+static __u32 last_process;
+static __u8 last_round;
+
+static __always_inline __u8 round_of(__u32 pid)
+{
+	if (pid <= last_process)
+		last_round++;
+	last_process = pid;
+	return last_round;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -321,6 +336,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	reset_stack(n);
 	n->traced = t->traced;
 	n->phase = pid == t->pid ? t->phase : 0;
+	n->round = pid == t->pid ? t->round : round_of(pid);
 	n->image = t->image;
 	n->code_start = t->code_start;
 	n->stack_start = t->stack_start;
@@ -331,6 +347,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (!r)
 		return 0;
 	fill_header(&r->header, t, RECORD_FORK, bpf_ktime_get_ns());
+	r->header.kind = n->round;
 	r->child_pid = pid;
 	r->child_tid = n->tid;
 	bpf_ringbuf_submit(r, wake_flag());

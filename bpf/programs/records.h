@@ -196,6 +196,7 @@ struct record_compile {
 	__u64 inner;
 };
 
+/* The header's kind is the round of the new process: another one of the same number had another round. */
 struct record_fork {
 	struct record_header header;
 	__u32 child_pid;
@@ -425,7 +426,7 @@ struct sum_key {
 	__u8 kind;
 	__u8 phase;
 	__u8 family; /* 0 crossings, 1 serialization, 2 callback entries (verify) */
-	__u8 unused;
+	__u8 round;  /* of the process, as the record of its fork has it */
 	__u32 stack;
 };
 struct sum {

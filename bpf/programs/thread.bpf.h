@@ -136,8 +136,10 @@ struct thread {
 	__u8 is_listed; /* in the map of those that have tallies */
 	__u8 settled;	/* its event loop has started: calls go to the sums at once */
 	__u8 entered;	/* calls into JavaScript are in the shadow stack while they last */
+	__u8 round;	/* of its process, see round_of */
 	/* Not in the counters yet. */
 	__u32 hits, syscalls;
+	__u64 counted_at; /* tick of the kernel's clock in which they went there last */
 	struct ranges ranges;
 	struct piece_stack open_pieces;
 	union frames frames;
@@ -196,6 +198,17 @@ struct {
 	__type(value, __u8);
 } tallying SEC(".maps");
 
+/*
+ * One process whose main thread is to do without tallies from its next change of them on; 0: none. Two callbacks that a program calls in turn may share a tally, and
+ * then no two looks at all of them are alike: who reads them asks for this.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} untallied SEC(".maps");
+
 /* Calls of one thread that are written one by one; later ones are summed. */
 volatile const __u64 event_limit = 200000;
 /* No times, no nesting: every call only adds to a sum, and no exit is probed. */
@@ -221,8 +234,8 @@ __noinline int count(__u32 which, __u64 by)
 }
 
 /*
- * A thread's own counts go to the counters when there are so many, at each milestone and when it ends: those of a thread that lives when a trace ends may
- * be less by that. They tell what tracing costs.
+ * A thread's own counts go to the counters when there are so many, with the first hit in each tick of the kernel's clock (1 to 10 ms), at each milestone and when
+ * it ends: those of a thread that lives when a trace ends may be less by that. They tell what tracing costs, and that a program is not idle.
  */
 #define FLUSH_AT 16
 
@@ -238,8 +251,13 @@ __noinline int flush_counters(struct thread *t)
 
 static __always_inline void count_hit(struct thread *t)
 {
-	if (++t->hits >= FLUSH_AT)
+	/* The kernel makes it a load of one word. */
+	__u64 tick = bpf_jiffies64();
+
+	if (++t->hits >= FLUSH_AT || tick != t->counted_at) {
+		t->counted_at = tick;
 		flush_counters(t);
+	}
 }
 
 static __always_inline void count_syscall(struct thread *t)
@@ -452,6 +470,7 @@ static __always_inline struct sum_key call_key(struct thread *t, __u64 callback,
 		.id = t->image - 1,
 		.kind = kind,
 		.phase = t->phase,
+		.round = t->round,
 		.stack = stack,
 	};
 
@@ -612,6 +631,19 @@ static __always_inline bool may_tally(struct thread *t)
 	return t->is_listed;
 }
 
+/* To be called before a tally changes hands: whether the thread is to do without them, as it does from now on. */
+__noinline bool gives_up_tallies(struct thread *t)
+{
+	__u32 only = 0;
+	__u32 *pid = bpf_map_lookup_elem(&untallied, &only);
+
+	if (!t || !pid || *pid != t->pid)
+		return false;
+	flush_tallies(t);
+	t->settled = 1;
+	return true;
+}
+
 /* So many calls of one tally go to the sums at once. */
 #define MOST_CALLS (1U << 30)
 
@@ -623,12 +655,15 @@ static __always_inline void tally_call(struct thread *t, __u64 callback, __u8 ki
 {
 	__u32 index = (callback ^ callback >> 5 ^ callback >> 11) & (TALLIES - 1);
 	struct tally *tally = &t->frames.counting.tallies[index];
+	bool tallies = milestones_passed(t) && may_tally(t);
+	bool changes =
+		tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS;
 
-	if (!milestones_passed(t) || !may_tally(t)) {
+	if (!tallies || (changes && gives_up_tallies(t))) {
 		write_call(t, now, 0, 0, callback, CALLBACK_NONE, kind, RECORD_UNTIMED, STACK_NONE);
 		return;
 	}
-	if (tally->callback != callback || tally->kind != kind || tally->calls >= MOST_CALLS) {
+	if (changes) {
 		flush_tally(t, index);
 		tally->callback = callback;
 		tally->kind = kind;
@@ -648,6 +683,7 @@ static __always_inline void write_serialization(struct thread *t, struct frame *
 				      .id = f->id,
 				      .phase = t->phase,
 				      .family = 1,
+				      .round = t->round,
 				      .stack = crossing_stack(t)};
 		bool nested = flags & RECORD_NESTED;
 

@@ -33,7 +33,7 @@ mod warm;
 pub use attach::{AttachPoints, Link, attach};
 pub use code::Code;
 pub use expedite::restore_grace_periods;
-pub use loader::{Counters, LoadError, Options, Owner, Programs, Sum, SumFamily, Unended};
+pub use loader::{Counters, LoadError, Options, Owner, Programs, Sum, SumFamily, Taken, Unended};
 pub use process::stat_field;
 pub use records::{
     BaselinePart, BaselineRecord, Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord,

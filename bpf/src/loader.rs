@@ -2,7 +2,8 @@
 //! All use of libbpf's loader is in this file, so that it can be exchanged here alone.
 
 use std::{
-    collections::HashMap,
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::CString,
     io,
     mem::{MaybeUninit, offset_of},
@@ -11,6 +12,8 @@ use std::{
         unix::fs::MetadataExt as _,
     },
     path::PathBuf,
+    thread,
+    time::Duration,
 };
 
 use libbpf_rs::{
@@ -202,6 +205,8 @@ pub struct Sum {
     pub family: SumFamily,
     /// In which process.
     pub pid: u32,
+    /// As in [`Record::Fork`](crate::Record::Fork): of several processes that had this number, which.
+    pub round: u8,
     /// Number of the stack; 0: none.
     pub stack: u32,
     /// As in [`Record`](crate::Record).
@@ -224,6 +229,15 @@ pub struct Sum {
     pub bytes: u64,
 }
 
+/// The sums of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Those that were found.
+    pub sums: Vec<Sum>,
+    /// They could not be read, or not as they were at one moment: calls are missing there, or count twice.
+    pub is_unread: bool,
+}
+
 impl Sum {
     /// From an entry of the map.
     fn read(key: &[u8], value: &[u8]) -> Option<Sum> {
@@ -236,6 +250,7 @@ impl Sum {
                 _ => SumFamily::CallbackEntries,
             },
             pid: k.pid,
+            round: k.round,
             stack: k.stack,
             kind: k.kind,
             phase: k.phase,
@@ -273,7 +288,7 @@ pub struct Counters {
     pub waits_beyond_limit: u64,
     pub foreign: u64,
     pub sources_lost: u64,
-    /// Times that the sums could not be read, or only while they changed.
+    /// Times that the sums of a trace, or of a process of a service, could not be read, or only while they changed.
     #[serde(default)]
     pub sums_unread: u64,
 }
@@ -285,13 +300,13 @@ pub struct Programs {
     tree: tree::TreeSkel<'static>,
     /// Where CPU samples are wanted.
     ticks: Option<ticks::SamplesSkel<'static>>,
-    links: std::cell::RefCell<Vec<Link>>,
+    links: RefCell<Vec<Link>>,
     at_hit: &'static str,
     times_files: bool,
     /// Whether a holder was started for them.
-    had_holder: std::cell::Cell<bool>,
+    had_holder: Cell<bool>,
     /// See [`Counters`].
-    sums_unread: std::cell::Cell<u64>,
+    sums_unread: Cell<u64>,
 }
 
 impl Programs {
@@ -623,35 +638,38 @@ impl Programs {
 
     /// The sums so far.
     pub fn sums(&self) -> Vec<Sum> {
-        let (sums, tallies) = self.all_counts(|_| true);
-        let sums = sums.iter().flatten();
+        let counts = self.all_counts(|_| true);
+        self.miss_sums(u64::from(!counts.unread.is_nobody()));
+        let sums = counts.sums.iter().flatten();
         let sums = sums.filter_map(|(key, value)| Sum::read(key, value));
-        sums.chain(tallies).filter(|sum| sum.calls > 0).collect()
+        let all = sums.chain(counts.tallies);
+        all.filter(|sum| sum.calls > 0).collect()
     }
 
     /// The sums of processes that are over, which are forgotten; so are those that a process that `is_over` without being asked for has
     /// left behind. One pass over all that there are, however many processes are asked for: in a crowd of starts that is what keeps up.
     /// What a process that still runs has counted since is not forgotten: that is the next one's to clear away.
-    pub fn take_sums(&self, pids: &[u32], is_over: impl Fn(u32) -> bool) -> HashMap<u32, Vec<Sum>> {
-        let mut taken: HashMap<u32, Vec<Sum>> = pids.iter().map(|pid| (*pid, Vec::new())).collect();
+    pub fn take_sums(&self, pids: &[u32], is_over: impl Fn(u32) -> bool) -> HashMap<u32, Taken> {
+        let mut taken: HashMap<u32, Taken> =
+            (pids.iter().map(|pid| (*pid, Taken::default()))).collect();
         let mut left = HashMap::new();
         let mut keys = [Vec::new(), Vec::new()];
-        let (sums, tallies) = self.all_counts(|pid| taken.contains_key(&pid));
-        for (sums, keys) in sums.into_iter().zip(&mut keys) {
+        let counts = self.all_counts(|pid| taken.contains_key(&pid));
+        for (sums, keys) in counts.sums.into_iter().zip(&mut keys) {
             for (key, value) in sums {
                 let Some(sum) = Sum::read(&key, &value) else {
                     continue;
                 };
-                if let Some(sums) = taken.get_mut(&sum.pid) {
-                    sums.push(sum);
+                if let Some(taken) = taken.get_mut(&sum.pid) {
+                    taken.sums.push(sum);
                 } else if !*left.entry(sum.pid).or_insert_with(|| is_over(sum.pid)) {
                     continue;
                 }
                 keys.extend(key);
             }
         }
-        for sum in tallies {
-            taken.entry(sum.pid).or_default().push(sum);
+        for sum in counts.tallies {
+            taken.entry(sum.pid).or_default().sums.push(sum);
         }
         for (map, keys) in self.maps_of_sums().into_iter().zip(&keys) {
             let count = keys.len() as u32 / map.key_size();
@@ -660,59 +678,90 @@ impl Programs {
                 let _ = map.delete_batch(keys, count, MapFlags::ANY, MapFlags::ANY);
             }
         }
-        for sums in taken.values_mut() {
-            sums.retain(|sum| sum.calls > 0);
+        for (pid, taken) in &mut taken {
+            taken.sums.retain(|sum| sum.calls > 0);
+            taken.is_unread = counts.unread.has(*pid);
         }
+        let unread = taken.values().filter(|taken| taken.is_unread);
+        self.miss_sums(unread.count() as u64);
         taken
     }
 
     /// The sums of a process that are of these binaries, which are forgotten. It executes another one by now: what its main thread had not added to its sums it
     /// added then.
-    pub fn take_sums_of(&self, pid: u32, is_of: impl Fn(u8) -> bool) -> Vec<Sum> {
-        let mut taken = Vec::new();
-        let all = self.all_sums().unwrap_or_else(|_| {
-            self.miss_sums();
-            Default::default()
-        });
-        for (map, sums) in self.maps_of_sums().into_iter().zip(all) {
+    pub fn take_sums_of(&self, pid: u32, is_of: impl Fn(u8) -> bool) -> Taken {
+        let read = self.all_sums();
+        let mut taken = Taken {
+            sums: Vec::new(),
+            is_unread: read.is_err(),
+        };
+        self.miss_sums(u64::from(taken.is_unread));
+        for (map, sums) in (self.maps_of_sums().into_iter()).zip(read.unwrap_or_default()) {
             for (key, value) in sums {
                 let sum = Sum::read(&key, &value);
                 if let Some(sum) = sum.filter(|sum| sum.pid == pid && is_of(sum.origin.binary)) {
                     let _ = map.delete(&key);
-                    taken.push(sum);
+                    taken.sums.push(sum);
                 }
             }
         }
-        taken.retain(|sum| sum.calls > 0);
+        taken.sums.retain(|sum| sum.calls > 0);
         taken
     }
 
     /// Keys and values of the sums, and what main threads of these processes have not added to them yet. A thread adds to the sums what it has in tallies while
-    /// they are read: then all is read again, so that nothing counts twice or not at all. If it always does, that is told.
-    fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> ([Vec<Entry>; 2], Vec<Sum>) {
-        /// A thread that runs adds a callback's calls whenever another one takes its place.
+    /// they are read: then all is read again, so that nothing counts twice or not at all, and one that may do it again does without tallies from then on. Of whom
+    /// that was never right is told.
+    fn all_counts(&self, is_wanted: impl Fn(u32) -> bool) -> Counts {
+        /// A thread adds a callback's calls to the sums at each milestone, too, and one at a time is asked to do without.
         const TIMES: usize = 8;
+        /// One that was kept from its processor while it added some may need the one that this thread has.
+        const PAUSE: Duration = Duration::from_micros(500);
+        let asked = Cell::new(None);
         let read = || {
+            if asked.get().is_some() {
+                thread::sleep(PAUSE);
+            }
             let before = flushes(&self.tallies(&is_wanted));
             let sums = self.all_sums();
             let tallies = self.tallies(&is_wanted);
             // A thread that adds one while its state is copied is seen by the state after that.
-            let added = [flushes(&tallies), flushes(&self.tallies(&is_wanted))];
-            let is_one = sums.is_ok()
-                && added.iter().all(|after| *after == before)
-                && before.iter().all(|(_, flushes)| flushes % 2 == 0);
-            let tallies = tallies.into_iter().flat_map(|t| t.sums).collect();
-            (is_one, (sums.unwrap_or_default(), tallies))
+            let looks = [
+                before,
+                flushes(&tallies),
+                flushes(&self.tallies(&is_wanted)),
+            ];
+            let unread = match &sums {
+                Ok(_) => Unread::Of(changed(&looks)),
+                Err(_) => Unread::All,
+            };
+            if let Some(pid) = unread.first() {
+                self.do_without_tallies(pid);
+                asked.set(Some(pid));
+            }
+            let counts = Counts {
+                sums: sums.unwrap_or_default(),
+                tallies: tallies.into_iter().flat_map(|t| t.sums).collect(),
+                unread,
+            };
+            (counts.unread.is_nobody(), counts)
         };
-        let (is_one, counts) = tried(TIMES, read);
-        if !is_one {
-            self.miss_sums();
+        let (_, counts) = tried(TIMES, read);
+        if asked.get().is_some() {
+            self.do_without_tallies(0);
         }
         counts
     }
 
-    fn miss_sums(&self) {
-        self.sums_unread.update(|times| times + 1);
+    /// Asks the main thread of a process to do without tallies from its next change of them on; 0: none.
+    fn do_without_tallies(&self, pid: u32) {
+        let untallied = &self.maps.maps.untallied;
+        // If it cannot be asked, it is told of as one whose sums are unread.
+        let _ = untallied.update(&0u32.to_ne_bytes(), &pid.to_ne_bytes(), MapFlags::ANY);
+    }
+
+    fn miss_sums(&self, times: u64) {
+        self.sums_unread.update(|before| before + times);
     }
 
     /// What main threads have counted and not added to the sums, by process.
@@ -778,7 +827,7 @@ impl Programs {
         values.iter().filter_map(|v| plain::<u64>(v)).sum()
     }
 
-    /// Hits of probes so far, but for the last few of each thread.
+    /// Hits of probes so far. Of a thread's last ones up to 15 may be missing, all of the same tick of the kernel's clock (1 to 10 ms) as one that is not.
     pub fn hits(&self) -> u64 {
         self.counter(wire::COUNTER_HITS)
     }
@@ -870,8 +919,57 @@ struct Tallies {
     sums: Vec<Sum>,
 }
 
-fn flushes(tallies: &[Tallies]) -> Vec<(u32, u32)> {
+/// What was read of sums and tallies.
+struct Counts {
+    sums: [Vec<Entry>; 2],
+    tallies: Vec<Sum>,
+    unread: Unread,
+}
+
+/// Of which processes sums and tallies are not those of one moment.
+enum Unread {
+    Of(BTreeSet<u32>),
+    /// The sums could not be read at all.
+    All,
+}
+
+impl Unread {
+    fn has(&self, pid: u32) -> bool {
+        match self {
+            Unread::Of(pids) => pids.contains(&pid),
+            Unread::All => true,
+        }
+    }
+
+    fn is_nobody(&self) -> bool {
+        matches!(self, Unread::Of(pids) if pids.is_empty())
+    }
+
+    /// The first of those that changed.
+    fn first(&self) -> Option<u32> {
+        match self {
+            Unread::Of(pids) => pids.first().copied(),
+            Unread::All => None,
+        }
+    }
+}
+
+/// By process, at one look.
+type Flushes = BTreeMap<u32, u32>;
+
+fn flushes(tallies: &[Tallies]) -> Flushes {
     (tallies.iter().map(|tallies| (tallies.pid, tallies.flushes))).collect()
+}
+
+/// Processes whose tallies went to the sums, or began or ceased to be, between the first and the last look, or may have.
+fn changed(looks: &[Flushes]) -> BTreeSet<u32> {
+    let pids = looks.iter().flat_map(|look| look.keys().copied());
+    let is_calm = |pid: &u32| {
+        let mut flushes = looks.iter().map(|look| look.get(pid));
+        let first = flushes.next().flatten();
+        flushes.all(|other| other == first) && first.is_none_or(|flushes| flushes % 2 == 0)
+    };
+    pids.filter(|pid| !is_calm(pid)).collect()
 }
 
 impl Tallies {
@@ -881,12 +979,14 @@ impl Tallies {
         let at = |offset: usize| thread.get(offset..);
         let flushes = plain::<u32>(at(offset_of!(types::thread, flushes))?)?;
         let phase = *thread.get(offset_of!(types::thread, phase))?;
+        let round = *thread.get(offset_of!(types::thread, round))?;
         let image = plain::<u32>(at(offset_of!(types::thread, image))?)?;
         // They have the room of the later frames.
         let counting = plain::<types::counting>(at(offset_of!(types::thread, frames))?)?;
         let sums = counting.tallies.iter().map(|tally| Sum {
             family: SumFamily::Crossings,
             pid,
+            round,
             stack: 0,
             kind: tally.kind,
             phase,
@@ -1160,7 +1260,7 @@ fn load_probes(
     };
     load_sharing!(
         probes::ProbesSkelBuilder::default(), opening, maps, set,
-        share [threads, records, sums, stackless_sums, tallying, counters, images, walks, stacks, functions, numbers],
+        share [threads, records, sums, stackless_sums, tallying, untallied, counters, images, walks, stacks, functions, numbers],
         size [],
         without []
     )
@@ -1200,7 +1300,7 @@ fn load_tree(
     };
     load_sharing!(
         tree::TreeSkelBuilder::default(), opening, maps, set,
-        share [threads, records, sums, stackless_sums, tallying, counters, image_files],
+        share [threads, records, sums, stackless_sums, tallying, untallied, counters, image_files],
         size [],
         without [on_syscall_enter if options.count_only, on_switch if !options.waits, on_wakeup if !options.waits]
     )
@@ -1394,9 +1494,35 @@ thread.join()";
             let calls = |sums: &[Sum]| sums.iter().map(|sum| sum.calls).sum::<u64>();
             assert_eq!(calls(&programs.sums()), 6, "{options:?}");
             let taken = programs.take_sums(&[7], |_| false);
-            assert_eq!(calls(&taken[&7]), 6, "{options:?}");
+            assert_eq!(calls(&taken[&7].sums), 6, "{options:?}");
+            assert!(!taken[&7].is_unread);
             assert_eq!(programs.sums(), [], "{options:?}");
         }
+    }
+
+    #[test]
+    fn sums_are_those_of_one_moment_unless_a_thread_has_tallies_that_changed() {
+        let look = |flushes: &[(u32, u32)]| flushes.iter().copied().collect::<Flushes>();
+        let of =
+            |looks: [&[(u32, u32)]; 3]| changed(&looks.map(look)).into_iter().collect::<Vec<_>>();
+        assert!(of([&[], &[], &[]]).is_empty());
+        assert!(of([&[(1, 2), (2, 4)], &[(1, 2), (2, 4)], &[(1, 2), (2, 4)]]).is_empty());
+        // The others are what they were.
+        assert_eq!(
+            of([&[(1, 2), (2, 4)], &[(1, 2), (2, 6)], &[(1, 2), (2, 6)]]),
+            [2]
+        );
+        assert_eq!(of([&[(1, 2)], &[(1, 2)], &[(1, 4)]]), [1]);
+        // It began to have some, or gave them up.
+        assert_eq!(of([&[], &[(1, 2)], &[(1, 2)]]), [1]);
+        assert_eq!(of([&[(1, 2), (3, 2)], &[(1, 2)], &[(1, 2)]]), [3]);
+        // It is about to change them.
+        assert_eq!(of([&[(1, 3)], &[(1, 3)], &[(1, 3)]]), [1]);
+        let unread = Unread::Of(BTreeSet::from([3, 2]));
+        assert_eq!(unread.first(), Some(2));
+        assert!(unread.has(3) && !unread.has(1) && !unread.is_nobody());
+        assert!(Unread::All.has(1) && Unread::All.first().is_none() && !Unread::All.is_nobody());
+        assert!(Unread::Of(BTreeSet::new()).is_nobody());
     }
 
     #[test]

@@ -363,6 +363,8 @@ pub enum Record {
         header: Header,
         child_pid: u32,
         child_tid: u32,
+        /** Of the child's process: another one that had its number had another round. */
+        round: u8,
     },
     /// A new program: the user that it runs as, path, then the arguments; `truncated` if they were longer.
     Exec {
@@ -825,6 +827,7 @@ impl Record {
                     header,
                     child_pid: r.child_pid,
                     child_tid: r.child_tid,
+                    round: first.kind,
                 }
             }
             wire::RECORD_EXEC => {

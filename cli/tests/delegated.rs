@@ -465,3 +465,24 @@ fn a_tracer_names_no_paths_to_others_and_there_may_be_any_number_of_them() {
     );
     assert!(list(&run.unwrap()["processes"])[0]["incomplete"].is_null());
 }
+
+/// Calls that are only summed leave no record: the service tells of hits of probes.
+#[test]
+#[ignore = "needs root"]
+fn a_users_program_whose_calls_are_only_summed_is_not_idle() {
+    let Some(host) = Host::new("20.20.2") else {
+        return;
+    };
+    const SCRIPT: &str = "
+        const { getPriority } = require('os');
+        let left = 20;
+        const timer = setInterval(() => { getPriority(); if (!--left) { clearInterval(timer); setTimeout(() => {}, 2000); } }, 80);
+    ";
+    let program = write(&host.home, "program.js", SCRIPT);
+    let options = ["--mode", "count", "--until", "idle"];
+    let (output, run) = host.trace(&options, &[host.node(), &program]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let run = run.unwrap();
+    assert_eq!(text(&run["ended_by"]), "idle");
+    assert_eq!(of_callback(&run, "getPriority"), 20);
+}

@@ -166,10 +166,24 @@ fn the_list_is_what_the_folder_has_in_a_browser() {
     fs::write(folder.path().join("bad.nodeprof"), "nothing").expect("a file");
     let hostile = "<img src=x onerror=globalThis.injected=1>.nodeprof";
     save(folder.path(), hostile);
+    let mut server = Recording::synthetic(500);
+    server.runs[0].exit_status = None;
+    server.runs[0].ended_by = "idle".into();
+    let path = folder.path().join("server.nodeprof");
+    server
+        .save(path, SaveOptions { overwrite: true })
+        .expect("a recording");
     let Some(server) = Server::start(folder.path(), &[]) else {
         return;
     };
-    let listed = ["a b.nodeprof", "c.nodeprof", "bad.nodeprof", hostile].map(|name| {
+    let names = [
+        "a b.nodeprof",
+        "c.nodeprof",
+        "bad.nodeprof",
+        "server.nodeprof",
+        hostile,
+    ];
+    let listed = names.map(|name| {
         let path = folder.path().join(name);
         let report = Command::new(NODEPROF)
             .args(["report", "--format", "json"])
@@ -178,14 +192,20 @@ fn the_list_is_what_the_folder_has_in_a_browser() {
             .expect("nodeprof starts");
         let bytes = fs::metadata(&path).expect("a file").len();
         let Ok(report) = serde_json::from_slice::<Value>(&report.stdout) else {
-            return json!({ "name": name, "node": null, "runs": 0, "wall": null, "bytes": bytes });
+            return json!({ "name": name, "node": null, "runs": 0, "time": null, "bytes": bytes });
         };
         let runs = report["runs"].as_array().expect("runs");
+        let to_exec = runs[0]["start_to_exec_ns"].as_i64().expect("a time");
+        let loop_start = runs[0]["milestones"]["loop_start"].as_i64();
+        let time = match name {
+            "server.nodeprof" => json!(loop_start.expect("a milestone") + to_exec),
+            _ => runs[0]["time"]["wall_ns"].clone(),
+        };
         json!({
             "name": name,
             "node": runs[0]["node"]["version"],
             "runs": runs.len(),
-            "wall": runs[0]["time"]["wall_ns"],
+            "time": time,
             "bytes": bytes,
         })
     });

@@ -10,7 +10,7 @@ use std::{
 };
 
 use nodeprof_flamegraphs::measurements::command_line;
-use nodeprof_profile::Recording;
+use nodeprof_profile::{Recording, breakdown::Timeline, recording::RunId};
 use serde::Serialize;
 
 /// Extension of recordings.
@@ -33,7 +33,7 @@ struct Summary {
     command: String,
     node: Option<String>,
     runs: usize,
-    wall_ns: Option<u64>,
+    time_ns: Option<u64>,
     error: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct Listed {
     runs: usize,
     bytes: u64,
     changed_unix_ms: u64,
-    wall_ns: Option<u64>,
+    time_ns: Option<u64>,
     error: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl Folder {
                 runs: summary.runs,
                 bytes: key.1,
                 changed_unix_ms: changed,
-                wall_ns: summary.wall_ns,
+                time_ns: summary.time_ns,
                 error: summary.error,
             })
         });
@@ -175,10 +175,22 @@ impl Summary {
             command: command_line(&words),
             node: { versions }.find_map(|binary| binary.node_version.clone()),
             runs: recording.runs.len(),
-            wall_ns: first.map(|run| run.ended.0.saturating_sub(run.started.0)),
+            time_ns: start_time(&recording),
             error: None,
         }
     }
+}
+
+/// How long the start of the first run took, ns: of a program that went on when its recording ended until its event loop began, as in the list of a store.
+fn start_time(recording: &Recording) -> Option<u64> {
+    let run = recording.runs.first()?;
+    let goes_on = run.exit_status.is_none() && run.signal.is_none();
+    let loop_start = || {
+        let timeline = Timeline::new(recording);
+        timeline.milestone(timeline.main_process(RunId(0))?, "loop_start")
+    };
+    let ended = goes_on.then(loop_start).flatten().unwrap_or(run.ended);
+    Some(ended.0.saturating_sub(run.started.0))
 }
 
 #[cfg(test)]
@@ -203,6 +215,26 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(recordings.list().unwrap().is_empty());
         assert!(recordings.known.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_time_of_a_server_is_that_until_its_event_loop_began() {
+        let mut recording = Recording::synthetic(100);
+        let timeline = Timeline::new(&recording);
+        let main = timeline.main_process(RunId(0)).unwrap();
+        let loop_start = timeline.milestone(main, "loop_start").unwrap();
+        let started = recording.runs[0].started.0;
+        let to_end = recording.runs[0].ended.0 - started;
+        assert!(loop_start.0 - started < to_end);
+        assert_eq!(start_time(&recording), Some(to_end));
+        recording.runs[0].exit_status = None;
+        assert_eq!(start_time(&recording), Some(loop_start.0 - started));
+        // It was killed.
+        recording.runs[0].signal = Some(9);
+        assert_eq!(start_time(&recording), Some(to_end));
+        recording.runs[0].signal = None;
+        recording.milestones.clear();
+        assert_eq!(start_time(&recording), Some(to_end));
     }
 
     #[test]

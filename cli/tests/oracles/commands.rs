@@ -16,8 +16,8 @@ use std::{
 use nodeprof_profile::Recording;
 
 use crate::support::{
-    NODEPROF, Node, Trace, Traced, copy_program, folder, has_packages, list, number, plain,
-    project, report, text, write,
+    NODEPROF, Node, Trace, Traced, copy_program, folder, has_packages, has_tool, list, number,
+    plain, project, report, text, write,
 };
 
 fn node() -> Option<Node> {
@@ -363,6 +363,56 @@ fn a_server_goes_on_after_until() {
             "{until}: it was written once"
         );
     }
+}
+
+/// In this build both are counted in the same place, which changes hands at each call, and then there are no two looks at it between which it did not.
+#[test]
+#[ignore = "needs root"]
+fn callbacks_that_are_called_in_turn_are_counted_when_a_trace_ends_meanwhile() {
+    let Some(node) = node() else { return };
+    if !has_tool("chrt") {
+        return;
+    }
+    let script = "
+        const { types: { isMap } } = require('util'), { uptime } = process;
+        for (const end = Date.now() + 1500; Date.now() < end;)
+          for (let i = 0; i < 1000; i++) { isMap(1); uptime(); }";
+    for _ in 0..5 {
+        // It would wait for a processor now and then, and could be looked at.
+        let mut program = ["chrt", "-f", "1"].map(str::to_owned).to_vec();
+        program.extend(node.command(["-e", script]));
+        let traced = Trace::new(["--mode", "count", "--until", "700ms"], program).run();
+        assert_eq!(text(&traced.run["ended_by"]), "duration");
+        let losses = traced.run["losses"].as_object().expect("an object");
+        assert!(losses.values().all(|lost| lost == 0), "{losses:?}");
+        let calls = ["IsMap", "Uptime"].map(|function| traced.calls(&[function]));
+        assert!(calls[0] > 10_000, "{calls:?}");
+        // It went on while the one and the other were read.
+        assert!(calls[0].abs_diff(calls[1]) < calls[0] / 100, "{calls:?}");
+    }
+}
+
+/// A call now and then that is only summed: it leaves no record, and too few others beside it for the counters to be told of 16 at once.
+const TRICKLE: &str = "
+const { getPriority } = require('os');
+setTimeout(() => {}, 20000);
+let left = 20;
+const timer = setInterval(() => { getPriority(); if (!--left) clearInterval(timer); }, 80);
+";
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_that_does_little_is_not_idle() {
+    let Some(node) = node() else { return };
+    let options = ["--mode", "count", "--until", "idle"];
+    let mut running = Running::start(&options, node.command(["-e", TRICKLE]));
+    let run = running.recorded();
+    running.signal(libc::SIGTERM);
+    running.end();
+    assert_eq!(text(&run["ended_by"]), "idle");
+    let callbacks = list(&run["crossings"]["callbacks"]).iter();
+    let called = callbacks.filter(|c| text(&c["function"]) == "GetPriority");
+    assert_eq!(called.map(|c| number(&c["calls"])).sum::<u64>(), 20);
 }
 
 /// What a start hangs in: whoever ends the trace of one wants to know just that.

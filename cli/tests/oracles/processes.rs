@@ -515,6 +515,56 @@ fn a_child_that_comes_to_its_loop_first_ends_no_trace(node: &Node) {
     }
 }
 
+/// As it does on a host that has begun to count anew.
+#[test]
+#[ignore = "needs root"]
+fn processes_that_had_one_number_have_their_own_counts() {
+    let Some(node) = Node::find("20.20.2") else {
+        return;
+    };
+    if !has_tool("unshare") {
+        return;
+    }
+    let folder = crate::support::folder();
+    let script = write(
+        folder.path(),
+        "main.js",
+        "const fs = require('fs'), { spawnSync } = require('child_process');
+         const child = (calls) => spawnSync(process.execPath, ['-e', `for (let i = 0; i < ${calls}; i++) process.uptime()`]).pid;
+         const first = child(300);
+         let second;
+         for (let i = 0; i < 20 && second !== first; i++) {
+           fs.writeFileSync('/proc/sys/kernel/ns_last_pid', `${first - 1}`);
+           second = child(700);
+         }
+         if (second !== first) throw second;
+         console.log(first);",
+    );
+    let file = folder.path().join("t.nodeprof");
+    // Numbers of its own: nobody else takes one of them.
+    let traced = "\"$0\" trace --quiet --mode count -o \"$@\"; exit $?";
+    let output = plain(&mut Command::new("unshare"))
+        .args(["--pid", "--fork", "--mount-proc", "sh", "-c", traced])
+        .arg(NODEPROF)
+        .args([file.as_os_str(), "--".as_ref()])
+        .args([node.path.as_os_str(), script.as_ref()])
+        .output()
+        .expect("unshare");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let number_of_both = String::from_utf8_lossy(&output.stdout);
+    let number_of_both: u64 = number_of_both.trim().parse().expect("a number");
+    let run = report(&file);
+    let processes = list(&run["processes"]).iter();
+    let both = processes.filter(|process| number(&process["pid"]) == number_of_both);
+    let calls: Vec<u64> = both.map(|process| number(&process["crossings"])).collect();
+    let &[first, second] = calls.as_slice() else {
+        panic!("{calls:?} of {}", run["processes"]);
+    };
+    assert!(first > 300, "{calls:?}");
+    assert_eq!(second - first, 400, "{calls:?}");
+}
+
 /// A build may start any number of them, and a link of each takes descriptors: without one for the next exec the kernel would refuse that.
 #[test]
 #[ignore = "needs root"]

@@ -35,7 +35,7 @@ pub fn user_id(text: &str) -> Option<u32> {
 }
 
 /// Version of what is said. A request with another one is answered by an error that names both.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a request.
 pub const LONGEST_REQUEST: usize = 64 << 10;
 /// Bytes of an answer that is read, without the recording behind it.
@@ -99,6 +99,8 @@ pub enum Ask {
 pub enum Step {
     /// Its probes exist: begin to take CPU samples, if any are wanted. Answered by [`Answer::Started`].
     Start,
+    /// Tell how often probes were hit so far. Answered by [`Answer::Hits`].
+    Hits,
     /// It is over. Answered by [`Answer::Counted`].
     End,
 }
@@ -176,6 +178,8 @@ pub enum Answer {
         /// Why there are no CPU samples.
         no_samples: Option<String>,
     },
+    /// To [`Step::Hits`].
+    Hits(u64),
     /// To [`Step::End`].
     Counted(Box<Counted>),
     /// To [`Ask::Fetch`]: these runs take too much memory; fewer at a time may be had.

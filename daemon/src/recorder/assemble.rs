@@ -104,6 +104,8 @@ pub struct Assembler {
     notices: Vec<Notice>,
     losses: HashMap<&'static str, u64>,
     last: u64,
+    /// By number and round: of several that had one number.
+    rounds: HashMap<(u32, u8), ProcessId>,
     /// How much may be kept, where that has a limit.
     room: Option<Room>,
 }
@@ -196,6 +198,7 @@ impl Assembler {
             notices: Vec::new(),
             losses: HashMap::default(),
             last: 0,
+            rounds: HashMap::default(),
             room: None,
         };
         let process = this.process(root, 0);
@@ -759,6 +762,7 @@ impl Assembler {
                 header,
                 child_pid,
                 child_tid: _,
+                round,
             } if child_pid != header.pid => {
                 let (parent, _, at) = self.at(header);
                 // The holder may have announced the child before this record was read.
@@ -772,6 +776,7 @@ impl Assembler {
                 if self.room.is_some() {
                     return; // its records are not for us
                 }
+                self.rounds.insert((child_pid, round), child);
                 let inherited: Vec<_> = self
                     .descriptors
                     .iter()
@@ -1212,7 +1217,8 @@ impl Assembler {
     /// Takes the sums of calls that were not written one by one.
     pub fn add_sums(&mut self, sums: &[Sum]) {
         for sum in sums {
-            let process = self.process(sum.pid, 0);
+            let of_round = self.rounds.get(&(sum.pid, sum.round)).copied();
+            let process = of_round.unwrap_or_else(|| self.process(sum.pid, 0));
             match sum.family {
                 SumFamily::Crossings => {
                     let kind = crossing_kind(sum.kind);
@@ -1498,6 +1504,49 @@ mod tests {
     }
 
     #[test]
+    fn sums_are_those_of_the_process_that_had_the_number_then() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        for (time, round) in [(10, 3), (20, 4)] {
+            let fork = Record::Fork {
+                header: Header {
+                    pid: 1,
+                    tid: 1,
+                    time,
+                    phase: 0,
+                    stack: 0,
+                },
+                child_pid: 7,
+                child_tid: 7,
+                round,
+            };
+            a.take_record(fork, 100);
+        }
+        let sum = |pid, round, calls| Sum {
+            family: SumFamily::Crossings,
+            pid,
+            round,
+            stack: 0,
+            kind: 0,
+            phase: 0,
+            callee: Some(Callee::Address(0x1000)),
+            origin: Origin {
+                binary: NO_IMAGE,
+                probe: 0,
+            },
+            calls,
+            timed: 0,
+            total: 0,
+            own: 0,
+            bytes: 0,
+        };
+        // Of the fork of the last one no record is there.
+        a.add_sums(&[sum(7, 4, 2), sum(7, 3, 1), sum(1, 0, 5), sum(7, 9, 4)]);
+        let of = |sum: &CrossingSum| (sum.process.0, sum.calls);
+        let sums: Vec<_> = a.recording.crossing_sums.iter().map(of).collect();
+        assert_eq!(sums, [(2, 2), (1, 1), (0, 5), (2, 4)]);
+    }
+
+    #[test]
     fn callbacks_that_are_entered_otherwise_than_by_crossings_are_told() {
         let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
         for (start, name) in [(0x1000, "equal"), (0x2000, "direct"), (0x3000, "unseen")] {
@@ -1508,6 +1557,7 @@ mod tests {
         let sum = |family, kind, address, calls| Sum {
             family,
             pid: 1,
+            round: 0,
             stack: 0,
             kind,
             phase: 0,
@@ -1631,6 +1681,7 @@ mod tests {
                 header: header(300_000 + time),
                 child_pid: 1_000 + time as u32,
                 child_tid: 1_000 + time as u32,
+                round: 0,
             };
             a.take_record(fork, 100);
             let Record::File { header, .. } = stat(time) else {

@@ -229,11 +229,14 @@ impl Kernel {
         }
     }
 
-    /// Hits of probes so far. A service that traces for us tells none before the end.
+    /// Hits of probes so far, as [`Programs::hits`] tells them; 0 where the service has ended.
     pub(super) fn hits(&self) -> u64 {
         match self {
             Kernel::Own(programs) => programs.hits(),
-            Kernel::Lent(_) => 0,
+            Kernel::Lent(lent) => match lent.ask(Step::Hits) {
+                Ok(Answer::Hits(hits)) => hits,
+                Ok(_) | Err(_) => 0,
+            },
         }
     }
 

@@ -41,7 +41,7 @@ use std::{
 };
 
 use nodeprof_bpf::{
-    Counters, LoadError, Options, Programs, Reader, Record, Sum,
+    Counters, LoadError, Options, Programs, Reader, Record, Sum, Taken,
     hold::{Event, Holder, HolderOptions, Obeys, act_behind},
 };
 use nodeprof_probes::plan::{AttachPlan, Family};
@@ -1274,7 +1274,10 @@ impl Service<'_> {
                 // Its exec was not told.
                 if let Some(successor) = self.successors.remove(&pid) {
                     let is_theirs = |sum: &mut Sum| !run.assembler.has_image(sum.origin.binary);
-                    let theirs = sums.extract_if(.., is_theirs).collect();
+                    let theirs = Taken {
+                        sums: sums.sums.extract_if(.., is_theirs).collect(),
+                        is_unread: sums.is_unread,
+                    };
                     ended.push((pid, ended_by, successor, theirs));
                 }
                 ended.push((pid, ended_by, run, sums));
@@ -1283,7 +1286,7 @@ impl Service<'_> {
         for (pid, ended_by, mut run, sums) in ended {
             // Each of them may take a while, and there may be hundreds.
             tell(Happening::Alive);
-            if run.executed.is_none() && !sums.is_empty() {
+            if run.executed.is_none() && !sums.sums.is_empty() {
                 run.miss_exec(pid, &self.config.labels);
                 run.ask_rules(&self.config);
             }
@@ -1305,7 +1308,7 @@ impl Service<'_> {
         pid: u32,
         mut run: Running,
         ended_by: &str,
-        sums: &[Sum],
+        sums: &Taken,
         tell: &mut dyn FnMut(Happening<'_>),
     ) {
         if run.executed.is_none() && self.programs.counters().ring_full > run.ring_full {

@@ -2,7 +2,7 @@
 
 use std::{os::unix::ffi::OsStrExt as _, path::Path, sync::Arc, time::Duration};
 
-use nodeprof_bpf::{Counters, Sum};
+use nodeprof_bpf::{Counters, Taken};
 use nodeprof_probes::plan::AttachPlan;
 use nodeprof_profile::{
     groups::COUNT_MODE,
@@ -20,7 +20,10 @@ use crate::recorder::{Assembler, FAMILIES, Mode, add_packages, now};
 /// Kind of a loss, and the counter of it.
 pub(super) type LossOfHost = (&'static str, fn(&Counters) -> u64);
 
-/// Losses that the kernel side counts, for all starts of the host in one: each start has those of its own time.
+/// Of which start the sums of calls could not be read is known.
+const SUMS_UNREAD: &str = "sums_unread";
+
+/// Losses that the kernel side counts, for all starts of the host in one: each start has those of its own time, but for [`SUMS_UNREAD`].
 pub(super) const OF_HOST: [LossOfHost; 10] = [
     ("records", |c| c.ring_full),
     ("sums_full", |c| c.sums_full),
@@ -31,7 +34,7 @@ pub(super) const OF_HOST: [LossOfHost; 10] = [
     ("abandoned_frames", |c| c.abandoned),
     ("frames_too_deep", |c| c.too_deep),
     ("sources", |c| c.sources_lost),
-    ("sums_unread", |c| c.sums_unread),
+    (SUMS_UNREAD, |c| c.sums_unread),
 ];
 
 /// How many of each of [`OF_HOST`].
@@ -174,8 +177,9 @@ impl Running {
     /// What was lost while it was recorded: by all that was at the same time, nobody can tell whose it was.
     fn losses(&mut self, counters: &Counters) -> Vec<Loss> {
         let since = |of| since_of(counters, &self.counters, of);
-        self.assembler
-            .losses_with(&OF_HOST.map(|(kind, of)| (kind, since(of))))
+        let of_all = OF_HOST.iter().filter(|(kind, _)| *kind != SUMS_UNREAD);
+        let of_all: Vec<_> = of_all.map(|(kind, of)| (*kind, since(*of))).collect();
+        self.assembler.losses_with(&of_all)
     }
 
     /// What was seen, as a recording of one run.
@@ -183,7 +187,7 @@ impl Running {
         mut self,
         pid: u32,
         ended_by: &str,
-        sums: &[Sum],
+        sums: &Taken,
         counters: &Counters,
         config: &Config,
     ) -> Recording {
@@ -191,7 +195,10 @@ impl Running {
         if let Some(error) = self.no_environment.take() {
             self.hole(format!("its environment could not be read: {error}"));
         }
-        self.assembler.add_sums(sums);
+        self.assembler.add_sums(&sums.sums);
+        if sums.is_unread {
+            self.assembler.lose(SUMS_UNREAD, 1);
+        }
         self.assembler.finish();
         if self.mode == Mode::Full {
             self.assembler.finish_stacks();
@@ -358,6 +365,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn sums_that_could_not_be_read_are_a_loss_of_their_own_start_alone() {
+        let losses = |is_unread, of_all| {
+            let taken = Taken {
+                is_unread,
+                ..Taken::default()
+            };
+            let counters = Counters {
+                sums_unread: of_all,
+                sums_full: 1,
+                ..Counters::default()
+            };
+            let pid = std::process::id();
+            let recording = new(pid).close(pid, "exit", &taken, &counters, &Config::default());
+            ["sums_unread", "sums_full"].map(|kind| {
+                let loss = recording.losses.iter().find(|loss| loss.kind == kind);
+                loss.map_or(0, |loss| loss.count)
+            })
+        };
+        assert_eq!(losses(false, 3), [0, 1]);
+        assert_eq!(losses(true, 3), [1, 1]);
+    }
+
     /// A start whose process has ended before anybody could read of it, as far as that was tried; then what the kernel side told came, or not.
     fn of_ended(told: Option<&[u8]>) -> Recording {
         let mut short = std::process::Command::new("true").spawn().unwrap();
@@ -369,7 +399,13 @@ mod tests {
         if let Some(told) = told {
             run.take_environment(told, &config.labels);
         }
-        run.close(pid, "exit", &[], &Counters::default(), &config)
+        run.close(
+            pid,
+            "exit",
+            &Taken::default(),
+            &Counters::default(),
+            &config,
+        )
     }
 
     #[test]
@@ -383,7 +419,13 @@ mod tests {
         let mut run = new(child.id());
         run.miss_exec(child.id(), &config.labels);
         assert!(run.executed.is_some());
-        let recording = run.close(child.id(), "exit", &[], &Counters::default(), &config);
+        let recording = run.close(
+            child.id(),
+            "exit",
+            &Taken::default(),
+            &Counters::default(),
+            &config,
+        );
         child.kill().unwrap();
         child.wait().unwrap();
         let run = &recording.runs[0];

@@ -370,6 +370,7 @@ fn trace(
                     no_samples: outcome.err().map(|error| error.to_string()),
                 }
             }
+            Step::Hits => Answer::Hits(programs.hits()),
             Step::End => {
                 programs.detach_tree();
                 Answer::Counted(Box::new(Counted::of(&programs, job.cache.as_deref())))

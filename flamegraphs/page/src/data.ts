@@ -435,7 +435,7 @@ export interface Listed {
   runs: number;
   bytes: number;
   changed_unix_ms: number;
-  wall_ns: number | null;
+  time_ns: number | null;
   error: string | null;
 }
 

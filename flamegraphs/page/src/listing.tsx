@@ -52,7 +52,7 @@ export function Listing({ data }: { data: Data }) {
           { key: "command", title: "Command", unit: "text", value: (one) => one.error ?? one.command },
           { key: "node", title: "Node.js", unit: "text", value: (one) => one.node },
           { key: "runs", title: "Runs", unit: "count", value: (one) => one.runs },
-          { key: "wall", title: "Time", unit: "ns", value: (one) => one.wall_ns, show: (one) => (one.wall_ns === null ? "" : time(one.wall_ns)) },
+          { key: "time", title: "Time", unit: "ns", value: (one) => one.time_ns, show: (one) => (one.time_ns === null ? "" : time(one.time_ns)), help: "Of the first run: to the exit or the end of recording; of a program that went on then to the start of its event loop" },
           { key: "bytes", title: "Size", unit: "bytes", value: (one) => one.bytes, show: (one) => bytes(one.bytes) },
           { key: "changed", title: "Changed", unit: "text", value: (one) => new Date(one.changed_unix_ms).toISOString().replace("T", " ").slice(0, 19) },
         ]}

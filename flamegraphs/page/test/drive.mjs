@@ -325,7 +325,7 @@ async function look(address, { axe, recordings }) {
   await page.goto(address);
   await ready();
   const expected = JSON.parse(readFileSync(recordings, "utf8"));
-  await sameRows(page, "", "recordings", expected, ["name", "node", "runs", "wall", "bytes"]);
+  await sameRows(page, "", "recordings", expected, ["name", "node", "runs", "time", "bytes"]);
   if (axe) {
     await page.evaluate(axeSource());
     await axeFinds(page, "list");
