@@ -106,11 +106,7 @@ fn output(
 ) -> anyhow::Result<()> {
     match path {
         Some(path) if !is_standard_output(path) => write_file(path, force, content, example),
-        _ => {
-            let mut out = io::stdout().lock();
-            out.write_all(content)?;
-            Ok(out.flush()?)
-        }
+        _ => crate::terminal::print_bytes(content),
     }
 }
 
