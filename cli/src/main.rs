@@ -1,11 +1,14 @@
 //! `nodeprof`: parses, calls a library, prints.
 
 /// Tells the user something. Where nobody reads it (a closed pipe, a full disk) it is not told: that must change neither what is done nor the
-/// exit status, which may be a program's own.
+/// exit status, which may be a program's own. Names in it are those of programs, of their users and of who made a recording: nothing of it is
+/// a command to the terminal.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
+        let text = format!($($text)*);
+        let text = nodeprof_profile::wording::printable_lines(&text);
+        let _ = writeln!(std::io::stderr(), "{text}");
     }};
 }
 

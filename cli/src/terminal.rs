@@ -7,6 +7,7 @@ use std::{
 };
 
 use nodeprof_profile::store::{file_limit, too_large_a_file};
+use nodeprof_profile::wording::{is_unprintable, printable_lines};
 
 use crate::args::Color;
 
@@ -59,8 +60,10 @@ pub fn room() -> Option<usize> {
 
 /// Text that begins in the column `begin`, as do the lines that it is broken into where it is wider than `room`; between words only.
 pub fn broken(text: &str, begin: usize, room: Option<usize>) -> String {
+    // Paths among it are as somebody chose them.
+    let text = printable_lines(text);
     let Some(room) = room else {
-        return text.to_owned();
+        return text.into_owned();
     };
     let mut lines = String::new();
     let mut used = begin;
@@ -92,10 +95,14 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// Writes all to standard output.
+/// Writes all to standard output. It need not be a text; whoever reads a pipe or file gets it as it is.
 pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    (out.write_all(bytes))
+    let written = match out.is_terminal() {
+        true => out.write_all(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
+        false => out.write_all(bytes),
+    };
+    written
         .and_then(|()| out.flush())
         .map_err(|error| not_printed(error, bytes.len()))
 }
@@ -118,6 +125,31 @@ pub fn not_written(error: io::Error, bytes: usize) -> anyhow::Error {
         }
         _ => error.into(),
     }
+}
+
+/// Data as a terminal may show it: of all that are commands to it only our colours. In a table or JSON any name may stand as somebody chose it.
+fn harmless(text: &str) -> String {
+    const COLORS: [&str; 7] = ["0", "1", "2", "31", "32", "33", "36"];
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| !matches!(c, '\n' | '\t') && is_unprintable(c)) {
+        shown.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let color = (rest.strip_prefix("\x1b["))
+            .and_then(|code| code.split_once('m'))
+            .map(|(code, _)| code)
+            .filter(|code| COLORS.contains(code));
+        let end = match color {
+            Some(code) => "\x1b[m".len() + code.len(),
+            None => rest.chars().next().map_or(rest.len(), char::len_utf8),
+        };
+        match color {
+            Some(_) => shown.push_str(&rest[..end]),
+            None => shown.push_str(&printable_lines(&rest[..end])),
+        }
+        rest = &rest[end..];
+    }
+    shown + rest
 }
 
 /// What came of printing, where it is not all that is to be done: a reader that went away has had enough.
@@ -169,6 +201,18 @@ mod tests {
             broken("unbreakable word", 4, Some(8)),
             "unbreakable\n    word"
         );
+    }
+
+    #[test]
+    fn a_terminal_gets_no_commands_but_our_colours() {
+        let colored = "\x1b[31mslower\x1b[0m\ta\n";
+        assert_eq!(harmless(colored), colored);
+        assert_eq!(
+            harmless("a\x1b[2Jb\x1b[8mc\u{9b}2J\r\x1b]0;x\x07\x1b[31"),
+            "a\\u{1b}[2Jb\\u{1b}[8mc\\u{9b}2J\\r\\u{1b}]0;x\\u{7}\\u{1b}[31"
+        );
+        assert_eq!(broken("a\x1b[2J", 0, None), "a\\u{1b}[2J");
+        assert_eq!(broken("a\x1b[2J", 0, Some(80)), "a\\u{1b}[2J");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::{
     process::{Command, Output},
 };
 
+use nodeprof_profile::{Recording, SaveOptions, store::database::Database};
 use serde_json::Value;
 use support::{NODEPROF, Node, undisturbed};
 
@@ -379,4 +380,75 @@ fn the_example_for_gitlab_passes_and_fails_as_it_should() {
     undisturbed(|| {
         example("## GitLab");
     });
+}
+
+/// Labels are from the environment of any user's program: who reads the store, or gets a recording, is often root.
+#[test]
+fn nothing_of_a_store_or_a_recording_is_a_command_to_the_terminal() {
+    const EVIL: &str = "\u{1b}[2J\u{9b}2J\u{7}\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut recording = Recording::synthetic(40);
+    for label in ["job", "commit", "name"] {
+        let value = format!("a1b2{EVIL}");
+        recording.runs[0].labels.push((label.into(), value));
+    }
+    let mut other = Recording::synthetic(40);
+    other.runs[0].labels.push(("name".into(), EVIL.into()));
+    recording.append(other);
+    let file = folder.path().join("both.nodeprof");
+    recording
+        .save(&file, SaveOptions::default())
+        .expect("a recording");
+    let mut one = Recording::synthetic(40);
+    let value = format!("j{EVIL}");
+    one.runs[0].labels.push(("job".into(), value));
+    let mut store = Database::open(&folder.path().join("s.db")).expect("a database");
+    store.keep(one, None).expect("a run");
+    drop(store);
+    let of_store = |words: &[&'static str]| -> Vec<&'static str> {
+        [words, &["--store", "--store-path", "s.db"]].concat()
+    };
+    let cases: [(Vec<&str>, bool); 8] = [
+        (of_store(&["diff", "job=x", "job=y"]), false),
+        (of_store(&["report", "job=x"]), false),
+        (vec!["diff", "both.nodeprof@0", "both.nodeprof@1"], false),
+        (vec!["check", "both.nodeprof", "--budget", "b.toml"], false),
+        (vec!["diff", "both.nodeprof"], true),
+        (vec!["report", "both.nodeprof"], true),
+        (
+            vec![
+                "flame",
+                "both.nodeprof",
+                "--of",
+                "crossings",
+                "--format",
+                "folded",
+            ],
+            true,
+        ),
+        (
+            vec!["budget", "init", "both.nodeprof@job=none", "-o", "-"],
+            false,
+        ),
+    ];
+    fs::write(
+        folder.path().join("b.toml"),
+        "[[budget]]\nfigure = \"modules.count\"\nmax = 1\n",
+    )
+    .expect("a file");
+    for (arguments, succeeds) in cases {
+        let output = run(folder.path(), &arguments);
+        assert_eq!(
+            output.status.success(),
+            succeeds,
+            "{arguments:?}: {output:?}"
+        );
+        let said = [&output.stdout[..], &output.stderr].concat();
+        let said = String::from_utf8(said).expect("a text");
+        let is_command = |c: char| c.is_control() && c != '\n';
+        assert!(!said.contains(is_command), "{arguments:?}: {said:?}");
+        // An error is one line: no label begins another.
+        let lines = output.stderr.iter().filter(|byte| **byte == b'\n').count();
+        assert!(succeeds || lines == 1, "{arguments:?}: {said:?}");
+    }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{CommandFactory as _, Parser};
-use nodeprof_profile::wording::counted;
+use nodeprof_profile::wording::{counted, printable_lines};
 use nodeprofd::{
     log_files::LogFiles,
     service::{Happening, config::Config, lane, serve, store::Outcome, tracer},
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     let config = match arguments.config.as_deref().map(Config::read).transpose() {
         Ok(config) => config.unwrap_or_default(),
         Err(error) => {
-            eprintln!("nodeprofd: {error}");
+            eprintln!("nodeprofd: {}", printable_lines(&error.to_string()));
             return ExitCode::FAILURE;
         }
     };
@@ -143,11 +143,7 @@ fn start_log() {
             .with_writer(std::io::stderr)
             .with_target(false)
             .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-            // The message has the values in it.
-            .fmt_fields(debug_fn(|writer, field, value| match field.name() {
-                "message" => write!(writer, "{value:?}"),
-                _ => Ok(()),
-            }))
+            .fmt_fields(debug_fn(write_field))
     });
     tracing_subscriber::registry()
         .with(filter)
@@ -157,6 +153,22 @@ fn start_log() {
         .init();
     for fault in fault.into_iter().chain(no_files) {
         warn!("{fault}");
+    }
+}
+
+/// The message has the values in it. Paths among them are as any user chose them: none looks like a line of another message, or is a command to
+/// a terminal.
+fn write_field(
+    writer: &mut tracing_subscriber::fmt::format::Writer<'_>,
+    field: &tracing::field::Field,
+    value: &dyn std::fmt::Debug,
+) -> std::fmt::Result {
+    match field.name() {
+        "message" => {
+            let text = format!("{value:?}");
+            write!(writer, "{}", printable_lines(&text).replace('\n', "\n    "))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -422,6 +434,23 @@ mod tests {
             let fault = log_filter(wanted).unwrap_err();
             assert!(fault.contains(found), "{fault}");
         }
+    }
+
+    #[test]
+    fn nothing_in_a_message_is_a_line_of_its_own_or_a_command_to_the_terminal() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = file.reopen().unwrap();
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || writer.try_clone().unwrap())
+            .fmt_fields(debug_fn(write_field));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            let path = "/tmp/a\u{1b}[2J\n2026-01-01 INFO forged\u{9b}2J";
+            warn!(path, "cannot be probed: {path}");
+        });
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let said = "cannot be probed: /tmp/a\\u{1b}[2J\n    2026-01-01 INFO forged\\u{9b}2J";
+        assert!(text.trim_end().ends_with(said), "{text:?}");
     }
 
     #[test]

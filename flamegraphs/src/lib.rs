@@ -48,6 +48,6 @@ mod units;
 pub mod web;
 
 pub use fold::{FoldError, Folded, Metric, fold};
-pub use paths::printable;
+pub use nodeprof_profile::wording::printable;
 pub use svg::{SvgError, SvgOptions};
 pub use text::{Style, render};

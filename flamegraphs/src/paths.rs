@@ -2,39 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
 
+pub(crate) use nodeprof_profile::wording::{is_unprintable, printable};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-/// Whether a character could move the cursor, hide or reorder what is printed, or is not allowed in XML.
-pub(crate) fn is_unprintable(c: char) -> bool {
-    matches!(c,
-        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
-        // Marks that change the direction of text, or take no room: a path could show as another.
-        | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')
-}
-
-/// The text with every unprintable character as an escape.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unprintable) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if is_unprintable(c) => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\u{{{:x}}}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    Cow::Owned(out)
-}
 
 /// Columns that the text takes on a terminal.
 pub(crate) fn columns(text: &str) -> usize {
@@ -391,14 +361,5 @@ mod tests {
         assert_eq!(seen_from("/srv/site", "/srv/site"), "/srv/site");
         assert_eq!(seen_from("node:fs", "/"), "node:fs");
         assert_eq!(seen_from("/etc/x", ""), "/etc/x");
-    }
-
-    #[test]
-    fn what_could_move_the_cursor_is_escaped() {
-        assert_eq!(
-            printable("a\u{1b}[31mb\nc\u{202e}d"),
-            "a\\u{1b}[31mb\\nc\\u{202e}d"
-        );
-        assert_eq!(printable("žluťoučký 🦊"), "žluťoučký 🦊");
     }
 }

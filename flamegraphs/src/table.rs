@@ -59,29 +59,30 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Text made by us.
-    pub(crate) fn text(text: impl Into<String>) -> Cell {
+    /// Text, of which nothing is a command to the terminal.
+    pub(crate) fn text(text: impl AsRef<str>) -> Cell {
         Cell {
-            content: Content::Text(text.into()),
+            content: Content::Text(printable(text.as_ref()).into_owned()),
             paint: Paint::Plain,
         }
     }
 
     /// A name that the traced program chose.
     pub(crate) fn name(text: &str) -> Cell {
-        Cell::text(printable(text))
+        Cell::text(text)
     }
 
-    /// A printable path.
+    /// A path, of which nothing is a command to the terminal either.
     pub(crate) fn path(path: String) -> Cell {
         Cell {
-            content: Content::Path(path),
+            content: Content::Path(printable(&path).into_owned()),
             paint: Paint::Plain,
         }
     }
 
-    /// A printable path in a tree.
+    /// The same in a tree.
     pub(crate) fn branch(lines: String, path: String, remark: String) -> Cell {
+        let [path, remark] = [path, remark].map(|text| printable(&text).into_owned());
         Cell {
             content: Content::Branch(lines, path, remark),
             paint: Paint::Plain,

@@ -3,7 +3,7 @@
 //! A row has the fields that `docs/json.md` names for the view, and the number of its run. In CSV, fields of fields are columns with a point
 //! in their name (`loading.crossings`), null is an empty cell, and lists are JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use nodeprof_profile::{
@@ -267,30 +267,50 @@ impl Rows {
             })
             .collect();
         // Rows may lack fields that others have (labels, paths that are not UTF-8): a new one stands behind the one before it.
-        let mut columns: Vec<&str> = Vec::new();
-        for row in &flat {
-            let mut after = 0;
-            for (name, _) in row {
-                after = match columns.iter().position(|column| column == name) {
-                    Some(at) => at + 1,
-                    None => {
-                        columns.insert(after, name);
-                        after + 1
-                    }
-                };
-            }
-        }
+        let columns = columns(&flat);
         let mut writer = csv::Writer::from_writer(Vec::new());
         if !columns.is_empty() {
             writer.write_record(&columns)?;
         }
         for row in &flat {
-            let of = |column: &&str| row.iter().find(|(name, _)| name == column);
-            writer.write_record(columns.iter().map(|c| of(c).map_or("", |cell| &cell.1)))?;
+            let mut of: HashMap<&str, &str> = HashMap::with_capacity(row.len());
+            for (name, text) in row {
+                of.entry(name).or_insert(text);
+            }
+            writer.write_record(columns.iter().map(|c| of.get(c).copied().unwrap_or("")))?;
         }
         let bytes = writer.into_inner().map_err(|e| e.into_error())?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// The names of all cells: one that no row before had stands behind the one that is before it in its row.
+fn columns(rows: &[Vec<(String, String)>]) -> Vec<&str> {
+    // A recording may have any number of labels: each name has the one behind it, and none is looked for, or moved.
+    let mut names: Vec<&str> = Vec::new();
+    let mut next: Vec<Option<usize>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut first = None;
+    for row in rows {
+        let mut before: Option<usize> = None;
+        for (name, _) in row {
+            let place = *places.entry(name).or_insert_with(|| {
+                let place = names.len();
+                names.push(name);
+                let link = match before {
+                    Some(before) => &mut next[before],
+                    None => &mut first,
+                };
+                let behind = link.replace(place);
+                next.push(behind);
+                place
+            });
+            before = Some(place);
+        }
+    }
+    std::iter::successors(first, |place| next[*place])
+        .map(|place| names[place])
+        .collect()
 }
 
 impl Row {

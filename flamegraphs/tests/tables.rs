@@ -165,3 +165,25 @@ fn what_was_not_recorded_is_an_empty_cell() {
     }
     assert_ne!(cell("crossings"), "");
 }
+
+/// Each name was looked for among all before it, and moved all behind it: some 50 s.
+#[test]
+fn a_run_of_many_labels_is_written_in_time() {
+    const LABELS: usize = 100_000;
+    let mut recording = Recording::synthetic(10);
+    let label = |index: usize| (format!("k{index:06}"), index.to_string());
+    recording.runs[0].labels = (0..LABELS).map(label).collect();
+    let profile = Profile::from_recording(&recording);
+    let begun = std::time::Instant::now();
+    let rows = Rows::of(&recording, &profile, View::Runs, None).unwrap();
+    let text = rows.csv().unwrap();
+    let took = begun.elapsed();
+    let header = text.lines().next().unwrap();
+    let place = |name: &str| header.split(',').position(|column| column == name).unwrap();
+    assert_eq!(
+        place("labels.k099999"),
+        place("labels.k000000") + LABELS - 1
+    );
+    assert_eq!(place("started_unix_ns"), place("labels.k099999") + 1);
+    assert!(took.as_secs() < 10, "{took:?}");
+}

@@ -2,8 +2,12 @@
 
 mod common;
 
-use nodeprof_flamegraphs::text::{Style, render};
+use nodeprof_flamegraphs::text::{self, Style, render};
+use nodeprof_profile::budget::{self, Budgets, Drift};
+use nodeprof_profile::diff::{Diff, Side, Sides};
+use nodeprof_profile::groups::Group;
 use nodeprof_profile::recording::{Loss, RunId};
+use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording};
 use unicode_width::UnicodeWidthStr;
 
@@ -283,4 +287,80 @@ fn waits_of_helper_threads_are_not_told_as_those_of_javascript() {
         text.contains("2.00 ms of JavaScript threads off it"),
         "{text}"
     );
+}
+
+/// A start of a program of which every name, version and word is a command to the terminal.
+fn hostile(version: &str) -> Recording {
+    const EVIL: &str = "\u{1b}[2J\n\u{9b}2J\u{202e}";
+    let evil = |text: &str| format!("{text}{EVIL}");
+    let module = evil("/srv/node_modules/x/index.js");
+    let mut program = Program::new("/srv/main.js", true);
+    program.package(
+        "/srv/node_modules/x",
+        Some(&evil("x")),
+        Some(&evil(version)),
+    );
+    program.require("/srv/main.js", &[], 90_000, |p| {
+        p.busy(30_000);
+        p.lookup(&evil("/srv/package.json"));
+        p.require(&module, &[], 50_000, |p| {
+            p.cross("fs", &evil("open"), 9_000)
+        });
+    });
+    let mut recording = program.end().0;
+    for binary in &mut recording.binaries {
+        binary.node_version = Some(evil(version));
+        binary.v8_version = Some(evil(version));
+    }
+    for family in &mut recording.families {
+        family.reason = Some(evil("why"));
+    }
+    let run = &mut recording.runs[0];
+    run.command = vec![evil("node").into(), evil(version).into()];
+    run.labels = vec![("name".into(), evil(version)), (evil("key"), evil("value"))];
+    recording
+}
+
+#[test]
+fn nothing_that_a_recording_names_is_a_command_to_the_terminal() {
+    let (base, head) = (hostile("1.0.0"), hostile("2.0.0"));
+    let profiles = [&base, &head].map(Profile::from_recording);
+    let side = |of: usize| Side {
+        recording: [&base, &head][of],
+        profile: &profiles[of],
+        group: Group::by_name([&base, &head][of]).remove(0),
+    };
+    let diff = Diff::new(&side(0), &side(1));
+    assert_eq!(diff.versions.len(), 1, "{:?}", diff.versions);
+    let style = Style {
+        width: 200,
+        color: false,
+    };
+    let (run, typed) = (&profiles[0].runs[0], "a@\u{1b}[2J\u{9b}2J\n");
+    let budgets = "[[budget]]\nfigure = \"packages[*].self_ns\"\nmax = \"1ns\"\n";
+    let budgets = Budgets::parse(budgets).unwrap();
+    let sides = Sides::new(&side(0), &side(1));
+    let checked = budget::check(&sides, &budgets, Drift::Forbidden, typed).unwrap();
+    for (what, text) in [
+        ("report", render(&profiles[0], &style)),
+        ("blame", text::blame(run, &Default::default(), &style)),
+        ("tree", text::tree(run, &Default::default(), &style)),
+        (
+            "chain",
+            text::critical_chain(run, &Default::default(), &style),
+        ),
+        ("diff", text::diff(&diff, typed, typed, &style)),
+        ("markdown", text::diff_markdown(&diff, typed, typed)),
+        ("check", text::check(&checked, &style)),
+        ("check of GitHub", text::check_github(&checked)),
+        ("check in Markdown", text::check_markdown(&checked)),
+    ] {
+        assert!(text.len() > 20, "{what}: {text}");
+        for line in text.lines() {
+            let is_command = |c: char| c.is_control() || c == '\u{202e}';
+            assert!(!line.contains(is_command), "{what}: {line:?}");
+        }
+    }
+    let text = text::diff(&diff, typed, typed, &style);
+    assert!(text.contains("1.0.0\\u{1b}[2J"), "{text}");
 }

@@ -2,7 +2,7 @@
 //!
 //! On the command line a group is `FILE`, `FILE@key=value[,key=value]` or `FILE@value`, which means `FILE@name=value`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -177,20 +177,25 @@ impl Selector {
         if runs.is_empty() {
             let file = self.file.display().to_string();
             let mut there: Vec<(&str, &str)> = Vec::new();
+            let mut known = HashSet::new();
             for (_, run) in numbered(recording) {
+                // A recording may have any number of them: the last of a key is not looked for again for each.
+                let last: HashMap<&str, &str> = (run.labels.iter())
+                    .map(|(key, value)| (key.as_str(), value.as_str()))
+                    .collect();
                 for (key, _) in &run.labels {
-                    let label = (key.as_str(), run.label(key).unwrap_or_default());
+                    let value = last.get(key.as_str()).copied().unwrap_or_default();
                     // A pair each, the rule by which it looked, and what a machine says of itself select no side.
                     let selects = !OF_COMPARISONS.contains(&key.as_str());
-                    if selects && !there.contains(&label) {
-                        there.push(label);
+                    if selects && known.insert((key.as_str(), value)) {
+                        there.push((key.as_str(), value));
                     }
                 }
             }
             return Err(SelectError::Nothing {
                 selector: self.to_string(),
                 example: there.first().map_or(String::new(), |(key, value)| {
-                    format!("@{key}={}", escaped(value))
+                    wording::printable(&format!("@{key}={}", escaped(value))).into_owned()
                 }),
                 there: match (recording.runs.len(), there.len()) {
                     (0, _) => "no runs".to_owned(),
@@ -304,12 +309,15 @@ fn labels_text(labels: &[(String, String)]) -> String {
 const NAMED: usize = 8;
 
 fn words(items: impl Iterator<Item = String>) -> String {
-    let items: Vec<String> = items.collect();
-    let more = items.len().saturating_sub(NAMED);
-    let named = items.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
-    match more {
+    let mut items = items;
+    // Who made the recording chose them.
+    let named: Vec<String> = (items.by_ref().take(NAMED))
+        .map(|item| wording::printable(&item).into_owned())
+        .collect();
+    let named = named.join(", ");
+    match items.count() {
         0 => named,
-        _ => format!("{named} and {more} more"),
+        more => format!("{named} and {more} more"),
     }
 }
 
@@ -355,11 +363,13 @@ impl Group {
     /// Groups by [`NAME`], in order of their first run; runs without a name belong to none.
     pub fn by_name(recording: &Recording) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for (id, run) in numbered(recording) {
             let Some(name) = run.label(NAME) else {
                 continue;
             };
-            match groups.iter_mut().find(|group| group.name == name) {
+            let place = *places.entry(name).or_insert(groups.len());
+            match groups.get_mut(place) {
                 Some(group) => group.runs.push(id),
                 None => groups.push(Group {
                     name: name.to_owned(),
@@ -539,6 +549,38 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("name=a, n=1, n=2"), "{text}");
         assert!(text.contains("type for example: f@name=a"), "{text}");
+    }
+
+    /// Each was looked for among all others, which took a minute for so many.
+    #[test]
+    fn of_a_run_of_many_labels_it_is_told_in_time_what_there_is() {
+        let label = |index: usize| (format!("k{index}"), "v".to_owned());
+        let mut recording = recording(&[&[], &[]]);
+        for run in &mut recording.runs {
+            run.labels = (0..100_000).map(label).collect();
+            run.labels
+                .push(("k0".to_owned(), "last\n\u{1b}[2J".to_owned()));
+        }
+        let begun = std::time::Instant::now();
+        let error = parse("f@b").unwrap().group(&recording).unwrap_err();
+        let took = begun.elapsed();
+        let text = error.to_string();
+        let there = r"the recording has k0=last\n\u{1b}[2J, k1=v, ";
+        assert!(text.contains(there), "{text:?}");
+        assert!(
+            text.contains(" and 99992 more; type for example: f@k0=last\\n"),
+            "{text}"
+        );
+        assert!(took.as_secs() < 10, "{took:?}");
+        let names = (0..50_000).map(|index| Run {
+            labels: vec![(NAME.to_owned(), index.to_string())],
+            ..Run::default()
+        });
+        let many = Recording {
+            runs: names.collect(),
+            ..Recording::default()
+        };
+        assert_eq!(Group::by_name(&many).len(), 50_000);
     }
 
     #[test]

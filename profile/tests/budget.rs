@@ -8,6 +8,7 @@ use nodeprof_profile::budget::{
 use nodeprof_profile::diff::{Side, Sides};
 use nodeprof_profile::groups::Group;
 use nodeprof_profile::recording::{Loss, Nanoseconds, RunId};
+use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording};
 
 const NOISE: [u64; 8] = [10, 250, 90, 400, 170, 320, 60, 230];
@@ -438,6 +439,35 @@ fn the_baseline_keeps_the_budgets_written_from_it() {
     let found = checked(baseline(), baseline(), &text).unwrap();
     assert_eq!(found.outcome, Outcome::Within, "{text}\n{:#?}", found.rows);
     assert!(found.rows.len() > 8);
+}
+
+/// TOML has no control characters in a comment: the file could not be read.
+#[test]
+fn budgets_are_written_whatever_the_largest_package_is_called() {
+    let mut program = Program::new("/srv/main.js", true);
+    let name = "x\u{1b}[31m\u{7}\r\n[[budget]]\u{7f}y";
+    program.package("/srv/node_modules/x", Some(name), Some("1.0.0"));
+    program.require("/srv/main.js", &[], 90_000, |p| {
+        p.require("/srv/node_modules/x/index.js", &[], 50_000, |p| {
+            p.busy(900_000_000)
+        });
+    });
+    let recording = program.end().0;
+    let profile = Profile::from_recording(&recording);
+    let of = |group| Side {
+        recording: &recording,
+        profile: &profile,
+        group,
+    };
+    let all = Group::all(&recording, "base");
+    let text = init(
+        &Sides::new(&of(Group::default()), &of(all)),
+        "a\u{1b}[2J\nb.nodeprof",
+    );
+    let largest = "# the largest is x\\u{1b}[31m\\u{7}\\r\\n[[budget]]\\u{7f}y\n";
+    assert!(text.contains(largest), "{text:?}");
+    assert!(text.contains("from a\\u{1b}[2J\\nb.nodeprof;"), "{text:?}");
+    Budgets::parse(&text).unwrap();
 }
 
 /// What a gate does not know it must not let pass.

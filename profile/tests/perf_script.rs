@@ -534,3 +534,31 @@ fn times_between_samples_are_no_instants() {
     let recording = import(text(&since_the_first).as_bytes()).unwrap();
     assert_eq!(recording.samples.len(), 4);
 }
+
+/// All threads were looked through for the name of each process: 57 s for so many.
+#[test]
+fn many_processes_are_imported_in_time() {
+    const PROCESSES: u32 = 40_000;
+    let mut text = String::new();
+    for pid in 1..=PROCESSES {
+        // A thread that is seen before the first one of its process.
+        for tid in [pid + PROCESSES, pid] {
+            let name = if tid == pid { "main" } else { "other" };
+            let at = pid * 2 + u32::from(tid == pid);
+            let _ = writeln!(
+                text,
+                "{name} {pid}/{tid} [000] {}.{:06}: 1000000 cpu-clock: \n\t55d0 f+0x1 (/usr/bin/x)\n",
+                at / 1_000_000,
+                at % 1_000_000
+            );
+        }
+    }
+    let begun = std::time::Instant::now();
+    let recording = import(text.as_bytes()).unwrap();
+    let took = begun.elapsed();
+    assert_eq!(recording.processes.len(), PROCESSES as usize);
+    for process in &recording.processes {
+        assert_eq!(process.execs[0].path, b"main");
+    }
+    assert!(took.as_secs() < 15, "{took:?}");
+}

@@ -143,7 +143,7 @@ pub fn budget(args: &args::Budget) -> anyhow::Result<ExitCode> {
         .file
         .file_name()
         .unwrap_or(args.base.file.as_os_str());
-    let source = name.to_string_lossy().replace(['\n', '\r'], " ");
+    let source = name.to_string_lossy();
     let text = with_one(&args.base, &args.store, |sides| {
         budget::init(sides, &source)
     })?;

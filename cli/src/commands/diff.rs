@@ -1,6 +1,6 @@
 //! `nodeprof diff`.
 
-use std::{collections::BTreeSet, io, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, fmt::Write as _, io, path::Path, process::ExitCode};
 
 use nodeprof_flamegraphs::{
     differential, printable,
@@ -12,6 +12,7 @@ use nodeprof_profile::{
     diff::sides::{ending, usual_ending},
     diff::{self, Side},
     groups::{BASE, Group, HEAD, NAME, Selector},
+    wording::is_unprintable,
 };
 
 use crate::{
@@ -248,8 +249,9 @@ pub fn have_one_name(
             let mut one = selector.clone();
             one.labels.push((NAME.into(), (*last).into()));
             anyhow::bail!(
-                "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {one}",
-                printable(&all.join(", "))
+                "{selector} has runs called {}, and a figure of all of them is of none; needed: one of these names; type for example: {}",
+                printable(&all.join(", ")),
+                printable(&one.to_string())
             )
         }
         _ => Ok(()),
@@ -304,11 +306,46 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// A word for a shell.
+/// A word for a shell, as a terminal can show it.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "@%+=:,./-_".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if !text.contains(is_unprintable) {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    let mut word = "$'".to_owned();
+    for c in text.chars() {
+        match c {
+            '\'' | '\\' => word.extend(['\\', c]),
+            c if is_unprintable(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    // Three digits always: what follows is none of them. Writing to a string does not fail.
+                    let _ = write!(word, "\\{byte:03o}");
+                }
+            }
+            c => word.push(c),
+        }
+    }
+    word + "'"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_no_command_to_the_terminal() {
+        for (text, word) in [
+            ("a.nodeprof@base", "a.nodeprof@base"),
+            ("", "''"),
+            ("it's", r"'it'\''s'"),
+            ("a\u{1b}[2J\n1'\\", r"$'a\033[2J\0121\'\\'"),
+            ("a\u{9b}2J\u{202e}", r"$'a\302\2332J\342\200\256'"),
+        ] {
+            assert_eq!(quoted(text), word);
+            assert!(!quoted(text).contains(is_unprintable));
+        }
     }
 }

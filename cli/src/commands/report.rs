@@ -61,7 +61,7 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
                     if let Some(probed) = recording.runs.iter().position(|run| !run.is_bare()) {
                         text.push_str(&format!(
                             "\nThe report of a run with probes: nodeprof report {} --run {}\n",
-                            args.file.display(),
+                            super::diff::quoted(&args.file.to_string_lossy()),
                             probed + 1
                         ));
                     }

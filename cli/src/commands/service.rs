@@ -13,7 +13,7 @@ use nodeprof_profile::{
     Profile,
     diff::Diff,
     store::database::{COMMIT, Filter, Summary},
-    wording,
+    wording::{self, printable_lines},
 };
 use nodeprofd::control::{Ask, Client, Find, Status};
 
@@ -226,7 +226,7 @@ fn status_text(status: &Status) -> String {
         let _ = writeln!(text, "  damaged   a store was set aside: {}", at.display());
     }
     let _ = writeln!(text, "  you may   read {reads}{administers}");
-    text
+    printable_lines(&text).into_owned()
 }
 
 /// Labels that come first in a list.
@@ -420,6 +420,12 @@ mod tests {
             "{text}"
         );
         assert!(!status_text(&Status::default()).contains("missing"));
+        let status = Status {
+            set_aside: Some("/a\u{1b}[2J".into()),
+            ..Status::default()
+        };
+        let text = status_text(&status);
+        assert!(text.contains("was set aside: /a\\u{1b}[2J\n"), "{text:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use nodeprof_profile::{
     groups::{Group, Selector, conditions},
     recording::RunId,
     store::database::{DatabaseError, Filter, Found, Labels, Reader, RunNumber, Summary},
-    wording::counted,
+    wording::{counted, printable},
 };
 use nodeprofd::control::{AskError, Client, DEFAULT_SOCKET, Find};
 
@@ -315,7 +315,11 @@ fn nothing(text: &str, filter: &Filter, reader: &Runs) -> anyhow::Result<String>
     let of_keys = || (labels.iter()).filter(|(key, _, _)| keys.contains(&key.as_str()));
     let mut named: Vec<String> = of_keys()
         .take(NAMED)
-        .map(|(key, value, runs)| format!("{key}={value} ({})", counted(*runs, "# run[|s]")))
+        .map(|(key, value, runs)| {
+            // The environment of any user's program has it.
+            let label = format!("{key}={value}");
+            format!("{} ({})", printable(&label), counted(*runs, "# run[|s]"))
+        })
         .collect();
     let more = of_keys().count() - named.len();
     Ok(match named.is_empty() {

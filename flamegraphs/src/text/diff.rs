@@ -302,7 +302,7 @@ impl View<'_> {
         for line in next_commands(self.diff, base, head) {
             // A command that is broken cannot be copied.
             self.page.out.push_str("  ");
-            self.page.out.push_str(&line);
+            self.page.out.push_str(&printable(&line));
             self.page.out.push('\n');
         }
     }

@@ -7,6 +7,7 @@ use super::diff::{
     builtins, doubt, false_positives, is_telling, next_commands, percent_of, probability, time_name,
 };
 use super::words::capitalised;
+use crate::paths::printable;
 
 /// Rows of a table of counts.
 const ROWS: usize = 20;
@@ -117,6 +118,7 @@ pub fn markdown(diff: &Diff, base: &str, head: &str) -> String {
     }
     let next: Vec<String> = next_commands(diff, base, head);
     if !next.is_empty() {
+        let next: Vec<_> = next.iter().map(|line| printable(line)).collect();
         out += &format!("```\n{}\n```\n", next.join("\n"));
     }
     out
@@ -156,7 +158,7 @@ fn counts(out: &mut String, title: &str, rows: &[&Change]) {
 /// Text that a program chose, without meaning for Markdown or HTML.
 pub(super) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in crate::paths::printable(text).chars() {
+    for c in printable(text).chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -175,7 +177,7 @@ pub(super) fn text(text: &str) -> String {
 
 /// The same as code: between more backticks in a row than it has itself, so that nothing in it ends it.
 pub(super) fn code(text: &str) -> String {
-    let text = crate::paths::printable(text).replace('|', "\\|");
+    let text = printable(text).replace('|', "\\|");
     let longest = text.split(|c| c != '`').map(str::len).max();
     let fence = "`".repeat(longest.unwrap_or_default() + 1);
     // A backtick at an end would be one of the fence. Of a space on both sides CommonMark shows none.

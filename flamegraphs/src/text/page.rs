@@ -2,10 +2,10 @@
 
 use nodeprof_profile::wording;
 
-use crate::paths::{columns, cut};
+use crate::paths::{columns, cut, printable};
 use crate::table::{Paint, Table};
 
-/// What is written so far, and how wide it may be.
+/// What is written so far, and how wide it may be. Nothing of a text that it is given is a command to the terminal, whoever chose the names in it.
 pub(super) struct Page {
     pub(super) out: String,
     pub(super) width: usize,
@@ -33,13 +33,15 @@ impl Page {
     /// Phrases with ` · ` between them; breaks between phrases, within one only if it is wider than a line.
     pub(super) fn phrases(&mut self, lead: &str, phrases: &[Phrase], indent: usize) {
         let mut used = 0;
+        let lead = printable(lead);
         if !lead.is_empty() {
-            let lead = cut(lead, self.width);
+            let lead = cut(&lead, self.width);
             self.out.push_str(&Paint::Strong.on(&lead, self.color));
             used = columns(&lead);
         }
         let mut first = true;
         for (text, paint) in phrases.iter().filter(|(text, _)| !text.is_empty()) {
+            let text = &printable(text);
             let gap = match (first, used) {
                 (true, 0) => "",
                 (true, _) if lead.ends_with(':') => " ",
@@ -69,6 +71,7 @@ impl Page {
 
     /// A sentence from the beginning of a line; gives the columns used of its last line.
     fn words(&mut self, text: &str, paint: Paint, indent: usize) -> usize {
+        let text = printable(text);
         let room = self.width.saturating_sub(indent).max(1);
         let mut line = String::new();
         let mut lines = Vec::new();

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::diff::compare::Spread;
 use crate::diff::figures::{List, Unit};
 use crate::diff::{Sides, words};
+use crate::wording;
 
 /// Counts that tell most of a start.
 const COUNTS: [&str; 7] = [
@@ -20,6 +21,8 @@ const COUNTS: [&str; 7] = [
 /// Budgets that the baseline keeps. Counts: what they are, with a tenth more where they vary. Times and sizes: what none of the runs
 /// reached by far. Packages: more than the largest takes.
 pub fn init(sides: &Sides<'_>, source: &str) -> String {
+    // TOML knows no control characters in a comment.
+    let source = wording::printable(source);
     let mut out = format!(
         "# What nodeprof check allows. Written by nodeprof budget init from {source}; change it as you like.\n\
          # Names are those of nodeprof diff --format json; * stands for any text. max: at most; max-increase: at most so much more than --against BASE.\n\
@@ -67,7 +70,7 @@ pub fn init(sides: &Sides<'_>, source: &str) -> String {
         let _ = write!(
             out,
             "\n[[budget]] # the largest is {}\nfigure = \"packages[*].self_ns\"\nmax = \"{}\"\n",
-            packages.names[row].replace(['\n', '\r'], " "),
+            wording::printable(&packages.names[row]),
             limit(most * 1.5, Unit::Ns)
         );
     }

@@ -1,6 +1,7 @@
 //! How far it is, and the estimate so far, on standard error if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nodeprof_profile::wording::printable;
 
 pub struct Progress(ProgressBar);
 
@@ -21,7 +22,7 @@ impl Progress {
     }
 
     pub fn say(&self, message: &str) {
-        self.0.set_message(message.to_owned());
+        self.0.set_message(printable(message).into_owned());
         self.0.tick();
     }
 

@@ -1,6 +1,6 @@
 //! From lines to a recording.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::jit::{self, Code};
 use super::line::{self, number, split_last};
@@ -495,13 +495,19 @@ impl Builder {
         recording: &mut Recording,
     ) -> HashMap<u32, ProcessId> {
         let mut ids: HashMap<u32, ProcessId> = HashMap::new();
+        let comms = self.comms_of(pids);
         for sample in &self.samples {
+            let pid = pids[&sample.thread];
+            if ids.contains_key(&pid) {
+                continue;
+            }
             // The outermost ancestor first; a loop of parents ends at the first that is seen again.
-            let mut line = vec![pids[&sample.thread]];
+            let mut line = vec![pid];
+            let mut known = HashSet::from([pid]);
             while let Some(last) = line.last()
                 && !ids.contains_key(last)
                 && let Some(parent) = self.notes.get(last).and_then(|note| note.parent)
-                && !line.contains(&parent)
+                && known.insert(parent)
             {
                 line.push(parent);
             }
@@ -512,7 +518,7 @@ impl Builder {
                 let id = ProcessId(recording.processes.len() as u32);
                 let note = self.notes.get(&pid);
                 let parent = note.and_then(|note| note.parent);
-                let comm = self.comm_of(pid, pids);
+                let comm = comms.get(&pid).copied();
                 let first_seen = sample.at.unwrap_or(started);
                 let first_exec = note.and_then(|note| note.execs.first()).map(|exec| exec.0);
                 let forked = note
@@ -542,14 +548,22 @@ impl Builder {
         ids
     }
 
-    /// The name of a process: of its main thread, else of the thread seen first.
-    fn comm_of(&self, pid: u32, pids: &HashMap<u32, u32>) -> Option<&[u8]> {
-        let threads = || {
-            (0..self.threads.things.len() as u32).filter(|thread| pids.get(thread) == Some(&pid))
-        };
-        let main = threads().find(|thread| self.threads.things[*thread as usize].tid == pid);
-        let thread = main.or_else(|| threads().next())?;
-        self.comms.get(&thread).map(Vec::as_slice)
+    /// The names of processes: of their main threads, else of the threads seen first.
+    fn comms_of(&self, pids: &HashMap<u32, u32>) -> HashMap<u32, &[u8]> {
+        let mut chosen: HashMap<u32, u32> = HashMap::new();
+        for (thread, of) in (0u32..).zip(&self.threads.things) {
+            let Some(pid) = pids.get(&thread) else {
+                continue;
+            };
+            let first = *chosen.entry(*pid).or_insert(thread);
+            let is_main = |thread: u32| self.threads.things[thread as usize].tid == *pid;
+            if of.tid == *pid && !is_main(first) {
+                chosen.insert(*pid, thread);
+            }
+        }
+        (chosen.into_iter())
+            .filter_map(|(pid, thread)| Some((pid, self.comms.get(&thread)?.as_slice())))
+            .collect()
     }
 
     /// Objects that are node: by name, or by V8's builtins in them.
