@@ -879,11 +879,11 @@ fn limits_of_runs_of_several_settings_are_judged_of_each_apart() {
         of(side("base", node, nothing), side("head", node, nothing)),
         kept
     );
-    // The median of all is that of the others, which did not grow.
-    let over = [("max", Status::Over), ("max-increase", Status::Over)];
+    // The median of all is that of the others, which did not grow. That counts of all vary makes six runs too few to be certain.
+    let not_kept = [("max", Status::Over), ("max-increase", Status::CannotTell)];
     assert_eq!(
         of(side("base", node, nothing), side("head", node, more)),
-        over
+        not_kept
     );
     // Base has no run of that version.
     let unlike = [
