@@ -2,8 +2,6 @@
 //!
 //! All instants are CLOCK_MONOTONIC in nanoseconds, all durations nanoseconds.
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 
 /// Name of a path that could not be read from the program's memory. Two of that name need not be one path.
@@ -735,14 +733,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The runs of which something is missing: that has lost events, or with a process that was met too late.
-    pub fn runs_with_gaps(&self) -> HashSet<RunId> {
-        let losses = self.losses.iter().filter(|loss| loss.is_gap());
-        let processes = self.processes.iter().filter(|p| p.incomplete.is_some());
-        let of_losses = losses.map(|loss| loss.run);
-        of_losses.chain(processes.map(|p| p.run)).collect()
-    }
-
     /// The bytes of a name; empty if the id is not of this recording.
     pub fn name(&self, id: NameId) -> &[u8] {
         self.names

@@ -32,6 +32,7 @@ pub struct PlannedLook {
 
 impl PlannedLook {
     fn new(pairs: usize, chance: f64) -> PlannedLook {
+        let pairs = pairs.min(PAIRS_LIMIT);
         PlannedLook {
             pairs,
             chance,
@@ -92,8 +93,9 @@ pub const PAIRS_LIMIT: usize = 10_000;
 pub const MARGIN: f64 = 0.01;
 
 impl Sequential {
-    /// Looks now and then until `most` pairs; `chance` is that of a false alarm in all.
+    /// Looks now and then until `most` pairs, [`PAIRS_LIMIT`] at most; `chance` is that of a false alarm in all.
     pub fn new(most: usize, chance: f64) -> Sequential {
+        let most = most.min(PAIRS_LIMIT);
         let mut at = vec![15, 25];
         let mut next = 40;
         while next < most {
@@ -121,8 +123,9 @@ impl Sequential {
         }
     }
 
-    /// One look, after all pairs.
+    /// One look, after all pairs or the first [`PAIRS_LIMIT`] of them.
     pub fn fixed(pairs: usize, chance: f64) -> Sequential {
+        let pairs = pairs.min(PAIRS_LIMIT);
         Sequential {
             looks: vec![PlannedLook::new(pairs, chance)],
             most: pairs,
@@ -290,6 +293,16 @@ mod tests {
             assert_eq!(most(pairs.to_string()), today, "{pairs}");
         }
         assert_eq!(most(PAIRS_LIMIT.to_string()).most(), PAIRS_LIMIT);
+        // Nor do pairs without a rule make one.
+        for pairs in [PAIRS_LIMIT + 1, 25_000, usize::MAX] {
+            for rule in [
+                rule_of(|_| None, pairs).0,
+                Sequential::new(pairs, FALSE_ALARMS),
+            ] {
+                assert_eq!(rule.most(), PAIRS_LIMIT);
+                assert_eq!(rule.looks().last().unwrap().pairs, PAIRS_LIMIT);
+            }
+        }
     }
 
     /// Normally distributed, by the sum of twelve.

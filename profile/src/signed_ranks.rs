@@ -82,12 +82,19 @@ pub fn shift(differences: &[f64], outside: usize) -> (f64, Option<(f64, f64)>) {
     for (index, one) in differences.iter().enumerate() {
         means.extend(differences[index..].iter().map(|other| (one + other) / 2.0));
     }
-    means.sort_by(f64::total_cmp);
-    let at = |index: usize| means.get(index).copied().unwrap_or(f64::NAN);
-    let middle = (at((means.len().max(1) - 1) / 2) + at(means.len() / 2)) / 2.0;
-    let interval = outside
-        .checked_sub(1)
-        .map(|first| (at(first), at(means.len() - outside)));
+    // Four of them are asked for: sorting all takes ten times as long, and half of the memory once more.
+    let count = means.len();
+    let mut at = |index: usize| match index < count {
+        true => *means.select_nth_unstable_by(index, f64::total_cmp).1,
+        false => f64::NAN,
+    };
+    let middle = (at((count.max(1) - 1) / 2) + at(count / 2)) / 2.0;
+    let interval = outside.checked_sub(1).map(|first| {
+        (
+            at(first),
+            count.checked_sub(outside).map_or(f64::NAN, &mut at),
+        )
+    });
     (middle, interval)
 }
 

@@ -1,13 +1,15 @@
 //! A figure from commit to commit, or along any other label: its level, and where that changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::diff::Sides;
 use crate::diff::compare::constant_change;
 use crate::diff::figures::{List, Unit, varies_with_machine};
-use crate::diff::sides::{Side, program};
+use crate::diff::settings::Setting;
+use crate::diff::sides::{Side, ending_of, program, usual};
+use crate::diff::statements::failure;
 use crate::groups::Group;
 use crate::random::Random;
 
@@ -32,10 +34,28 @@ pub struct Trend {
     /// The programs that the runs are of, the most frequent first, with the number of runs of each. Of several no change is looked for: a
     /// point differs from its neighbours by which of them it has.
     pub programs: Vec<(String, usize)>,
-    /// Runs that are in no point, for something of them is missing: their counts are too low by that. Of times none.
+    /// Runs that are in no point, for something of them is missing: their counts are too low by that. Of times and memory none.
     pub left_out: usize,
+    /// Runs that are in no point, for they failed, or ended otherwise than most of those that did not.
+    pub ended_otherwise: usize,
+    /// No run came to a good end: points are of those that failed as most did.
+    pub all_failed: bool,
+    /// Where the figure depends on how a run was recorded and where: the modes, probes, kernels and machines of the runs of the points, the most
+    /// frequent first. Of several, changes are those of the runs of one among themselves.
+    pub settings: Vec<Recorded>,
     /// One for each value of the label, in the order in which they first ran.
     pub points: Vec<Point>,
+}
+
+/// Runs that were recorded alike, on one kernel and machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Recorded {
+    /// What these differ by from the others; empty if there are none.
+    pub name: String,
+    /// How many there are.
+    pub runs: usize,
+    /// In how many points.
+    pub points: usize,
 }
 
 /// The runs with one value of the label.
@@ -92,7 +112,7 @@ pub enum TrendError {
 }
 
 impl Trend {
-    /// The figure of these runs, along a label. Runs that failed count as any other.
+    /// The figure of these runs, along a label.
     ///
     /// # Errors
     /// [`TrendError`], if no run has the figure or the label.
@@ -115,45 +135,61 @@ impl Trend {
             return Err(TrendError::NoFigure { figure });
         };
         let unit = table.unit(row, field);
-        let gaps = match unit {
-            Unit::Ns => Default::default(),
-            _ => side.recording.runs_with_gaps(),
-        };
+        let noise = Noise::of(figure, unit);
+        let depends_on_recording = noise == Noise::Machine || figure.starts_with("overhead.");
         let mut left_out = 0;
-        let is_of_runs = table.list == List::Run;
+        let field = if table.list == List::Run { 0 } else { field };
         let mut programs: BTreeMap<String, usize> = BTreeMap::new();
         let mut order: Vec<(&str, u64)> = Vec::new();
-        let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         let mut runs: Vec<_> = side.group.runs.iter().enumerate().collect();
         let started = |id: &crate::recording::RunId| {
             let run = side.recording.runs.get(id.0 as usize);
             run.map_or(0, |run| run.started_unix_ns)
         };
         runs.sort_by_key(|(_, id)| started(id));
+        // Place of the point, run, value.
+        let mut all: Vec<(usize, usize, f64)> = Vec::new();
         for (index, id) in runs {
             let run = side.recording.runs.get(id.0 as usize);
             let Some(value) = run.and_then(|run| run.label(by)) else {
                 continue;
             };
-            let of = values.entry(value).or_insert_with(|| {
+            let place = *places.entry(value).or_insert_with(|| {
                 order.push((value, started(id)));
-                Vec::new()
+                order.len() - 1
             });
-            let known = table.value(row, index, if is_of_runs { 0 } else { field });
-            if known.is_finite() && gaps.contains(id) {
-                left_out += 1;
-            } else if known.is_finite() {
-                of.push(known);
-                *programs.entry(program(sides.runs[index])).or_default() += 1;
+            let known = table.value(row, index, field);
+            if known.is_finite() {
+                all.push((place, index, known));
             }
         }
         if order.is_empty() {
             return Err(TrendError::NoLabel { by: by.to_owned() });
         }
-        let series: Vec<Vec<f64>> = order
-            .iter()
-            .map(|(value, _)| values[value].clone())
-            .collect();
+        let endings = all.iter().map(|(_, run, _)| ending_of(sides.runs[*run]));
+        let good = |all: &[_]| usual(all.iter().filter(|of| failure(of).is_none()).cloned());
+        let endings: Vec<_> = endings.collect();
+        let of_good = good(&endings);
+        let all_failed = of_good.is_none() && !endings.is_empty();
+        let expected = of_good.or_else(|| usual(endings.iter().cloned()));
+        let mut ended_otherwise = 0;
+        let mut series: Vec<Vec<f64>> = vec![Vec::new(); order.len()];
+        let mut recorded: BTreeMap<Setting, Vec<Vec<f64>>> = BTreeMap::new();
+        for ((place, run, value), ending) in all.into_iter().zip(endings) {
+            if Some(ending) != expected {
+                ended_otherwise += 1;
+            } else if table.is_low(row, run, field) {
+                left_out += 1;
+            } else {
+                let profile = sides.runs[run];
+                series[place].push(value);
+                let setting = Setting::of(profile, false, depends_on_recording);
+                let of = recorded.entry(setting);
+                of.or_insert_with(|| vec![Vec::new(); order.len()])[place].push(value);
+                *programs.entry(program(profile)).or_default() += 1;
+            }
+        }
         let mut points: Vec<Point> = (order.iter().zip(&series))
             .map(|((value, first), known)| Point {
                 value: (*value).to_owned(),
@@ -165,10 +201,30 @@ impl Trend {
                 change: None,
             })
             .collect();
-        let noise = Noise::of(figure, unit);
+        let known: BTreeSet<Setting> = recorded.keys().cloned().collect();
+        let mut recorded: Vec<(Recorded, Vec<Vec<f64>>)> = { Setting::names(&known).into_iter() }
+            .zip(recorded.into_values())
+            .map(|(name, values)| {
+                let of = Recorded {
+                    name,
+                    runs: values.iter().map(Vec::len).sum(),
+                    points: values.iter().filter(|point| !point.is_empty()).count(),
+                };
+                (of, values)
+            })
+            .collect();
+        recorded.sort_by_key(|(of, _)| std::cmp::Reverse(of.runs));
         if programs.len() < 2 {
-            for (at, change) in changes(&series, noise) {
-                points[at].change = Some(change);
+            let can_change = |of: &Recorded| of.points >= noise.least_points();
+            let looked = recorded.iter().filter(|(of, _)| can_change(of)).count();
+            let level = FALSE_ALARM / looked.max(1) as f64;
+            for (of, values) in &recorded {
+                if !can_change(of) {
+                    continue;
+                }
+                for (at, change) in changes_below(values, noise, level) {
+                    points[at].change.get_or_insert(change);
+                }
             }
         }
         let mut programs: Vec<(String, usize)> = programs.into_iter().collect();
@@ -180,6 +236,9 @@ impl Trend {
             by: by.to_owned(),
             programs,
             left_out,
+            ended_otherwise,
+            all_failed,
+            settings: recorded.into_iter().map(|(of, _)| of).collect(),
             points,
         })
     }
@@ -217,6 +276,16 @@ impl Noise {
     }
 }
 
+impl Noise {
+    /// With fewer points there is no change, whatever they are.
+    fn least_points(self) -> usize {
+        match self {
+            Noise::Runs => 2,
+            Noise::Machine => 14,
+        }
+    }
+}
+
 /// Where the level of a series changes: index of the first point of the new level, and the change.
 ///
 /// A count of which no point varies, and of which enough runs of at least half of the points show that, changes wherever one level meets
@@ -225,21 +294,26 @@ impl Noise {
 /// runs, where those before and after differ most; or, of what varies with the machine, of one value of each point, its median, where
 /// these lie nearest to two levels.
 pub fn changes(points: &[Vec<f64>], noise: Noise) -> Vec<(usize, Change)> {
+    changes_below(points, noise, FALSE_ALARM)
+}
+
+/// The same with another chance than [`FALSE_ALARM`].
+fn changes_below(points: &[Vec<f64>], noise: Noise, level: f64) -> Vec<(usize, Change)> {
     let known: Vec<usize> = (0..points.len())
         .filter(|at| !points[*at].is_empty())
         .collect();
     let steps = match noise {
-        Noise::Runs => exact_steps(points, &known),
+        Noise::Runs => exact_steps(points, &known, level),
         Noise::Machine => None,
     };
     let Some(mut all) = steps else {
-        return parted(points, &known, noise);
+        return parted(points, &known, noise, level);
     };
     // Levels of few runs may hide a change between those around them.
     let starts: Vec<usize> = all.iter().map(|(at, _)| *at).collect();
     let between = known.chunk_by(|_, at| !starts.contains(at));
     let further: Vec<_> = between
-        .flat_map(|known| parted(points, known, noise))
+        .flat_map(|known| parted(points, known, noise, level))
         .collect();
     all.extend(further);
     all.sort_by_key(|(at, _)| *at);
@@ -247,7 +321,7 @@ pub fn changes(points: &[Vec<f64>], noise: Noise) -> Vec<(usize, Change)> {
 }
 
 /// The changes between these points, as ranks tell them.
-fn parted(points: &[Vec<f64>], known: &[usize], noise: Noise) -> Vec<(usize, Change)> {
+fn parted(points: &[Vec<f64>], known: &[usize], noise: Noise, level: f64) -> Vec<(usize, Change)> {
     let levels = Levels {
         points: match noise {
             Noise::Runs => known.iter().map(|at| points[*at].clone()).collect(),
@@ -256,6 +330,7 @@ fn parted(points: &[Vec<f64>], known: &[usize], noise: Noise) -> Vec<(usize, Cha
                 .collect(),
         },
         noise,
+        level,
     };
     let mut found = levels.part();
     // What parted a whole may not part its halves.
@@ -276,7 +351,7 @@ fn parted(points: &[Vec<f64>], known: &[usize], noise: Noise) -> Vec<(usize, Cha
             .collect();
         let worst = (0..found.len()).max_by(|a, b| chances[*a].total_cmp(&chances[*b]));
         match worst {
-            Some(at) if chances[at] >= FALSE_ALARM => {
+            Some(at) if chances[at] >= level => {
                 found.remove(at);
             }
             _ => {
@@ -289,7 +364,7 @@ fn parted(points: &[Vec<f64>], known: &[usize], noise: Noise) -> Vec<(usize, Cha
 }
 
 /// The changes of a count of which enough runs show that it does not vary by itself; `None` if they do not.
-fn exact_steps(points: &[Vec<f64>], known: &[usize]) -> Option<Vec<(usize, Change)>> {
+fn exact_steps(points: &[Vec<f64>], known: &[usize], level: f64) -> Option<Vec<(usize, Change)>> {
     let constant = |values: &[f64]| values.iter().all(|value| *value == values[0]);
     let runs: usize = known.iter().map(|at| points[*at].len()).sum();
     let repeats = runs - known.len();
@@ -314,7 +389,7 @@ fn exact_steps(points: &[Vec<f64>], known: &[usize]) -> Option<Vec<(usize, Chang
             };
             // Two commits that are compared need as many; here several places could show it.
             let is_shown = constant_change(0, before, after).is_known()
-                && luck(before.min(after), runs, known.len() - 1) < FALSE_ALARM;
+                && luck(before.min(after), runs, known.len() - 1) < level;
             is_shown.then_some((pair[1][0], change))
         })
         .collect();
@@ -343,6 +418,8 @@ struct Place {
 struct Levels {
     points: Vec<Vec<f64>>,
     noise: Noise,
+    /// Chance below which two levels are parted.
+    level: f64,
 }
 
 impl Levels {
@@ -393,7 +470,7 @@ impl Levels {
         let mut open = vec![(0, self.points.len())];
         while let Some((first, end)) = open.pop() {
             if let Some(at) = self.best(first, end)
-                && self.chance(first, end) < FALSE_ALARM
+                && self.chance(first, end) < self.level
             {
                 found.push(at);
                 open.extend([(first, at), (at, end)]);
@@ -873,5 +950,131 @@ mod tests {
         };
         assert_eq!(of("crossings.total"), (vec![3, 3, 3, 0], 3, 0));
         assert_eq!(of("time.wall_ns"), (vec![3, 3, 3, 3], 0, 0));
+        // The kernel tells it of whole runs.
+        assert_eq!(of("time.max_rss_bytes"), (vec![3, 3, 3, 3], 0, 0));
+    }
+
+    /// The trend of commits with one run each, made by these.
+    fn of_commits(
+        figure: &str,
+        commits: usize,
+        change: impl Fn(usize, &mut Recording, &mut u64),
+    ) -> Trend {
+        let mut recording = Recording::default();
+        for at in 0..commits {
+            let mut one = Recording::synthetic(20);
+            let mut micros = 60_000 + (at as u64 * 7) % 5;
+            one.runs[0].labels.push(("commit".into(), at.to_string()));
+            one.runs[0].started_unix_ns = 1000 + at as u64;
+            change(at, &mut one, &mut micros);
+            one.runs[0].ended.0 = one.runs[0].started.0 + micros * 1000;
+            recording.append(one);
+        }
+        let profile = Profile::from_recording(&recording);
+        let side = Side {
+            recording: &recording,
+            profile: &profile,
+            group: Group::all(&recording, ""),
+        };
+        Trend::new(&side, figure, "commit").unwrap()
+    }
+
+    fn marked(trend: &Trend) -> Vec<usize> {
+        let points = trend.points.iter().enumerate();
+        { points.filter(|(_, point)| point.change.is_some()) }
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    #[test]
+    fn another_way_of_recording_is_no_change() {
+        type Other = fn(&mut Recording);
+        let label = |recording: &mut Recording, key: &str| {
+            recording.runs[0].labels.push((key.into(), "other".into()));
+        };
+        let count: Other = |recording| recording.runs[0].mode = "count".into();
+        let without: Other = |recording| {
+            let mut families = recording.families.iter_mut();
+            families.find(|of| of.name == "files").unwrap().state = "off".into();
+        };
+        let kernel: Other = |recording| recording.runs[0].labels[0] = ("kernel".into(), "6".into());
+        for (other, name) in [
+            (count, "mode count"),
+            (without, "mode full without files"),
+            (kernel, "kernel 6"),
+        ] {
+            let trend = of_commits("time.wall_ns", 20, |at, one, micros| {
+                one.runs[0].labels.insert(0, ("kernel".into(), "5".into()));
+                if at >= 10 {
+                    *micros += 15_000;
+                    other(one);
+                }
+            });
+            assert_eq!(marked(&trend), Vec::<usize>::new(), "{name}");
+            let settings: Vec<_> = (trend.settings.iter().map(|of| (of.runs, of.points))).collect();
+            assert_eq!(settings, [(10, 10), (10, 10)], "{name}");
+            let found = trend.settings.iter().any(|of| of.name.starts_with(name));
+            assert!(found, "{:?}", trend.settings);
+        }
+        // What changes within one way is found all the same, and once.
+        let trend = of_commits("time.wall_ns", 40, |at, one, micros| {
+            if at % 4 == 0 {
+                label(one, "machine");
+                *micros += 30_000;
+            }
+            *micros += if at >= 20 { 5_000 } else { 0 };
+        });
+        assert_eq!(marked(&trend), [21]);
+        assert_eq!(trend.settings.len(), 2);
+        // A count is what it is, however it was recorded.
+        let trend = of_commits("crossings.total", 20, |at, one, _| {
+            if at >= 10 {
+                let labels = one.runs[0].labels.clone();
+                *one = Recording::synthetic(30);
+                one.runs[0].labels = labels;
+                one.runs[0].started_unix_ns = 1000 + at as u64;
+                label(one, "kernel");
+            }
+        });
+        assert_eq!((marked(&trend), trend.settings.len()), (vec![10], 1));
+    }
+
+    #[test]
+    fn runs_that_fail_are_no_change() {
+        let failing = |from: usize, commits: usize| {
+            of_commits("time.wall_ns", commits, |at, one, micros| {
+                if at >= from {
+                    *micros -= 30_000;
+                    one.runs[0].exit_status = Some(1);
+                }
+            })
+        };
+        // Also where they are the more frequent.
+        for commits in [20, 25] {
+            let trend = failing(10, commits);
+            assert_eq!(marked(&trend), Vec::<usize>::new());
+            assert_eq!(
+                (trend.ended_otherwise, trend.all_failed),
+                (commits - 10, false)
+            );
+            let runs: Vec<usize> = trend.points.iter().map(|point| point.runs).collect();
+            assert_eq!(runs[9..12], [1, 0, 0]);
+        }
+        // A program that never does anything else.
+        let trend = failing(0, 20);
+        assert_eq!((trend.ended_otherwise, trend.all_failed), (0, true));
+        assert!(trend.points.iter().all(|point| point.runs == 1));
+        // Whoever waits for a signal ends otherwise than whoever was recorded to the end.
+        let trend = of_commits("time.wall_ns", 20, |at, one, micros| {
+            if at >= 14 {
+                *micros += 30_000;
+                one.runs[0].exit_status = None;
+                one.runs[0].ended_by = "loop-start".into();
+            }
+        });
+        assert_eq!(
+            (marked(&trend), trend.ended_otherwise),
+            (Vec::<usize>::new(), 6)
+        );
     }
 }

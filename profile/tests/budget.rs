@@ -768,3 +768,160 @@ fn memory_and_samples_of_one_run_are_never_over() {
         assert_eq!(one.outcome, Outcome::CannotTell, "{:?}", one.rows);
     }
 }
+
+/// Of three starts of a small program and two of a large one the median is the small one's, whatever the large one takes.
+#[test]
+fn a_limit_of_runs_of_several_programs_cannot_be_told() {
+    let program = |name: &'static str| {
+        move |recording: &mut Recording| {
+            recording.runs[0].command = vec![b"node".into(), name.into()];
+        }
+    };
+    let mixture = |side: &'static str, large: u64| {
+        let mut all = runs(side, &NOISE[..3], program("small.js"));
+        all.append(runs(side, &[large; 2], program("big.js")));
+        all
+    };
+    let max = format!("{WALL}max = \"200ms\"");
+    let says = "the runs of head are of 2 programs, 3 × `small.js` and 2 × `big.js`, and a figure of all of them is of none; needed: runs of one, chosen by a label or, of the store, by command=TEXT";
+    let kinds = |found: &Checked| -> Vec<&str> {
+        let kinds = found.statements.iter().map(|of| of.kind);
+        kinds.filter(|kind| *kind == "several_programs").collect()
+    };
+    let found = alone(mixture("head", 400_000), &max).unwrap();
+    assert_eq!(found.outcome, Outcome::CannotTell);
+    assert_eq!(found.rows[0].sentence, says);
+    assert_eq!(kinds(&found), ["several_programs"]);
+    // With a base likewise, and of counts, too.
+    let both = format!("{max}\n[[budget]]\nfigure = \"crossings.total\"\nmax-increase = 0");
+    let found = checked(mixture("base", 1), mixture("head", 400_000), &both).unwrap();
+    assert_eq!(kinds(&found), ["several_programs"]);
+    assert!(
+        found
+            .rows
+            .iter()
+            .all(|row| row.status == Status::CannotTell),
+        "{:#?}",
+        found.rows
+    );
+    // A limit of head alone is not of what base ran; how much head's program grew from base's is.
+    let head = runs("head", &NOISE[..3], program("small.js"));
+    let found = checked(mixture("base", 1), head, &both).unwrap();
+    let of = |limit| found.rows.iter().find(|row| row.limit == limit).unwrap();
+    assert_eq!(of("max").status, Status::Within);
+    assert_eq!(of("max-increase").status, Status::CannotTell);
+    assert!(
+        of("max-increase")
+            .sentence
+            .starts_with("the runs of base are of 2 programs")
+    );
+    // One program: as ever.
+    let found = alone(runs("head", &NOISE, program("small.js")), &max).unwrap();
+    assert_eq!(
+        (found.outcome, found.statements.len()),
+        (Outcome::Within, 0)
+    );
+}
+
+/// What most runs are hides what became of the others.
+#[test]
+fn limits_of_runs_of_several_settings_are_judged_of_each_apart() {
+    type Change = fn(&mut Recording);
+    let label = |recording: &mut Recording, key: &str, value: &str| {
+        recording.runs[0].labels.retain(|(k, _)| k != key);
+        recording.runs[0].labels.push((key.into(), value.into()));
+    };
+    let kernel = |recording: &mut Recording| {
+        recording.runs[0].labels.retain(|(k, _)| k != "kernel");
+        recording.runs[0]
+            .labels
+            .push(("kernel".into(), "6.9".into()));
+    };
+    let count = |recording: &mut Recording| recording.runs[0].mode = "count".into();
+    let node =
+        |recording: &mut Recording| recording.binaries[0].node_version = Some("v99.0.0".into());
+    let max = format!("{WALL}max = \"200ms\"");
+    for (kind, name, change) in [
+        (
+            "different_kernels",
+            "kernel 6.9 (3 of 11 runs)",
+            kernel as Change,
+        ),
+        ("different_probes", "mode count", count),
+        ("different_nodes", "node v99.0.0", node),
+    ] {
+        let with = |micros: &[u64]| {
+            let mut all = runs("head", &NOISE, |recording| {
+                label(recording, "kernel", "6.8")
+            });
+            all.append(runs("head", micros, |recording| {
+                label(recording, "kernel", "6.8");
+                change(recording);
+            }));
+            alone(all, &max).unwrap()
+        };
+        let over = with(&[400_000, 401_000, 402_000]);
+        assert_eq!(over.outcome, Outcome::Over, "{kind}: {:#?}", over.rows);
+        assert!(
+            over.rows[0].sentence.starts_with(name),
+            "{}",
+            over.rows[0].sentence
+        );
+        let kinds: Vec<&str> = over.statements.iter().map(|of| of.kind).collect();
+        assert_eq!(kinds, [kind]);
+        // One run of a time is never over.
+        assert_eq!(with(&[400_000]).outcome, Outcome::CannotTell, "{kind}");
+        assert_eq!(with(&[1, 2, 3]).outcome, Outcome::Within, "{kind}");
+    }
+    // A count does not depend on the kernel or on how it was recorded; on the version of node it does.
+    let total = Profile::from_recording(&Recording::synthetic(400)).runs[0]
+        .crossings
+        .total;
+    let counts = format!(
+        "[[budget]]\nfigure = \"crossings.total\"\nmax-increase = 0\n[[budget]]\nfigure = \"crossings.total\"\nmax = {total}"
+    );
+    let side = |name: &str, other: Change, of_other: Change| {
+        let mut all = runs(name, &NOISE, |_| {});
+        all.append(runs(name, &NOISE[..6], |recording| {
+            of_other(recording);
+            other(recording);
+        }));
+        all
+    };
+    let nothing: Change = |_| {};
+    let more: Change = |recording| *recording = Recording::synthetic(420);
+    let status = |found: Checked| {
+        let mut all: Vec<_> = found
+            .rows
+            .iter()
+            .map(|row| (row.limit, row.status))
+            .collect();
+        all.sort_by_key(|(limit, _)| *limit);
+        all
+    };
+    let of = |base: Recording, head: Recording| status(checked(base, head, &counts).unwrap());
+    let kept = [("max", Status::Within), ("max-increase", Status::Within)];
+    assert_eq!(
+        of(side("base", kernel, nothing), side("head", kernel, nothing)),
+        kept
+    );
+    assert_eq!(
+        of(side("base", node, nothing), side("head", node, nothing)),
+        kept
+    );
+    // The median of all is that of the others, which did not grow. That counts of all vary makes six runs too few to be certain.
+    let not_kept = [("max", Status::Over), ("max-increase", Status::CannotTell)];
+    assert_eq!(
+        of(side("base", node, nothing), side("head", node, more)),
+        not_kept
+    );
+    // Base has no run of that version.
+    let unlike = [
+        ("max", Status::Within),
+        ("max-increase", Status::CannotTell),
+    ];
+    assert_eq!(
+        of(runs("base", &NOISE, |_| {}), side("head", node, nothing)),
+        unlike
+    );
+}

@@ -304,6 +304,12 @@ export interface Trend {
   programs: [string, number][];
   /** Runs with gaps, whose counts are too low. */
   left_out: number;
+  /** Runs that failed, or ended otherwise than most that did not. */
+  ended_otherwise: number;
+  /** No run came to a good end. */
+  all_failed: boolean;
+  /** Of what depends on it: how and where the runs were recorded, the most frequent first. */
+  settings: { name: string; runs: number; points: number }[];
   points: {
     value: string;
     runs: number;

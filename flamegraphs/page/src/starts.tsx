@@ -132,8 +132,7 @@ export function Starts({ data }: { data: Data }) {
           </label>
         </div>
         {starts.trend_error && <p class="warning" role="note">{starts.trend_error}</p>}
-        {starts.trend && starts.trend.programs.length > 1 && <p class="warning" role="note">{mixed(starts.trend)}</p>}
-        {starts.trend && starts.trend.left_out > 0 && <p class="warning" role="note">{`Left out: ${counted(starts.trend.left_out, "run")} of which something is missing: counts of such are too low.`}</p>}
+        {starts.trend && warnings(starts.trend).map((text) => <p key={text} class="warning" role="note">{text}</p>)}
         {starts.trend && tooFew(starts.trend) && <p class="note">{tooFew(starts.trend)}</p>}
         {starts.trend ? <Chart trend={starts.trend} /> : !starts.trend_error && <p class="empty">Name a figure of the JSON, such as crossings.total or packages[express].self_ns, of the runs listed here.</p>}
       </section>
@@ -172,21 +171,36 @@ export function Starts({ data }: { data: Data }) {
   );
 }
 
-function mixed(trend: Trend): string {
-  const named = trend.programs.slice(0, 3).map(([name, runs]) => `${count(runs)} × ${name}`);
-  const more = trend.programs.length - named.length;
-  const all = more > 0 ? [...named, `${count(more)} ${more === 1 ? "other" : "others"}`] : named;
-  return `These runs are of ${count(trend.programs.length)} programs (${all.join(", ")}): each point mixes them, so no change is marked. Narrow the list to one by its command.`;
+/** The first three, and how many more. */
+function most(all: [string, number][]): string {
+  const named = all.slice(0, 3).map(([name, runs]) => `${count(runs)} × ${name}`);
+  const more = all.length - named.length;
+  return (more > 0 ? [...named, `${count(more)} ${more === 1 ? "other" : "others"}`] : named).join(", ");
+}
+
+/** What to know before the line. */
+export function warnings(trend: Trend): string[] {
+  const { programs, settings } = trend;
+  const all: string[] = [];
+  if (programs.length > 1) all.push(`These runs are of ${count(programs.length)} programs (${most(programs)}): each point mixes them, so no change is marked. Narrow the list to one by its command.`);
+  if (settings.length > 1) {
+    const of = most(settings.map((one) => [one.name, one.runs]));
+    all.push(`This figure depends on how and where it was recorded, and these runs differ by that (${of}): ${programs.length > 1 ? "a step can be of that" : "changes are marked among the runs of one of these only, and any other step can be of that"}.`);
+  }
+  if (trend.all_failed) all.push("All these runs fail: none came to a good end.");
+  if (trend.ended_otherwise > 0) all.push(`Left out: ${counted(trend.ended_otherwise, "run")} that failed or ended otherwise than most.`);
+  if (trend.left_out > 0) all.push(`Left out: ${counted(trend.left_out, "run")} of which something is missing: counts of such are too low.`);
+  return all;
 }
 
 /** With fewer values chance parts them as far as any change can. */
 const SIDE = 7;
 
 /** Why no change of what varies with the machine can be marked, if so. */
-function tooFew(trend: Trend): string | null {
-  const known = trend.points.filter((point) => point.median !== null).length;
+export function tooFew(trend: Trend): string | null {
+  const known = Math.max(0, ...trend.settings.map((one) => one.points));
   if (trend.noise !== "machine" || trend.programs.length > 1 || known >= 2 * SIDE) return null;
-  return `No change is marked yet: this figure varies with the machine from ${trend.by} to ${trend.by}, which takes ${count(SIDE)} values on each side of a change to tell from one. Known ${known === 1 ? "is" : "are"} ${count(known)}.`;
+  return `No change is marked yet: this figure varies with the machine from ${trend.by} to ${trend.by}, which takes ${count(SIDE)} values on each side of a change to tell from one. Known ${known === 1 ? "is" : "are"} ${count(known)}${trend.settings.length > 1 ? ", of those recorded alike" : ""}.`;
 }
 
 const HEIGHT = 250;

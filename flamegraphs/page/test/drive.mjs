@@ -382,6 +382,8 @@ async function lookAtStarts(address, { axe, starts }) {
   const names = (attribute) => page.$$eval(`svg.trend text[data-${attribute}]`, (all, attribute) => all.map((one) => one.dataset[attribute]).join(), attribute);
   sameText("axis", await names("value"), "a1,b2,c3");
   sameText("changes", await names("change"), "c3");
+  // Runs of one program that were recorded alike and came to their end.
+  sameText("warnings", (await page.$$eval('section[aria-labelledby="trend"] .warning', (all) => all.map((one) => one.textContent))).join(), "");
   if (axe) {
     await page.evaluate(axeSource());
     await axeFinds(page, "starts");

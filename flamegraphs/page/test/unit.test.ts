@@ -8,7 +8,7 @@ import { anchorOf } from "../src/overview";
 import { childrenOf, leftOut, METRICS, nestedIn, totals, valuesOf, type Events, type Values } from "../src/model";
 import { moved, regroup } from "../src/regroup";
 import { whole } from "../src/slices";
-import { brief, labelsOf, named, startTime } from "../src/starts";
+import { brief, labelsOf, named, startTime, tooFew, warnings } from "../src/starts";
 import { asText, filtered, sorted, type Column } from "../src/table";
 import { serializationsDuring } from "../src/tables";
 import { besides, moduleEnd } from "../src/timeline";
@@ -401,4 +401,28 @@ test("walks up the folders are told by where they end", () => {
     { root: "/a", vain: 2, lookups: 2, deepest: 2 },
     { root: "", vain: 1, lookups: 1, deepest: 1 },
   ]);
+});
+
+test("a line says what its runs differ by and which of them it leaves out", () => {
+  const point = { value: "a1", runs: 1, median: 1, minimum: 1, maximum: 1, first_unix_ns: 1, change: null };
+  const trend = {
+    figure: "time.wall_ns", unit: "ns" as const, noise: "machine" as const, by: "commit", left_out: 0, ended_otherwise: 0, all_failed: false,
+    programs: [["app.js", 20]] as [string, number][], settings: [{ name: "", runs: 20, points: 20 }], points: Array.from({ length: 20 }, () => point),
+  };
+  assert.deepEqual(warnings(trend), []);
+  assert.equal(tooFew(trend), null);
+  const two = [{ name: "mode count", runs: 11, points: 10 }, { name: "mode full", runs: 10, points: 10 }];
+  const differ = "This figure depends on how and where it was recorded, and these runs differ by that (11 × mode count, 10 × mode full): ";
+  assert.deepEqual(warnings({ ...trend, settings: two, ended_otherwise: 1, left_out: 2 }), [
+    `${differ}changes are marked among the runs of one of these only, and any other step can be of that.`,
+    "Left out: 1 run that failed or ended otherwise than most.",
+    "Left out: 2 runs of which something is missing: counts of such are too low.",
+  ]);
+  // Twenty points, of which no change can be marked.
+  assert.match(tooFew({ ...trend, settings: two })!, /Known are 10, of those recorded alike\./);
+  const mixed = warnings({ ...trend, settings: two, programs: [["app.js", 19], ["npm ci", 2]], all_failed: true });
+  assert.equal(mixed.length, 3);
+  assert.match(mixed[0]!, /2 programs \(19 × app\.js, 2 × npm ci\)/);
+  assert.equal(mixed[1], `${differ}a step can be of that.`);
+  assert.equal(mixed[2], "All these runs fail: none came to a good end.");
 });

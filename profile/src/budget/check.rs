@@ -1,10 +1,13 @@
 //! Whether runs keep their budgets.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 
 use super::{Budget, BudgetError, Budgets, Increase, matches};
 use crate::diff::compare::{self, Spread};
-use crate::diff::figures::{List, Unit, varies_with_machine};
+use crate::diff::figures::{List, Table, Unit, varies_with_machine};
+use crate::diff::settings::Setting;
 use crate::diff::statements::Statements;
 use crate::diff::verdict::{self, Rule, Verdict};
 use crate::diff::{Sides, Statement, words};
@@ -79,6 +82,9 @@ pub const FALSE_ALARMS: f64 = 0.01;
 /// A figure that a budget names.
 struct Figure {
     name: String,
+    list: List,
+    row: usize,
+    field: usize,
     unit: Unit,
     base: Vec<f64>,
     head: Vec<f64>,
@@ -93,6 +99,29 @@ struct Figure {
 }
 
 impl Figure {
+    /// Of those runs of both sides that are kept.
+    fn of(
+        sides: &Sides<'_>,
+        table: &Table,
+        (row, field): (usize, usize),
+        keep: &dyn Fn(usize) -> bool,
+    ) -> Figure {
+        let [base, head] = sides.judged_values_of(table.list, row, field, keep);
+        Figure {
+            list: table.list,
+            row,
+            field,
+            probed: !sides.is_of_timed(table.list, row),
+            low: [base.low, head.low],
+            left_out: [base.left_out, head.left_out],
+            bounds: [base.bounds[0], head.bounds[1]],
+            unit: table.unit(row, field),
+            name: table.figure(row, field),
+            base: base.values,
+            head: head.values,
+        }
+    }
+
     fn is_of_machine(&self) -> bool {
         varies_with_machine(&self.name, self.unit)
     }
@@ -167,24 +196,44 @@ pub fn check(
         let level = FALSE_ALARMS / figures.len().max(1) as f64;
         for figure in &figures {
             if let Some(most) = budget.max {
-                rows.push(of_max(budget, figure, most, level, &statements, report));
+                let of = |figure: &Figure, level| {
+                    of_max(budget, figure, most, level, &statements, report)
+                };
+                let of_parts = match parts(sides, figure, false) {
+                    Parts::Each(parts) => of_worst(&parts, level, of),
+                    Parts::One | Parts::Unlike(_) => None,
+                };
+                rows.push(of_parts.unwrap_or_else(|| of(figure, level)));
             }
             if let Some(increase) = budget.max_increase {
                 let verdict = verdict.as_ref().filter(|_| figure.name == "time.wall_ns");
                 let controlled = drift == Drift::Allowed || in_turn[usize::from(figure.probed)];
-                let obstacle = (obstacle(figure, &statements, controlled))
-                    .or_else(|| base_is_low(figure))
-                    .or_else(|| too_few(figure, increase, varying));
-                rows.push(of_increase(
-                    budget,
-                    figure,
-                    increase,
-                    level,
-                    obstacle.as_deref(),
-                    verdict,
-                    has_base,
-                    report,
-                ));
+                let of = |figure: &Figure, level, unlike: Option<String>, verdict| {
+                    let obstacle = (obstacle(figure, &statements, controlled))
+                        .or(unlike)
+                        .or_else(|| base_is_low(figure))
+                        .or_else(|| too_few(figure, increase, varying));
+                    of_increase(
+                        budget,
+                        figure,
+                        increase,
+                        level,
+                        obstacle.as_deref(),
+                        verdict,
+                        has_base,
+                        report,
+                    )
+                };
+                let (of_parts, unlike) = match parts(sides, figure, true) {
+                    Parts::One => (None, None),
+                    Parts::Unlike(reason) => (None, Some(reason)),
+                    Parts::Each(parts) => {
+                        // Pairs are of all runs.
+                        let part = |figure: &Figure, level| of(figure, level, None, None);
+                        (of_worst(&parts, level, part), None)
+                    }
+                };
+                rows.push(of_parts.unwrap_or_else(|| of(figure, level, unlike, verdict)));
             }
         }
     }
@@ -203,6 +252,83 @@ pub fn check(
     })
 }
 
+/// How to judge a figure of runs that were not all made and recorded alike.
+enum Parts {
+    /// They were, as far as it matters.
+    One,
+    /// Each part of them apart: the name of its setting, and the figure.
+    Each(Vec<(String, Figure)>),
+    /// Why the sides cannot be compared: theirs are not the same.
+    Unlike(String),
+}
+
+/// The parts of the runs of head, and if `both` those of base, that a figure can differ by: versions of node, and where it varies with the
+/// machine also ways of recording, kernels and machines. The median of all would be that of the largest part, whatever became of the others.
+fn parts(sides: &Sides<'_>, figure: &Figure, both: bool) -> Parts {
+    let table = sides.figures.table(figure.list);
+    let of_machine = figure.is_of_machine() || figure.name.starts_with("overhead.");
+    let setting = |run: usize| Setting::of(sides.runs[run], true, of_machine);
+    let mut runs: BTreeMap<Setting, usize> = BTreeMap::new();
+    let [base, head] = sides.runs_of(figure.list, figure.row);
+    let mut settings = |of: &[usize]| -> BTreeSet<Setting> {
+        let is_known = |run: &&usize| !table.value(figure.row, **run, figure.field).is_nan();
+        let known = of.iter().filter(is_known).map(|run| setting(*run));
+        known
+            .inspect(|setting| *runs.entry(setting.clone()).or_default() += 1)
+            .collect()
+    };
+    let of_head = settings(head);
+    if both {
+        let of_base = settings(base);
+        if of_base.len() < 2 && of_head.len() < 2 {
+            return Parts::One;
+        }
+        if of_base != of_head {
+            let all: BTreeSet<Setting> = of_base.union(&of_head).cloned().collect();
+            let names: BTreeMap<_, _> = all.iter().zip(Setting::names(&all)).collect();
+            let shown = |of: &BTreeSet<Setting>| {
+                let names = of.iter().filter_map(|setting| names.get(setting).cloned());
+                names.collect::<Vec<_>>().join(" and of ")
+            };
+            return Parts::Unlike(format!(
+                "the runs of {} are of {}, those of {} of {}; needed: runs of the same on both sides",
+                sides.base.name,
+                shown(&of_base),
+                sides.head.name,
+                shown(&of_head)
+            ));
+        }
+    } else if of_head.len() < 2 {
+        return Parts::One;
+    }
+    let all: usize = of_head.iter().filter_map(|of| runs.get(of)).sum();
+    let named = of_head.iter().zip(Setting::names(&of_head));
+    let each = named.map(|(of, name)| {
+        let keep = |run: usize| setting(run) == *of;
+        let part = Figure::of(sides, table, (figure.row, figure.field), &keep);
+        let count = runs.get(of).copied().unwrap_or_default();
+        (format!("{name} ({count} of {all} runs)"), part)
+    });
+    Parts::Each(each.collect())
+}
+
+/// What became of the part of which a limit is kept least.
+fn of_worst(
+    parts: &[(String, Figure)],
+    level: f64,
+    judge: impl Fn(&Figure, f64) -> Row,
+) -> Option<Row> {
+    let level = level / parts.len().max(1) as f64;
+    let rows = parts.iter().map(|(name, figure)| {
+        let mut row = judge(figure, level);
+        row.sentence = format!("{name}: {}", row.sentence);
+        row
+    });
+    let head = |row: &Row| row.head.unwrap_or(f64::INFINITY);
+    let worse = |a: &Row, b: &Row| (a.status.cmp(&b.status)).then(head(b).total_cmp(&head(a)));
+    rows.min_by(worse)
+}
+
 /// Figures that a budget names.
 fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError> {
     let mut found = Vec::new();
@@ -219,17 +345,7 @@ fn named(sides: &Sides<'_>, budget: &Budget) -> Result<Vec<Figure>, BudgetError>
                     }
                     continue;
                 }
-                let [base, head] = sides.judged_values(table.list, row, field);
-                found.push(Figure {
-                    probed: !sides.is_of_timed(table.list, row),
-                    low: [base.low, head.low],
-                    left_out: [base.left_out, head.left_out],
-                    bounds: [base.bounds[0], head.bounds[1]],
-                    unit: table.unit(row, field),
-                    name,
-                    base: base.values,
-                    head: head.values,
-                });
+                found.push(Figure::of(sides, table, (row, field), &|_| true));
             }
         }
     }
@@ -331,6 +447,10 @@ fn of_max(
     };
     let shown = words::figure(head, unit);
     let head_moments = moments(&figure.head);
+    let unusable = statements
+        .unusable
+        .as_ref()
+        .or(statements.mixed[1].as_ref());
     // The mean against a number: Welch's test with a side that does not vary.
     let exactly = Moments {
         count: usize::MAX / 2,
@@ -338,7 +458,7 @@ fn of_max(
         variance: 0.0,
     };
     row.status = match Welch::of_moments(exactly, head_moments) {
-        _ if statements.unusable.is_some() => Status::CannotTell,
+        _ if unusable.is_some() => Status::CannotTell,
         _ if head <= most => Status::Within,
         _ if figure.is_constant(&figure.head) => Status::Over,
         Some(welch) if welch.difference > 0.0 && welch.p / 2.0 < level => Status::Over,
@@ -347,7 +467,7 @@ fn of_max(
     };
     let hidden = figure.left_out[1] > 0 && figure.bounds[1] > most;
     if let Some(reason) =
-        head_is_low(figure, row.status, hidden, report).filter(|_| statements.unusable.is_none())
+        head_is_low(figure, row.status, hidden, report).filter(|_| unusable.is_none())
     {
         row.status = Status::CannotTell;
         row.sentence = format!("{shown}, at most {limit}: {reason}");
@@ -367,7 +487,7 @@ fn of_max(
             unsure(head_moments.count),
             Figure::left_out(&figure.left_out[1..])
         ),
-        Status::CannotTell => match &statements.unusable {
+        Status::CannotTell => match unusable {
             Some(reason) => reason.clone(),
             None => format!(
                 "{shown} is over {limit} in {}, and how much it varies is not known; needed: more runs",
@@ -384,7 +504,11 @@ fn of_max(
 /// Why it cannot be told how much a figure grew.
 fn obstacle(figure: &Figure, statements: &Statements, controlled: bool) -> Option<String> {
     let of_machine = (statements.obstacle.as_ref()).filter(|_| figure.is_of_machine());
-    let reason = statements.unusable.as_ref().or(of_machine).cloned();
+    let mixed = statements.mixed.iter().flatten().next();
+    let reason = (statements.unusable.as_ref())
+        .or(mixed)
+        .or(of_machine)
+        .cloned();
     let drift = || {
         (figure.unit == Unit::Ns && !controlled).then(|| {
             "base and head were not run in turn, and the machine can have changed; needed: runs of nodeprof compare; to judge times all the same, type: --allow-drift".to_owned()

@@ -17,6 +17,7 @@ pub mod causes;
 pub mod compare;
 pub mod figures;
 pub mod names;
+pub(crate) mod settings;
 pub mod sides;
 pub mod statements;
 pub mod verdict;

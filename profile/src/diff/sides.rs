@@ -11,6 +11,7 @@ use crate::measured;
 use crate::modules::package::PackageKind;
 use crate::modules::script::Script;
 use crate::recording::{FrameKind, NameId, Nanoseconds, ProcessId, Run, RunId};
+use crate::sequential::PAIRS_LIMIT;
 use crate::{Profile, Recording, RunProfile};
 
 /// A group of runs and the recording that they are in.
@@ -87,6 +88,8 @@ pub struct Sides<'a> {
     pub figures: Figures,
     /// (base, head) wall times in seconds of runs made in pairs: bare ones, if both sides have such.
     pub pairs: Vec<(f64, f64)>,
+    /// Pairs behind the first [`PAIRS_LIMIT`], which are not among these.
+    pub pairs_left_out: usize,
     names: Names,
 }
 
@@ -110,7 +113,7 @@ impl<'a> Sides<'a> {
         let names = Names::new(&runs, base_runs, &origins);
         let figures = Figures::of(&runs, &names);
         let both_bare = members.iter().all(|member| !member.bare.is_empty());
-        let pairs = match std::ptr::eq(base.recording, head.recording) {
+        let mut pairs = match std::ptr::eq(base.recording, head.recording) {
             // What failed has no partner.
             true => {
                 let mut first = 0;
@@ -132,6 +135,9 @@ impl<'a> Sides<'a> {
             }
             false => Vec::new(),
         };
+        // What is made of them grows with their square.
+        let pairs_left_out = pairs.len().saturating_sub(PAIRS_LIMIT);
+        pairs.truncate(PAIRS_LIMIT);
         let head = std::mem::take(&mut members[1]);
         let base = std::mem::take(&mut members[0]);
         Sides {
@@ -140,6 +146,7 @@ impl<'a> Sides<'a> {
             head,
             figures,
             pairs,
+            pairs_left_out,
             names,
         }
     }
@@ -187,7 +194,7 @@ impl<'a> Sides<'a> {
     }
 
     /// The runs of both sides that tell a figure best.
-    fn runs_of(&self, list: List, row: usize) -> [&[usize]; 2] {
+    pub(crate) fn runs_of(&self, list: List, row: usize) -> [&[usize]; 2] {
         match self.is_of_timed(list, row) {
             true => self.timed().into(),
             false => [self.base.probed.as_slice(), &self.head.probed],
@@ -205,8 +212,20 @@ impl<'a> Sides<'a> {
     /// Of base and head: values without those of a few runs in which something was not seen. Such a count is at least what was seen, so it says nothing
     /// against the others while it is no larger than all of them and most runs were seen whole; else all values, and that one is too low.
     pub fn judged_values(&self, list: List, row: usize, field: usize) -> [Judged; 2] {
+        self.judged_values_of(list, row, field, &|_| true)
+    }
+
+    /// The same of some runs.
+    pub(crate) fn judged_values_of(
+        &self,
+        list: List,
+        row: usize,
+        field: usize,
+        keep: &dyn Fn(usize) -> bool,
+    ) -> [Judged; 2] {
         let table = self.figures.table(list);
         self.runs_of(list, row).map(|runs| {
+            let runs: Vec<usize> = runs.iter().copied().filter(|run| keep(*run)).collect();
             let (low, whole): (Vec<usize>, Vec<usize>) =
                 (runs.iter()).partition(|run| table.is_low(row, **run, field));
             let (seen, values) = (
@@ -225,7 +244,7 @@ impl<'a> Sides<'a> {
                     bounds,
                 },
                 false => Judged {
-                    values: table.values(row, field, runs),
+                    values: table.values(row, field, &runs),
                     left_out: 0,
                     low: !low.is_empty(),
                     bounds,
@@ -274,7 +293,7 @@ pub fn usual_ending(recording: &Recording, group: &Group) -> Option<Ending> {
     )
 }
 
-fn usual(endings: impl Iterator<Item = Ending>) -> Option<Ending> {
+pub(crate) fn usual(endings: impl Iterator<Item = Ending>) -> Option<Ending> {
     let mut counts: BTreeMap<Ending, usize> = BTreeMap::new();
     for ending in endings {
         *counts.entry(ending).or_default() += 1;
@@ -286,7 +305,7 @@ fn usual(endings: impl Iterator<Item = Ending>) -> Option<Ending> {
 }
 
 /// The same of a profile.
-pub(super) fn ending_of(run: &RunProfile) -> Ending {
+pub(crate) fn ending_of(run: &RunProfile) -> Ending {
     (run.exit_status, run.signal, run.ended_by.clone())
 }
 
@@ -580,6 +599,47 @@ mod tests {
                 ..RunProfile::default()
             };
             assert_eq!(program(&run), expected);
+        }
+    }
+
+    /// A recording may hold pairs without end.
+    #[test]
+    fn pairs_behind_the_most_are_left_out_and_that_is_said() {
+        let run = |side: &str, pair: usize| Run {
+            mode: crate::groups::BARE.into(),
+            ended: Nanoseconds(1_000_000 + pair as u64),
+            exit_status: Some(0),
+            labels: vec![
+                ("name".into(), side.into()),
+                (crate::groups::PAIR.into(), pair.to_string()),
+            ],
+            ..Run::default()
+        };
+        for (count, left_out) in [(PAIRS_LIMIT, 0), (PAIRS_LIMIT + 3, 3)] {
+            let of = |side: &'static str| (0..count).map(move |pair| run(side, pair));
+            let recording = Recording {
+                runs: of("base").chain(of("head")).collect(),
+                ..Recording::default()
+            };
+            let profile = Profile::from_recording(&recording);
+            let side = |name: &str, first: usize| Side {
+                recording: &recording,
+                profile: &profile,
+                group: Group {
+                    name: name.into(),
+                    runs: (first..first + count)
+                        .map(|run| RunId(run as u32))
+                        .collect(),
+                },
+            };
+            let sides = Sides::new(&side("base", 0), &side("head", count));
+            assert_eq!(sides.pairs.len(), PAIRS_LIMIT);
+            assert_eq!(sides.pairs_left_out, left_out);
+            let statements = super::super::statements::Statements::of(&sides, None).list;
+            let said = statements.iter().find(|of| of.kind == "pairs_left_out");
+            let text = said.map(|of| of.text.as_str());
+            let expected = "The verdict is of the first 10,000 pairs: 3 more are left out.";
+            assert_eq!(text, (left_out > 0).then_some(expected));
         }
     }
 }

@@ -10,6 +10,7 @@ use super::verdict::TimeChange;
 use super::words;
 use crate::RunProfile;
 use crate::recording::{EVENTS_BEYOND_LIMIT, SUMS_FULL, is_gap};
+use crate::sequential::PAIRS_LIMIT;
 use crate::wording;
 
 /// The kind of what is said of sides with runs of several programs.
@@ -33,6 +34,8 @@ pub struct Statements {
     pub obstacle: Option<String>,
     /// Why no figure can be trusted.
     pub unusable: Option<String>,
+    /// Why no figure of base, and of head, is that of a program: its runs are of several.
+    pub mixed: [Option<String>; 2],
 }
 
 impl Statements {
@@ -62,6 +65,15 @@ impl Statements {
             statements.outliers(sides, wall);
         }
         statements.order(sides);
+        if sides.pairs_left_out > 0 {
+            let text = format!(
+                "The verdict is of the first {} pairs: {} more {} left out.",
+                words::count(PAIRS_LIMIT as f64),
+                words::count(sides.pairs_left_out as f64),
+                wording::counted(sides.pairs_left_out as u64, "[is|are]"),
+            );
+            statements.say("pairs_left_out", text);
+        }
         statements
     }
 
@@ -69,6 +81,8 @@ impl Statements {
     pub fn of_one(sides: &Sides<'_>) -> Statements {
         let mut statements = Statements::default();
         statements.failed(sides);
+        statements.programs_of_one(sides);
+        statements.settings_of_one(sides);
         statements.losses(sides);
         let name = &sides.head.name;
         let first = sides
@@ -165,6 +179,63 @@ impl Statements {
         }
     }
 
+    /// Whether head ran one program.
+    fn programs_of_one(&mut self, sides: &Sides<'_>) {
+        let programs = sides.head.programs(&sides.runs);
+        if programs.len() > 1 {
+            let name = &sides.head.name;
+            self.mixed[1] = Some(mixed(name, &programs));
+            let text = format!(
+                "The runs of {name} are of {} programs: {}. Each figure mixes them: narrow them to one.",
+                programs.len(),
+                programs_words(&programs)
+            );
+            self.say(SEVERAL_PROGRAMS, text);
+        }
+    }
+
+    /// Whether the runs of head were made and recorded alike.
+    fn settings_of_one(&mut self, sides: &Sides<'_>) {
+        type Value = fn(&RunProfile) -> Option<String>;
+        let (all, probed, name) = (sides.head.all(), &sides.head.probed, &sides.head.name);
+        let of: [(&'static str, &[usize], &str, Value); 4] = [
+            (
+                "different_nodes",
+                &all,
+                "are of several versions of node",
+                |run| run.node.as_ref()?.version.clone(),
+            ),
+            ("different_kernels", &all, "are of several kernels", |run| {
+                run.labels.get(crate::groups::KERNEL).cloned()
+            }),
+            (
+                "different_machines",
+                &all,
+                "are of several machines",
+                |run| run.labels.get(crate::groups::MACHINE).cloned(),
+            ),
+            (
+                "different_probes",
+                probed,
+                "were recorded in several ways",
+                |run| Some(recording_words(run)),
+            ),
+        ];
+        for (kind, runs, are, value) in of {
+            let mut values: BTreeMap<String, usize> = BTreeMap::new();
+            for value in runs.iter().filter_map(|run| value(sides.runs[*run])) {
+                *values.entry(value).or_default() += 1;
+            }
+            if values.len() > 1 {
+                let values = values
+                    .iter()
+                    .map(|(value, runs)| format!("{runs} × {value}"));
+                let values = words::list(&values.collect::<Vec<_>>());
+                self.say(kind, format!("The runs of {name} {are}: {values}. Limits that depend on that are judged of each apart."));
+            }
+        }
+    }
+
     /// Whether both sides ran the same.
     fn programs(&mut self, sides: &Sides<'_>) {
         let first = |member: &Member| {
@@ -175,6 +246,10 @@ impl Statements {
             return;
         };
         let programs = [&sides.base, &sides.head].map(|member| member.programs(&sides.runs));
+        for (side, member) in [&sides.base, &sides.head].into_iter().enumerate() {
+            let of = &programs[side];
+            self.mixed[side] = (of.len() > 1).then(|| mixed(&member.name, of));
+        }
         if programs.iter().any(|programs| programs.len() > 1) {
             let all: BTreeSet<&String> = programs.iter().flat_map(BTreeMap::keys).collect();
             let text = format!(
@@ -413,6 +488,15 @@ impl Statements {
     }
 }
 
+/// Why no figure of these runs is that of a program.
+fn mixed(name: &str, programs: &BTreeMap<String, usize>) -> String {
+    format!(
+        "the runs of {name} are of {} programs, {}, and a figure of all of them is of none; needed: runs of one, chosen by a label or, of the store, by command=TEXT",
+        programs.len(),
+        programs_words(programs)
+    )
+}
+
 /// Kinds of losses that are records.
 const RECORDS: [&str; 3] = ["records", "undecodable_records", EVENTS_BEYOND_LIMIT];
 
@@ -460,7 +544,7 @@ fn command(run: &RunProfile) -> Vec<String> {
 }
 
 /// What runs did that ended like this instead of coming to a good end: no figure of them keeps a limit.
-fn failure((status, signal, ended_by): &Ending) -> Option<&'static str> {
+pub(crate) fn failure((status, signal, ended_by): &Ending) -> Option<&'static str> {
     if signal.is_some() || ended_by == "interrupt" {
         return Some("did not come to their end");
     }
@@ -488,7 +572,7 @@ pub(super) fn modes_alike(sides: &Sides<'_>) -> bool {
 }
 
 /// How a run was recorded.
-fn recording_words(run: &RunProfile) -> String {
+pub(super) fn recording_words(run: &RunProfile) -> String {
     let mut missing: Vec<&str> = (run.families.iter())
         .filter(|family| matches!(family.state.as_str(), "off" | "failed"))
         .map(|family| family.name.as_str())
