@@ -468,7 +468,8 @@ fn an_es_module_does_not_start_before_its_loader_looks_for_it() {
         p.native("uv_run", |p| p.busy(300_000_000));
     }
     begun.push(p.now());
-    let (_, found) = check(p);
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
     for ((name, _), begun) in modules.iter().zip(begun.windows(2)) {
         let start = found.module(&format!("/app/{name}")).start.unwrap().0;
         assert!(

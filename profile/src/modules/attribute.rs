@@ -832,6 +832,12 @@ impl<'a> Pass<'a> {
 
     /// Notes whether the loader of ES modules goes on with what it did.
     fn see_loader(&mut self, at: u64, state: State) {
+        // What it needs of Node's own for the first time is loaded meanwhile.
+        if let State::Module(module) = state
+            && self.modules[module.0 as usize].kind == ModuleKind::Builtin
+        {
+            return;
+        }
         for (since, finding) in self.loader_since.iter_mut().zip([false, true]) {
             let key = Key {
                 call: None,
@@ -974,8 +980,12 @@ impl<'a> Pass<'a> {
         if key.call.is_none()
             && let Some(since) = &mut self.loader_since[usize::from(key.finding)]
         {
-            // What it did before something else was for another module.
-            first = std::mem::replace(since, at);
+            let since = std::mem::replace(since, at);
+            // What it did before something else was for another module. For a main script in CommonJS it all was.
+            let of_module = &self.modules[module.0 as usize];
+            if of_module.requirer.is_some() || of_module.kind == ModuleKind::EsModule {
+                first = since;
+            }
         }
         let of_module = &mut self.modules[module.0 as usize];
         of_module.spend(None, spent);
