@@ -162,7 +162,7 @@ pub struct Trace {
     /// Overwrite FILE if it exists
     #[arg(short, long)]
     pub force: bool,
-    /// Stop tracing at: exit, loop-start, idle (200 ms without an event after the loop started), or after a time such as 1.5s or 800ms; the program goes on
+    /// Stop tracing at: exit, loop-start (ES modules may not have run by then), idle (200 ms without an event after the loop started; for servers of ES modules), or after a time such as 1.5s or 800ms; the program goes on
     #[arg(long, value_name = "WHEN", default_value = "exit", allow_hyphen_values = true, value_parser = until)]
     pub until: Until,
     /// full: every call with its time; count: exact counts with the least cost

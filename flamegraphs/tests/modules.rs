@@ -9,7 +9,7 @@ use nodeprof_flamegraphs::text::{
     critical_chain, not_blamed, render, tree,
 };
 use nodeprof_profile::modules::ModuleKind;
-use nodeprof_profile::recording::{FamilyState, FileOperation, RunId};
+use nodeprof_profile::recording::{FamilyState, FileOperation, LOOP_START, RunId};
 use nodeprof_profile::report::RunProfile;
 use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording};
@@ -367,6 +367,59 @@ fn the_chain_leaves_out_what_callbacks_load() {
     run.modules[at].loads = 2;
     run.modules[at].end_latest_ns = Some(i64::MAX);
     assert_eq!(chain(&run), (text, names));
+}
+
+#[test]
+fn a_main_module_that_had_not_run_is_not_said_to_have_run() {
+    let mut run = run(&program());
+    let had_run = |run: &RunProfile| match chain(run).0 {
+        text if text.contains(" until the main module had run") => true,
+        text if text.contains(" until the trace ended") => false,
+        text => panic!("{text}"),
+    };
+    let main = run.modules.iter().position(|m| m.main_script).unwrap();
+    assert!(had_run(&run));
+    // The program goes on after the trace.
+    let pid = run.modules[main].pid;
+    let process = run.processes.iter_mut().find(|p| p.pid == pid).unwrap();
+    process.end_ns = None;
+    run.ended_by = LOOP_START.into();
+    run.modules[main].end_latest_ns = Some(i64::MAX);
+    assert!(had_run(&run));
+    // An ES module may wait for what it imports, or at an `await`.
+    run.modules[main].kind = ModuleKind::EsModule;
+    assert!(!had_run(&run));
+    run.ended_by = "idle".into();
+    assert!(had_run(&run));
+    run.modules[main].end_latest_ns = None;
+    assert!(!had_run(&run));
+}
+
+#[test]
+fn a_trace_that_ended_before_es_modules_had_run_says_how_to_see_them() {
+    let profile = Profile::from_recording(&program());
+    let hint = |run: &RunProfile| {
+        let profile = Profile {
+            runs: vec![run.clone()],
+            ..profile.clone()
+        };
+        let text = render(&profile, &plain(100)).replace('\n', " ");
+        text.contains("--until idle")
+    };
+    let mut run = profile.runs[0].clone();
+    run.processes[0].end_ns = None;
+    run.ended_by = LOOP_START.into();
+    let main = run.modules.iter().position(|m| m.main_script).unwrap();
+    run.modules[main].end_latest_ns = Some(i64::MAX);
+    assert!(!hint(&run));
+    run.modules[main].kind = ModuleKind::EsModule;
+    assert!(hint(&run));
+    // Only Node's own modules were loaded by then.
+    run.modules
+        .retain(|module| module.kind == ModuleKind::Builtin);
+    assert!(!run.modules.is_empty() && hint(&run));
+    run.ended_by = "idle".into();
+    assert!(!hint(&run));
 }
 
 #[test]

@@ -450,6 +450,35 @@ fn es_modules_belong_to_who_imports_them() {
     assert_eq!(found.modules.outside[0].costs[&Bucket::Loader].lookups, 1);
 }
 
+/// Its loader looks for one file after the other, by promises; what it looked for before is another module's.
+#[test]
+fn an_es_module_does_not_start_before_its_loader_looks_for_it() {
+    let url = |name: &str| format!("file:///app/{name}");
+    let modules = [
+        ("main.mjs", None),
+        ("two.mjs", Some("main.mjs")),
+        ("three.mjs", Some("two.mjs")),
+        ("four.mjs", Some("two.mjs")),
+    ];
+    let mut p = Program::new("/app/main.mjs", false);
+    let mut begun = Vec::new();
+    for (name, importer) in modules {
+        begun.push(p.now());
+        p.load_esm(&url(name), importer.map(url).as_deref(), 20_000);
+        p.native("uv_run", |p| p.busy(300_000_000));
+    }
+    begun.push(p.now());
+    let (recording, _) = p.end();
+    let found = Found::new(&recording);
+    for ((name, _), begun) in modules.iter().zip(begun.windows(2)) {
+        let start = found.module(&format!("/app/{name}")).start.unwrap().0;
+        assert!(
+            (begun[0]..begun[1]).contains(&start),
+            "{name} starts at {start}, was looked for from {begun:?} on"
+        );
+    }
+}
+
 #[test]
 fn the_start_of_a_node_in_nodes_place_is_no_event_loop() {
     let mut p = Program::new(MAIN, true);

@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use nodeprof_profile::Recording;
 use serde_json::Value;
 
 use crate::support::{
@@ -29,6 +30,7 @@ on_each_node!(
     hooks_require_nothing_of_what_they_pass_on,
     what_hooks_on_a_thread_find_is_of_who_asked_them,
     of_two_imports_at_once_the_first_one_is_the_requirer,
+    a_module_does_not_start_before_its_requirer_or_its_file_is_looked_for,
     code_of_one_name_is_of_the_package_that_runs_it,
     who_reads_a_modules_file_later_does_not_load_it,
     loads_are_how_often_a_module_was_loaded,
@@ -147,6 +149,48 @@ fn who_reads_a_modules_file_later_does_not_load_it(node: &Node) {
     let helpers = outside.filter(|o| o["bucket"] == "helper_threads");
     let opens: u64 = helpers.map(|o| number(&o["opens"])).sum();
     assert!(opens >= 60, "{opens} opens by helper threads");
+}
+
+/// What is imported long after something else, too.
+fn a_module_does_not_start_before_its_requirer_or_its_file_is_looked_for(node: &Node) {
+    let files = [
+        (
+            "main.mjs",
+            "await new Promise((go) => setTimeout(go, 100));\nawait import('./two.mjs');",
+        ),
+        ("two.mjs", "import './three.mjs';\nimport './four.mjs';"),
+        ("three.mjs", "export {};"),
+        ("four.mjs", "import './five.mjs';"),
+        ("five.mjs", "export {};"),
+    ];
+    let (traced, top) = trace_files(node, &files, &["main.mjs"]);
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let exec = recording.processes[0].execs.last().expect("an exec").at.0;
+    let start = |name: &str| {
+        let path = format!("{top}/{name}");
+        let mut modules = program_modules(&traced);
+        let module = modules.find(|module| text(&module["path"]) == path);
+        let start = module.and_then(|module| module["start_ns"].as_u64());
+        exec + start.unwrap_or_else(|| panic!("no start of {name}"))
+    };
+    // What is done with the files of the modules, in the order of time.
+    let mut accesses: Vec<(u64, &str)> = { recording.files.iter() }
+        .filter_map(|access| {
+            let path = std::str::from_utf8(recording.name(access.path)).ok()?;
+            let name = path.strip_prefix(&top)?.strip_prefix('/')?;
+            let is_module = files.iter().any(|(module, _)| *module == name);
+            is_module.then_some((access.start.0, name))
+        })
+        .collect();
+    accesses.sort_unstable();
+    let requirers = ["main.mjs", "two.mjs", "two.mjs", "four.mjs"];
+    for ((name, _), requirer) in files[1..].iter().zip(requirers) {
+        let (at, before) = (start(name), start(requirer));
+        assert!(at >= before, "{name} at {at}, {requirer} at {before}");
+        // Its own file comes next, whatever was done before.
+        let next = accesses.iter().find(|(access, _)| *access >= at);
+        assert_eq!(next.map(|(_, of)| *of), Some(*name), "{at}: {accesses:?}");
+    }
 }
 
 /// A loop that asks another module's function for files that are not there, and then for one that is, by one and the same call.

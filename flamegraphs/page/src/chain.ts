@@ -68,6 +68,15 @@ export interface Chain {
   pid: number | null;
   /** Modules that were loaded after the main module had run. */
   later: number;
+  /** The main module had run when the trace ended, as far as that is known. */
+  hadRun: boolean;
+}
+
+/** By the rule of nodeprof critical-chain: one whose process had ended had; of an ES module it is not known where the trace ended as the event loop began. */
+function hadRunAtTheEnd(run: Run, main: Module): boolean {
+  const process = run.processes.find((process) => process.pid === main.pid);
+  if (process?.end_ns !== null) return true;
+  return main.end_latest_ns !== null && !(main.kind === "esm" && run.ended_by === "loop-start");
 }
 
 /** The main script that the chain begins with: the main process's, or that of the only process that has one; or why there is none. */
@@ -124,5 +133,5 @@ export function criticalChain(run: Run): Chain | string {
     });
     at = followed;
   }
-  return { links, pid: main && main.pid !== pid ? pid : null, later };
+  return { links, pid: main && main.pid !== pid ? pid : null, later, hadRun: hadRunAtTheEnd(run, modules[root]!) };
 }

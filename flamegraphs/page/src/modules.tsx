@@ -296,12 +296,12 @@ function fit(text: string, width: number): string {
 function Chain({ run }: { run: Run }) {
   const chain = useMemo(() => criticalChain(run), [run]);
   if (typeof chain === "string") return <p class="empty">{chain}</p>;
-  const { links, pid, later } = chain;
+  const { links, pid, later, hadRun } = chain;
   const from = links[0]!.module.start_ns ?? 0;
   const whole = Math.max(1, ...links.map((link) => (link.module.start_ns ?? from) - from + link.waited));
   return (
     <section class="card" aria-labelledby="chain">
-      <h3 id="chain">{time(links[0]!.waited)} until the main module{pid !== null && ` of process ${pid}`} had run</h3>
+      <h3 id="chain">{time(links[0]!.waited)} until {hadRun ? `the main module${pid !== null ? ` of process ${pid}` : ""} had run` : "the trace ended"}</h3>
       <p class="note">At each step, the module that its requirer waited longest for. Dark: its own time; light: what it waited for.{run.modules.some((module) => module.kind === "esm") && " Without what a top-level await waited for."}{later > 0 && ` Without ${counted(later, "module")} that ${later === 1 ? "was" : "were"} loaded after it had run.`}</p>
       <ol class="chain">
         {links.map(({ module, waited, own }, depth) => {

@@ -319,6 +319,18 @@ test("the critical chain begins with the main script and leaves out what callbac
   assert.equal((criticalChain(run) as { later: number }).later, 2);
 });
 
+test("a main module that had not run when the trace ended is not said to have run", () => {
+  const hadRun = (main: Partial<Module>, end: number | null, ended_by: string) => {
+    const run = { modules: [{ ...module(0, null, 1e6), end_latest_ns: 50, ...main }], processes: [{ main: true, pid: 1, end_ns: end }], ended_by } as Run;
+    return (criticalChain(run) as { hadRun: boolean }).hadRun;
+  };
+  assert.equal(hadRun({}, null, "loop-start"), true);
+  assert.equal(hadRun({ end_latest_ns: null }, null, "duration"), false);
+  assert.equal(hadRun({ end_latest_ns: null }, 90, "exit"), true);
+  assert.equal(hadRun({ kind: "esm" }, null, "loop-start"), false);
+  assert.equal(hadRun({ kind: "esm" }, null, "idle"), true);
+});
+
 test("a module that is loaded again later does not hold up who waited for its first load", () => {
   const main = { ...module(0, null, 1e6), main_script: true, start_ns: 10, end_latest_ns: 50 };
   const again = { ...module(1, 0, 1e6), start_ns: 20, end_latest_ns: 400, loads: 2 };

@@ -1,7 +1,8 @@
 //! Modules as a tree of requirers, and the chain in it that took longest.
 
 use nodeprof_profile::modules::ModuleKind;
-use nodeprof_profile::report::ModuleProfile;
+use nodeprof_profile::recording::LOOP_START;
+use nodeprof_profile::report::{ModuleProfile, RunProfile};
 
 use super::Report;
 use super::names::{kind_name, module_name, version_of};
@@ -301,11 +302,12 @@ impl Report<'_> {
             true => format!(" of process {pid}"),
             false => String::new(),
         };
+        let until = match had_run_at_the_end(self.run, &self.run.modules[root]) {
+            true => format!("the main module{of_process} had run"),
+            false => "the trace ended".to_owned(),
+        };
         let phrases = [
-            plain(format!(
-                "{} until the main module{of_process} had run",
-                time(whole)
-            )),
+            plain(format!("{} until {until}", time(whole))),
             faint("at each step the module that its requirer waited longest for"),
             faint("@ when its loading began, + time until it and all that it required had run"),
             faint(if may_await {
@@ -451,6 +453,16 @@ impl Report<'_> {
             _ => "Node loaded no module of a program in this run.".to_owned(),
         }
     }
+}
+
+/// Whether a main module had run when the trace ended, as far as that is known: one whose process had ended had. Of an ES
+/// module it is not known where the trace ended as the event loop began: it may wait for an `await` then, or for its imports.
+pub(super) fn had_run_at_the_end(run: &RunProfile, main: &ModuleProfile) -> bool {
+    let mut processes = run.processes.iter();
+    let process = processes.find(|process| process.pid == main.pid);
+    let goes_on = process.is_some_and(|process| process.end_ns.is_none());
+    let is_es = main.kind == ModuleKind::EsModule;
+    !goes_on || (main.end_latest_ns.is_some() && !(is_es && run.ended_by == LOOP_START))
 }
 
 /// By module: its own time and that of all below it, but for callbacks, which nobody waited for.

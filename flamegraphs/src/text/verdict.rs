@@ -1,5 +1,9 @@
 //! The first lines: how it ended, and what stands out.
 
+use nodeprof_profile::modules::ModuleKind;
+use nodeprof_profile::recording::LOOP_START;
+
+use super::module_tree::had_run_at_the_end;
 use super::page::{faint, plain};
 use super::words::{basename, repeated, signal_name};
 use super::{Report, all_paths, is_inside};
@@ -25,7 +29,7 @@ impl Report<'_> {
             (None, Some(0), _) => plain(format!("{wall} to exit")),
             (None, Some(status), _) => (format!("exit status {status} after {wall}"), Paint::Error),
             // The service goes on for a while then (`settle`).
-            (None, None, "loop-start") => plain(match loop_start {
+            (None, None, LOOP_START) => plain(match loop_start {
                 Some(loop_start) => format!(
                     "traced for {wall}, until {} after the event loop began",
                     signed_time((run.time.wall_ns as i64).saturating_sub(loop_start))
@@ -102,12 +106,34 @@ impl Report<'_> {
         if let Some(version) = run.node.as_ref().and_then(|node| node.v8.as_deref()) {
             details.push(faint(format!("V8 {}", printable(version))));
         }
+        details.extend(self.es_modules_to_come().map(faint));
         if !self.base.is_empty() && all_paths(run).any(|path| is_inside(path, &self.base)) {
             details.push(faint(format!("paths from {}", printable(&self.base))));
         }
         if !details.is_empty() {
             self.page.phrases("", &details, 0);
         }
+    }
+
+    /// Where a trace ended as the event loop began: that ES modules may be loaded and run in it, and how to see that.
+    fn es_modules_to_come(&self) -> Option<&'static str> {
+        let run = self.run;
+        let main = run.processes.iter().find(|process| process.main)?;
+        // Without stacks it is not known which modules there are.
+        if run.ended_by != LOOP_START || run.modules.is_empty() {
+            return None;
+        }
+        let mut of_program = (run.modules.iter())
+            .filter(|module| module.pid == main.pid && module.kind != ModuleKind::Builtin)
+            .peekable();
+        if of_program.peek().is_none() {
+            return Some(
+                "no module of the program had been loaded, as ES modules are in the event loop: --until idle traces that",
+            );
+        }
+        let script = of_program.find(|module| module.main_script)?;
+        (script.kind == ModuleKind::EsModule && !had_run_at_the_end(run, script))
+            .then_some("the main ES module may go on in the event loop: --until idle traces that")
     }
 
     /// `node v20.20.2 app.js`, or `npm --version (node v20.20.2)`.

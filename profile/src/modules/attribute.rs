@@ -158,6 +158,9 @@ pub(super) struct Pass<'a> {
     /// Start of the process, until its main thread is first seen.
     begun: Option<u64>,
     calls: Vec<Call>,
+    /// Since when the loader of ES modules, called by no function of the program, finds files without a break (at 1), or does
+    /// all else that is loading (at 0): such a [`Call`] does not end, but is for one module after the other.
+    loader_since: [Option<u64>; 2],
     doubts: Doubts,
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
@@ -210,6 +213,7 @@ impl<'a> Pass<'a> {
             continuations,
             begun: None,
             calls: Vec::new(),
+            loader_since: [None; 2],
             doubts: Doubts::default(),
             busy: Vec::new(),
             last: None,
@@ -447,6 +451,7 @@ impl<'a> Pass<'a> {
                 _ => self.spend_until(point.at, State::Next),
             }
             self.last = Some((point.at, state));
+            self.see_loader(point.at, state);
             self.see_bodies(point.at, crossing.stack);
             self.close_calls(state, crossing.stack);
             return;
@@ -828,8 +833,26 @@ impl<'a> Pass<'a> {
         }
         self.spend_until(at, state);
         self.last = Some((at, state));
+        self.see_loader(at, state);
         self.see_bodies(at, stack);
         self.close_calls(state, stack);
+    }
+
+    /// Notes whether the loader of ES modules goes on with what it did.
+    fn see_loader(&mut self, at: u64, state: State) {
+        // What it needs of Node's own for the first time is loaded meanwhile.
+        if let State::Module(module) = state
+            && self.modules[module.0 as usize].kind == ModuleKind::Builtin
+        {
+            return;
+        }
+        for (since, finding) in self.loader_since.iter_mut().zip([false, true]) {
+            let key = Key {
+                call: None,
+                finding,
+            };
+            *since = (state == State::Loading(key)).then(|| since.unwrap_or(at));
+        }
     }
 
     /// The time since the last event.
@@ -955,13 +978,23 @@ impl<'a> Pass<'a> {
         let owner = self.owner(context);
         let portion = self.doubts.new_portion();
         let call = self.call(key, owner, at);
-        let (first, spent) = (call.first, std::mem::take(&mut call.spent));
+        let (mut first, spent) = (call.first, std::mem::take(&mut call.spent));
         let told = std::mem::replace(&mut call.portion, portion);
         let costs = std::mem::take(&mut call.costs);
         let owed = std::mem::take(&mut call.owed);
         call.target = stage.map(|stage| (module, stage));
         call.first = at;
         self.doubts.portions[told] = Some((module, None));
+        if key.call.is_none()
+            && let Some(since) = &mut self.loader_since[usize::from(key.finding)]
+        {
+            let since = std::mem::replace(since, at);
+            // What it did before something else was for another module. For a main script in CommonJS it all was.
+            let of_module = &self.modules[module.0 as usize];
+            if of_module.requirer.is_some() || of_module.kind == ModuleKind::EsModule {
+                first = since;
+            }
+        }
         let of_module = &mut self.modules[module.0 as usize];
         of_module.spend(None, spent);
         of_module.loading.add(&costs);
