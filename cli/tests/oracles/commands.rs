@@ -405,7 +405,7 @@ const timer = setInterval(() => { getPriority(); if (!--left) clearInterval(time
 fn a_program_that_does_little_is_not_idle() {
     let Some(node) = node() else { return };
     let options = ["--mode", "count", "--until", "idle"];
-    let mut running = Running::start(&options, node.command(["-e", TRICKLE]));
+    let running = Running::start(&options, node.command(["-e", TRICKLE]));
     let run = running.recorded();
     running.signal(libc::SIGTERM);
     running.end();
