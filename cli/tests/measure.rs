@@ -185,10 +185,7 @@ fn few_pairs_give_no_verdict_on_time() {
     ];
     let sides = ["--base", "sleep 0.01", "--head", "sleep 0.05"];
     let out = ok(folder.path(), &[&arguments[..], &sides].concat());
-    assert!(
-        out.contains("after 5 pairs; 10 are the least."),
-        "{out}"
-    );
+    assert!(out.contains("after 5 pairs; 10 are the least."), "{out}");
     assert!(out.contains("Welch"), "{out}");
 }
 
