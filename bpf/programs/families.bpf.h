@@ -355,7 +355,10 @@ static __always_inline void lookup(struct pt_regs *ctx, struct thread *t, struct
 
 	fill_header(&h.header, t, RECORD_LOOKUP, now);
 	h.header.id = c->id;
-	h.header.stack = event_stack(ctx, t);
+	/* The same of what a module is to be made of: nobody asks for its stack. */
+	h.header.kind = c->detail >> 4;
+	if (h.header.kind != LOOKUP_IS_LOAD)
+		h.header.stack = event_stack(ctx, t);
 	write_path(t, &h, raw, a, b);
 }
 

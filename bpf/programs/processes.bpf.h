@@ -307,7 +307,7 @@ static __always_inline struct thread *thread_of(struct task_struct *task)
  * that of the one before it. (Told modulo 256; of processes that are made at the same time some count more than they need.)
  */
 static __u32 last_process;
-static __u8 last_round;
+static __u8 last_round = 1; /* 0 is that of the first process */
 
 static __always_inline __u8 round_of(__u32 pid)
 {

@@ -224,6 +224,8 @@ enum frame_code {
 
 /* No stack; the caller of an outermost frame. */
 #define STACK_NONE 0
+/* Kind of a RECORD_LOOKUP: not a package.json, but what a module or an add-on is to be made of. */
+#define LOOKUP_IS_LOAD 1
 /* Flag of a RECORD_WALK: frames outside of its outermost one are missing. */
 #define RECORD_CUT 1
 /* More frames than any start was seen to nest: express needs 120, webpack 250. */

@@ -201,9 +201,14 @@ impl Cookie {
                 c.register_b = *timestamp as u8;
             }
             Role::Span { .. } => c.action = wire::ACTION_SPAN,
-            Role::Lookup { path } | Role::Load { name: path } => {
+            Role::Lookup { path } => {
                 c.action = wire::ACTION_LOOKUP;
                 c.path(*path);
+            }
+            Role::Load { name } => {
+                c.action = wire::ACTION_LOOKUP;
+                c.path(*name);
+                c.detail |= (wire::LOOKUP_IS_LOAD as u8) << 4;
             }
             Role::Serialization { size, .. } => {
                 c.action = wire::ACTION_SERIALIZATION;

@@ -735,7 +735,7 @@ impl Programs {
                 Ok(_) => Unread::Of(changed(&looks)),
                 Err(_) => Unread::All,
             };
-            if let Some(pid) = unread.first() {
+            if let Some(pid) = unread.next_to(asked.get()) {
                 self.do_without_tallies(pid);
                 asked.set(Some(pid));
             }
@@ -945,10 +945,13 @@ impl Unread {
         matches!(self, Unread::Of(pids) if pids.is_empty())
     }
 
-    /// The first of those that changed.
-    fn first(&self) -> Option<u32> {
+    /// One of those that changed, each in turn: one that has ended, or that does not run, may change for ever.
+    fn next_to(&self, asked: Option<u32>) -> Option<u32> {
         match self {
-            Unread::Of(pids) => pids.first().copied(),
+            Unread::Of(pids) => {
+                let next = asked.and_then(|asked| pids.iter().find(|pid| **pid > asked));
+                next.or(pids.first()).copied()
+            }
             Unread::All => None,
         }
     }

@@ -327,10 +327,11 @@ pub enum Record {
         origin: Origin,
         duration: Option<u64>,
     },
-    /// Node asks for a package.json, or what a module or an add-on is to be made of, as the probe says; `None` if the path could not be read.
+    /// Node asks for a package.json, or (`is_load`) for what a module or an add-on is to be made of; `None` if the path could not be read.
     Lookup {
         header: Header,
         origin: Origin,
+        is_load: bool,
         path: Option<Vec<u8>>,
     },
     /// A compilation begins.
@@ -790,6 +791,7 @@ impl Record {
             wire::RECORD_LOOKUP => Record::Lookup {
                 header,
                 origin,
+                is_load: u32::from(first.kind) == wire::LOOKUP_IS_LOAD,
                 path: text(bytes, kind)?.1,
             },
             wire::RECORD_COMPILE_ENTER => Record::CompileEnter {

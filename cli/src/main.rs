@@ -89,6 +89,11 @@ fn print_usage(error: &clap::Error, color: args::Color) -> anyhow::Result<()> {
     };
     match error.use_stderr() {
         true => Ok(std::io::stderr().write_all(text.as_bytes())?),
-        false => terminal::print(&text),
+        // All of it is ours: the styles of clap's headings need not be looked at.
+        false => {
+            let mut out = std::io::stdout().lock();
+            let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            written.map_err(|error| terminal::not_printed(error, text.len()))
+        }
     }
 }

@@ -135,10 +135,14 @@ fn harmless(text: &str) -> String {
     while let Some(at) = rest.find(|c: char| !matches!(c, '\n' | '\t') && is_unprintable(c)) {
         shown.push_str(&rest[..at]);
         rest = &rest[at..];
-        let color = (rest.strip_prefix("\x1b["))
-            .and_then(|code| code.split_once('m'))
-            .map(|(code, _)| code)
-            .filter(|code| COLORS.contains(code));
+        let color = (rest.strip_prefix("\x1b[")).and_then(|after| {
+            let is_it = |code: &&&str| {
+                after
+                    .strip_prefix(**code)
+                    .is_some_and(|r| r.starts_with('m'))
+            };
+            COLORS.iter().find(is_it).copied()
+        });
         let end = match color {
             Some(code) => "\x1b[m".len() + code.len(),
             None => rest.chars().next().map_or(rest.len(), char::len_utf8),

@@ -385,6 +385,9 @@ fn is_redacted(text: &[u8], place: &Range<usize>) -> bool {
     (first..=place.start).any(|at| text.get(at..at + length) == Some(REDACTED.as_bytes()))
 }
 
+/// Letters of the longest word that is taken for one; tokens have 24 and more.
+const LONGEST_WORD: usize = 20;
+
 /// Whether a text is made of words, and of no letters and digits at random: `Authentication`, `auth/index.js`, `sk-a-package`.
 fn is_words(text: &[u8]) -> bool {
     let is_random = |pair: &[u8]| {
@@ -392,7 +395,9 @@ fn is_words(text: &[u8]) -> bool {
             || b"=+~".contains(&pair[1])
             || (pair[0].is_ascii_alphanumeric() && pair[1].is_ascii_uppercase())
     };
-    !text.windows(2).any(is_random)
+    // No word of a language, and no name of a program, is as long as a token.
+    let is_long = |word: &[u8]| word.len() > LONGEST_WORD;
+    !text.windows(2).any(is_random) && !text.split(|b| !b.is_ascii_alphabetic()).any(is_long)
 }
 
 /// Places in order; those that overlap or adjoin are one.

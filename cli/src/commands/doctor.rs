@@ -1,10 +1,10 @@
 //! `nodeprof doctor`.
 
-use std::{fmt::Write as _, io, process::ExitCode};
+use std::{fmt::Write as _, io, path::Path, process::ExitCode};
 
 use nodeprof_bpf::preflight::{Check, Outcome, checks, checks_beside_a_service, is_permitted};
 use nodeprof_probes::{Family, ProbeState};
-use nodeprofd::control::Client;
+use nodeprofd::control::{AskError, Client, DEFAULT_SOCKET};
 
 use crate::{
     args::{Color, Doctor},
@@ -25,6 +25,20 @@ pub fn run(args: &Doctor, color: Color) -> anyhow::Result<ExitCode> {
                     status.version
                 ),
                 outcome: Outcome::Ok,
+            });
+            all
+        }
+        // A service that is not there is nothing amiss, unless it was named.
+        Err(error)
+            if !is_permitted()
+                && (args.tracer.service != Path::new(DEFAULT_SOCKET)
+                    || !matches!(error, AskError::NotRunning { .. })) =>
+        {
+            let mut all = checks(plan.as_ref().ok());
+            all.push(Check {
+                name: "nodeprofd",
+                found: "does not trace for you".to_owned(),
+                outcome: Outcome::Limited(error.to_string()),
             });
             all
         }

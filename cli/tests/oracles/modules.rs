@@ -379,7 +379,12 @@ fn json_that_is_imported_is_a_module_by_its_url(node: &Node) {
         ("required.json", &other),
     ];
     let expected = expected.map(|(name, requirer)| (name.to_owned(), 1, requirer.as_str()));
-    assert_eq!(found, BTreeSet::from(expected));
+    let mut expected = BTreeSet::from(expected);
+    // Since 22 Node's main thread reads the file before it finds that the attribute is missing.
+    if node.major() >= 22 {
+        expected.insert(("none.json".to_owned(), 1, other.as_str()));
+    }
+    assert_eq!(found, expected);
 }
 
 fn who_asks_for_a_module_in_a_url_requires_it(node: &Node) {

@@ -530,7 +530,14 @@ pub fn read_message<T: DeserializeOwned>(from: &mut impl Read, longest: usize) -
 /// Says the next step of a trace, and waits for what comes of it.
 pub(crate) fn step(mut connection: &UnixStream, step: Step) -> io::Result<Answer> {
     write_message(&mut connection, &step)?;
-    read_message(&mut connection, LONGEST_ANSWER)
+    let asks_hits = matches!(step, Step::Hits);
+    loop {
+        match read_message(&mut connection, LONGEST_ANSWER)? {
+            // One that came too late for who had asked.
+            Answer::Hits(_) if !asks_hits => {}
+            answer => return Ok(answer),
+        }
+    }
 }
 
 /// Descriptors beside a message, at most.

@@ -691,11 +691,12 @@ impl Assembler {
             }
             Record::Lookup {
                 header,
-                origin,
+                is_load,
                 path,
+                ..
             } => {
                 let (process, thread, at) = self.at(header);
-                if let Some(Role::Load { .. }) = self.role(origin) {
+                if is_load {
                     if let Some(name) = path {
                         let (requirer, loaded) = (self.name(b""), self.name(&name));
                         self.loads.push(Import {

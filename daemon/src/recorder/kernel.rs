@@ -1,6 +1,7 @@
 //! The privileged half of a trace: programs in the kernel, and what they wrote. A user who may load them has them here; another one
 //! borrows them of the service (see [`crate::service`]), which follows that user's own programs and hands the ring buffer over.
 
+use std::cell::Cell;
 use std::{
     fs::File,
     io,
@@ -109,6 +110,9 @@ pub(super) enum Kernel {
 pub(super) struct Lent {
     connection: UnixStream,
     ring: OwnedFd,
+    /// What it last told of hits, and whether it may be asked again: an answer that came too late is still on its way.
+    hits: Cell<u64>,
+    asks_hits: Cell<bool>,
 }
 
 /// Both halves of the privileged half, and the plan of the first program's binary, if it was made already.
@@ -202,7 +206,12 @@ impl Kernel {
             .collect();
         let (connection, ring, holder) = Client::new(socket).trace(wanted.clone(), &files)?;
         Ok(Begun {
-            kernel: Kernel::Lent(Lent { connection, ring }),
+            kernel: Kernel::Lent(Lent {
+                connection,
+                ring,
+                hits: Cell::new(0),
+                asks_hits: Cell::new(true),
+            }),
             holder: Holder::lent(holder),
             plan: None,
         })
@@ -229,14 +238,19 @@ impl Kernel {
         }
     }
 
-    /// Hits of probes so far, as [`Programs::hits`] tells them; 0 where the service has ended.
+    /// Hits of probes so far, as [`Programs::hits`] tells them; those of before where the service does not answer any more.
     pub(super) fn hits(&self) -> u64 {
         match self {
             Kernel::Own(programs) => programs.hits(),
-            Kernel::Lent(lent) => match lent.ask(Step::Hits) {
-                Ok(Answer::Hits(hits)) => hits,
-                Ok(_) | Err(_) => 0,
-            },
+            Kernel::Lent(lent) => {
+                if lent.asks_hits.get() {
+                    match lent.ask(Step::Hits) {
+                        Ok(Answer::Hits(hits)) => lent.hits.set(hits),
+                        Ok(_) | Err(_) => lent.asks_hits.set(false),
+                    }
+                }
+                lent.hits.get()
+            }
         }
     }
 

@@ -307,7 +307,7 @@ impl Session {
                 Until::LoopStart => self.loop_started.map(|_| "loop-start"),
                 Until::Idle => self
                     .loop_started
-                    .map(|_| activity.last(self.assembler.last_record(), hits(), clock))
+                    .map(|_| activity.last(self.assembler.last_record(), &hits, clock))
                     .filter(|&last| is_past(last, IDLE, clock))
                     .map(|_| "idle"),
                 Until::After(limit) => self
@@ -608,14 +608,23 @@ fn is_past(then: u64, time: Duration, clock: u64) -> bool {
 struct Activity {
     hits: u64,
     hit_at: u64,
+    asked_at: Option<u64>,
 }
 
+/// Nanoseconds between two looks at the hits: in a trace by the service each is a question to another process.
+const BETWEEN_HITS: u64 = 20_000_000;
+
 impl Activity {
-    /// To be asked again and again, with the last record and with the hits so far.
-    fn last(&mut self, record: u64, hits: u64, clock: u64) -> u64 {
-        if hits != self.hits {
-            self.hits = hits;
-            self.hit_at = clock;
+    /// To be asked again and again, with the last record and with what tells the hits so far.
+    fn last(&mut self, record: u64, hits: impl FnOnce() -> u64, clock: u64) -> u64 {
+        let is_due = |asked: u64| clock.saturating_sub(asked) >= BETWEEN_HITS;
+        if self.asked_at.is_none_or(is_due) {
+            self.asked_at = Some(clock);
+            let hits = hits();
+            if hits != self.hits {
+                self.hits = hits;
+                self.hit_at = clock;
+            }
         }
         record.max(self.hit_at)
     }
@@ -645,15 +654,16 @@ mod tests {
         let ms = |ms: u64| ms * 1_000_000;
         // Its last record is of 100 ms.
         for (clock, hits) in [(100, 1000), (300, 1200), (490, 1201)] {
-            let last = activity.last(ms(100), hits, ms(clock));
+            let last = activity.last(ms(100), || hits, ms(clock));
             assert_eq!(last, ms(clock));
             assert!(!is_past(last, IDLE, ms(clock)));
         }
-        let last = activity.last(ms(100), 1201, ms(690));
+        let last = activity.last(ms(100), || 1201, ms(690));
         assert!(!is_past(last, IDLE, ms(690)));
-        let last = activity.last(ms(100), 1201, ms(691));
+        // Nobody is asked again so soon.
+        let last = activity.last(ms(100), || unreachable!(), ms(691));
         assert!(is_past(last, IDLE, ms(691)));
-        let last = activity.last(ms(692), 1201, ms(692));
+        let last = activity.last(ms(692), || 1201, ms(692));
         assert_eq!(last, ms(692));
     }
 

@@ -236,6 +236,7 @@ impl Stacks {
                 .filter(|(script, _)| !self.texts.contains_key(script))
                 .map(|(script, lines)| (*script, lines.clone()))
                 .collect(),
+            assigned: HashMap::default(),
         };
         builder.learn(recording);
         let of_run: Vec<bool> = recording.processes.iter().map(|p| p.run == run).collect();
@@ -310,6 +311,8 @@ pub struct Builder<'a> {
     known: HashMap<u32, StackId>,
     same: HashMap<Stack, StackId>,
     lines: HashMap<u32, Option<Rc<Lines>>>,
+    /// Names of functions without one, by number.
+    assigned: HashMap<u32, Vec<u8>>,
 }
 
 impl Builder<'_> {
@@ -594,9 +597,13 @@ impl Builder<'_> {
                 Cow::Borrowed(&b"eval"[..])
             }
             None if function.name.is_empty() && !top_level => {
-                let assigned = (function.position)
-                    .and_then(|position| self.sources.assigned_name(script, *pid, position));
-                Cow::Owned(assigned.unwrap_or_default().into_bytes())
+                let sources = &mut *self.sources;
+                let assigned = self.assigned.entry(number).or_insert_with(|| {
+                    let name = (function.position)
+                        .and_then(|position| sources.assigned_name(script, *pid, position));
+                    name.unwrap_or_default().into_bytes()
+                });
+                Cow::Owned(assigned.clone())
             }
             None => Cow::Borrowed(function.name.as_slice()),
         };
@@ -677,6 +684,7 @@ mod tests {
             known: HashMap::default(),
             same: HashMap::default(),
             lines: HashMap::default(),
+            assigned: HashMap::default(),
         };
         let mut recording = Recording::default();
         let mut kind = |number| {

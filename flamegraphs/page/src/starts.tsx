@@ -199,8 +199,10 @@ const SIDE = 7;
 /** Why no change of what varies with the machine can be marked, if so. */
 export function tooFew(trend: Trend): string | null {
   const known = Math.max(0, ...trend.settings.map((one) => one.points));
-  if (trend.noise !== "machine" || trend.programs.length > 1 || known >= 2 * SIDE) return null;
-  return `No change is marked yet: this figure varies with the machine from ${trend.by} to ${trend.by}, which takes ${count(SIDE)} values on each side of a change to tell from one. Known ${known === 1 ? "is" : "are"} ${count(known)}${trend.settings.length > 1 ? ", of those recorded alike" : ""}.`;
+  // Of several ways of recording each has a part of the chance.
+  const side = trend.settings.length > 1 ? SIDE + 1 : SIDE;
+  if (trend.noise !== "machine" || trend.programs.length > 1 || known >= 2 * side) return null;
+  return `No change is marked yet: this figure varies with the machine from ${trend.by} to ${trend.by}, which takes ${count(side)} values on each side of a change to tell from one. Known ${known === 1 ? "is" : "are"} ${count(known)}${trend.settings.length > 1 ? ", of those recorded alike" : ""}.`;
 }
 
 const HEIGHT = 250;

@@ -324,8 +324,8 @@ fn of_worst(
         row.sentence = format!("{name}: {}", row.sentence);
         row
     });
-    let head = |row: &Row| row.head.unwrap_or(f64::INFINITY);
-    let worse = |a: &Row, b: &Row| (a.status.cmp(&b.status)).then(head(b).total_cmp(&head(a)));
+    let beyond = |row: &Row| row.head.map_or(f64::INFINITY, |head| head - row.most);
+    let worse = |a: &Row, b: &Row| (a.status.cmp(&b.status)).then(beyond(b).total_cmp(&beyond(a)));
     rows.min_by(worse)
 }
 

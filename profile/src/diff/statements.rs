@@ -231,7 +231,12 @@ impl Statements {
                     .iter()
                     .map(|(value, runs)| format!("{runs} × {value}"));
                 let values = words::list(&values.collect::<Vec<_>>());
-                self.say(kind, format!("The runs of {name} {are}: {values}. Limits that depend on that are judged of each apart."));
+                // Runs of several programs are not judged at all.
+                let judged = match self.mixed[1].is_some() {
+                    true => "",
+                    false => " Limits that depend on that are judged for each of them separately.",
+                };
+                self.say(kind, format!("The runs of {name} {are}: {values}.{judged}"));
             }
         }
     }

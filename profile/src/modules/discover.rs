@@ -523,8 +523,12 @@ impl<'a> Finder<'a> {
         // Each is about the last call before it that is about no later one.
         for load in unasked.iter().rev() {
             let before = asks.partition_point(|ask| ask.at <= load.at);
-            let ask = asks[..before].iter_mut().rev().find(|ask| ask.left > 0);
-            if let Some(ask) = ask {
+            // Loads come backwards: what lies behind this one is of no use to those before it.
+            asks.truncate(before);
+            while asks.last().is_some_and(|ask| ask.left == 0) {
+                asks.pop();
+            }
+            if let Some(ask) = asks.last_mut() {
                 ask.left -= 1;
                 askers.insert(load.script, ask.asker);
             }

@@ -304,6 +304,8 @@ fn is_key_file(value: &[u8]) -> bool {
     ];
     let begins = ["./", "../", "~/"];
     value != REDACTED.as_bytes()
+        // Several values, or one that is assigned.
+        && !value.iter().any(|byte| b" ;,=".contains(byte))
         && (begins.iter().any(|b| value.starts_with(b.as_bytes()))
             || ends.iter().any(|e| value.ends_with(e.as_bytes())))
 }

@@ -53,10 +53,10 @@ pub fn file_limit() -> Option<u64> {
 /// What to say of a file that became too large (`EFBIG`): bytes that it needs, and [`file_limit`].
 pub fn too_large_a_file(needed: u64, limit: Option<u64>) -> String {
     match limit {
-        Some(limit) => format!(
+        Some(limit) if limit < needed => format!(
             "{needed} bytes are needed, and a file may have {limit} here (ulimit -f); type: ulimit -f unlimited, in a new shell if this one may not, or record less"
         ),
-        None => format!(
+        _ => format!(
             "{needed} bytes are needed, more than a file may have on this file system; name a file on another one"
         ),
     }
