@@ -915,6 +915,15 @@ fn limits_of_runs_of_several_settings_are_judged_of_each_apart() {
         of(side("base", node, nothing), side("head", node, more)),
         not_kept
     );
+    // Where it is not known of some runs it is that of the others.
+    let unknown: Change = |recording| recording.binaries[0].node_version = None;
+    assert_eq!(
+        of(
+            side("base", unknown, nothing),
+            side("head", nothing, nothing)
+        ),
+        kept
+    );
     // Base has no run of that version.
     let unlike = [
         ("max", Status::Within),

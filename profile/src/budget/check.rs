@@ -267,19 +267,20 @@ enum Parts {
 fn parts(sides: &Sides<'_>, figure: &Figure, both: bool) -> Parts {
     let table = sides.figures.table(figure.list);
     let of_machine = figure.is_of_machine() || figure.name.starts_with("overhead.");
-    let setting = |run: usize| Setting::of(sides.runs[run], true, of_machine);
-    let mut runs: BTreeMap<Setting, usize> = BTreeMap::new();
     let [base, head] = sides.runs_of(figure.list, figure.row);
-    let mut settings = |of: &[usize]| -> BTreeSet<Setting> {
+    let settings = |of: &[usize]| -> BTreeMap<usize, Setting> {
         let is_known = |run: &&usize| !table.value(figure.row, **run, figure.field).is_nan();
-        let known = of.iter().filter(is_known).map(|run| setting(*run));
+        let setting = |run: &usize| (*run, Setting::of(sides.runs[*run], true, of_machine));
+        let mut known: BTreeMap<_, _> = of.iter().filter(is_known).map(setting).collect();
+        Setting::fill(known.values_mut());
         known
-            .inspect(|setting| *runs.entry(setting.clone()).or_default() += 1)
-            .collect()
     };
-    let of_head = settings(head);
+    let mut of_run = settings(head);
+    let of_head: BTreeSet<Setting> = of_run.values().cloned().collect();
     if both {
-        let of_base = settings(base);
+        let known = settings(base);
+        let of_base: BTreeSet<Setting> = known.values().cloned().collect();
+        of_run.extend(known);
         if of_base.len() < 2 && of_head.len() < 2 {
             return Parts::One;
         }
@@ -301,13 +302,13 @@ fn parts(sides: &Sides<'_>, figure: &Figure, both: bool) -> Parts {
     } else if of_head.len() < 2 {
         return Parts::One;
     }
-    let all: usize = of_head.iter().filter_map(|of| runs.get(of)).sum();
+    let of = |setting: &Setting| of_run.values().filter(|other| *other == setting).count();
+    let all: usize = of_head.iter().map(of).sum();
     let named = of_head.iter().zip(Setting::names(&of_head));
-    let each = named.map(|(of, name)| {
-        let keep = |run: usize| setting(run) == *of;
+    let each = named.map(|(setting, name)| {
+        let keep = |run: usize| of_run.get(&run) == Some(setting);
         let part = Figure::of(sides, table, (figure.row, figure.field), &keep);
-        let count = runs.get(of).copied().unwrap_or_default();
-        (format!("{name} ({count} of {all} runs)"), part)
+        (format!("{name} ({} of {all} runs)", of(setting)), part)
     });
     Parts::Each(each.collect())
 }

@@ -30,6 +30,24 @@ impl Setting {
         })
     }
 
+    /// Of runs of one side: what is not known of some is that of the others, where these are all alike.
+    pub(crate) fn fill<'a>(settings: impl Iterator<Item = &'a mut Setting>) {
+        let mut settings: Vec<&mut Setting> = settings.collect();
+        for at in 0..WORDS.len() {
+            let values = settings.iter().map(|of| &of.0[at]);
+            let known: BTreeSet<&String> = values.filter(|value| !value.is_empty()).collect();
+            if known.len() != 1 {
+                continue;
+            }
+            let Some(one) = known.first().map(|one| (*one).clone()) else {
+                continue;
+            };
+            for of in &mut settings {
+                of.0[at].clone_from(&one);
+            }
+        }
+    }
+
     /// Names of settings: what they differ by.
     pub(crate) fn names(settings: &BTreeSet<Setting>) -> Vec<String> {
         let varies = |at: usize| {
