@@ -1522,9 +1522,16 @@ thread.join()";
         // It is about to change them.
         assert_eq!(of([&[(1, 3)], &[(1, 3)], &[(1, 3)]]), [1]);
         let unread = Unread::Of(BTreeSet::from([3, 2]));
-        assert_eq!(unread.first(), Some(2));
+        assert_eq!(unread.next_to(None), Some(2));
+        let others = Unread::Of([2, 5, 7].into());
+        assert_eq!(
+            [None, Some(2), Some(5), Some(7)].map(|pid| others.next_to(pid)),
+            [2, 5, 7, 2].map(Some)
+        );
         assert!(unread.has(3) && !unread.has(1) && !unread.is_nobody());
-        assert!(Unread::All.has(1) && Unread::All.first().is_none() && !Unread::All.is_nobody());
+        assert!(
+            Unread::All.has(1) && Unread::All.next_to(None).is_none() && !Unread::All.is_nobody()
+        );
         assert!(Unread::Of(BTreeSet::new()).is_nobody());
     }
 
