@@ -223,7 +223,17 @@ pub(super) fn cpu_time_of(thread: libc::pid_t) -> Duration {
     };
     // SAFETY: a live struct.
     unsafe { libc::clock_gettime((!thread << 3) | OF_THREAD, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time_of(time)
+}
+
+/// None of one that is negative: what stands between us and the kernel (libfaketime) may step this clock with that of the day.
+fn time_of(time: libc::timespec) -> Duration {
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(nanoseconds)) if nanoseconds < 1_000_000_000 => {
+            Duration::new(seconds, nanoseconds)
+        }
+        _ => Duration::ZERO,
+    }
 }
 
 /// CPU time of the calling thread.
@@ -248,8 +258,8 @@ pub(super) fn cpu_time(others: &[u32]) -> Duration {
 
 /// The same without that of threads of these names: what such a one takes to begin and to end is not in its own clock, so they are left out, not subtracted.
 pub(super) fn cpu_time_besides(names: &[&str], others: &[u32]) -> Duration {
-    let own: Duration = threads_besides(names).into_iter().map(cpu_time_of).sum();
-    own + cpu_time_of_processes(others)
+    let times = threads_besides(names).into_iter().map(cpu_time_of);
+    times.fold(cpu_time_of_processes(others), Duration::saturating_add)
 }
 
 fn threads_besides(names: &[&str]) -> Vec<libc::pid_t> {
@@ -402,6 +412,10 @@ mod tests {
     fn the_cpu_time_of_two_processes_is_known() {
         assert!(cpu_time(&[std::process::id()]) > Duration::ZERO);
         assert!(cpu_time(&[0]) > Duration::ZERO);
+        let of = |tv_sec, tv_nsec| time_of(libc::timespec { tv_sec, tv_nsec });
+        assert_eq!(of(-34_560_000, 5), Duration::ZERO);
+        assert_eq!(of(1, -5), Duration::ZERO);
+        assert_eq!(of(1, 5), Duration::new(1, 5));
     }
 
     #[test]
