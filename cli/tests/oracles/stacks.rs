@@ -306,7 +306,7 @@ fn functions_of_the_loader_have_the_names_of_their_assignments(node: &Node) {
     let folder = folder();
     let main = folder.path().join("main.js");
     fs::write(&main, "process.umask();\n").expect("a file");
-    let command = node.command(&[main.to_str().expect("UTF-8")]);
+    let command = node.command([main.to_str().expect("UTF-8")]);
     let traced = Trace::new(["--freq", "0"], command).run();
     traced.succeeded();
     let recording = Recording::load(&traced.recording).expect("a recording");

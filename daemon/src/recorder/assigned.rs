@@ -28,7 +28,8 @@ pub fn assigned_name(before: &str) -> Option<String> {
     let next_is_variable = |index: usize| parts.get(index + 1).is_some_and(|next| next.variable);
     let kept = parts.iter().enumerate().filter(|(index, part)| {
         // Of `a[b]` V8 keeps the last variable.
-        !matches!(part.text, "this" | "prototype") && !(part.variable && next_is_variable(*index))
+        let is_followed = part.variable && next_is_variable(*index);
+        !matches!(part.text, "this" | "prototype") && !is_followed
     });
     let names: Vec<&str> = kept.map(|(_, part)| part.text).collect();
     (!names.is_empty()).then(|| names.join("."))

@@ -307,7 +307,7 @@ impl Session {
                 Until::LoopStart => self.loop_started.map(|_| "loop-start"),
                 Until::Idle => self
                     .loop_started
-                    .map(|_| activity.last(self.assembler.last_record(), &hits, clock))
+                    .map(|_| activity.last(self.assembler.last_record(), hits, clock))
                     .filter(|&last| is_past(last, IDLE, clock))
                     .map(|_| "idle"),
                 Until::After(limit) => self
