@@ -6,15 +6,12 @@
 /// Characters before a function that are looked at: the longest target of an assignment in Node's own modules has some 60.
 pub const LOOKED_AT: usize = 256;
 
-/// A part of the target of an assignment: `Module`, `prototype` and `load` of `Module.prototype.load`.
-struct Part<'a> {
-    text: &'a str,
-    /// A variable's name, not a property's.
-    variable: bool,
-}
+/// What V8 calls a property whose name is computed.
+const COMPUTED: &str = "<computed>";
 
 /// The name that V8 would infer of a function that begins (at its parameters) behind `before`: that of the variable and the properties it is assigned
-/// to, without `this` and `prototype`. `None` if it is not assigned to any there.
+/// to, without `this` and `prototype`. `None` if it is not assigned to any there. Of what V8 looks at further out (another assignment before
+/// it, the class or function around it) nothing is told.
 pub fn assigned_name(before: &str) -> Option<String> {
     let rest = before.trim_end();
     let rest = rest.strip_suffix('*').unwrap_or(rest);
@@ -24,15 +21,9 @@ pub fn assigned_name(before: &str) -> Option<String> {
     if !rest.ends_with(|c: char| c.is_whitespace() || c == ']' || is_part_of_name(c)) {
         return None;
     }
-    let parts = target(rest)?;
-    let next_is_variable = |index: usize| parts.get(index + 1).is_some_and(|next| next.variable);
-    let kept = parts.iter().enumerate().filter(|(index, part)| {
-        // Of `a[b]` V8 keeps the last variable.
-        let is_followed = part.variable && next_is_variable(*index);
-        !matches!(part.text, "this" | "prototype") && !is_followed
-    });
-    let names: Vec<&str> = kept.map(|(_, part)| part.text).collect();
-    (!names.is_empty()).then(|| names.join("."))
+    let mut parts = target(rest)?;
+    parts.retain(|part| !matches!(*part, "this" | "prototype"));
+    (!parts.is_empty()).then(|| parts.join("."))
 }
 
 fn is_part_of_name(c: char) -> bool {
@@ -48,8 +39,8 @@ fn without_word<'a>(text: &'a str, word: &str) -> &'a str {
     }
 }
 
-/// The parts of the expression that a text ends with, outermost first.
-fn target(text: &str) -> Option<Vec<Part<'_>>> {
+/// The parts of the expression that a text ends with, outermost first: `Module`, `prototype` and `load` of `Module.prototype.load`.
+fn target(text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let mut rest = text.trim_end();
     loop {
@@ -60,14 +51,8 @@ fn target(text: &str) -> Option<Vec<Part<'_>>> {
             continue;
         }
         let before = rest.trim_end_matches(is_part_of_name);
-        let name = rest.get(before.len()..).filter(|name| !name.is_empty())?;
-        rest = before.trim_end();
-        let member = rest.strip_suffix('.');
-        parts.push(Part {
-            text: name,
-            variable: member.is_none(),
-        });
-        match member {
+        parts.push(rest.get(before.len()..).filter(|name| !name.is_empty())?);
+        match before.trim_end().strip_suffix('.') {
             // `f().x = …` begins with a value that has no name: nor is it `x` alone.
             Some(object) => rest = object.trim_end(),
             None => break,
@@ -77,8 +62,8 @@ fn target(text: &str) -> Option<Vec<Part<'_>>> {
     Some(parts)
 }
 
-/// The part in brackets that a text without the last bracket ends with, and what precedes it: a string or a variable.
-fn indexed(text: &str) -> Option<(&str, Part<'_>)> {
+/// The part in brackets that a text without the last bracket ends with, and what precedes it: a string, or what a variable holds.
+fn indexed(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_end();
     let quote = text.chars().next_back().filter(|c| matches!(c, '\'' | '"'));
     let (before, inner) = match quote {
@@ -89,10 +74,7 @@ fn indexed(text: &str) -> Option<(&str, Part<'_>)> {
         }
     };
     let object = before.trim_end().strip_suffix('[')?.trim_end();
-    let part = Part {
-        text: inner,
-        variable: quote.is_none(),
-    };
+    let part = if quote.is_some() { inner } else { COMPUTED };
     (!inner.is_empty()).then_some((object, part))
 }
 
@@ -113,7 +95,10 @@ mod tests {
             ("exports.a =\n  function*", Some("exports.a")),
             ("exports.a = async ", Some("exports.a")),
             ("exports.b = ", Some("exports.b")),
-            ("Stream.prototype[kOpen] = function", Some("kOpen")),
+            (
+                "Stream.prototype[kOpen] = function",
+                Some("Stream.<computed>"),
+            ),
             ("this.close = function", Some("close")),
             ("  a . b [ \"c d\" ] = ", Some("a.b.c d")),
             ("this.#x = ", Some("#x")),
