@@ -71,7 +71,7 @@ struct Site {
 #[derive(Debug)]
 struct Place {
     function: String,
-    /// Of one of Node's functions without a name: the property of the receiver that has it.
+    /// Of Node's own functions, as V8 tells them: the property of the receiver that has it; empty if V8 finds none.
     method: Option<String>,
     file: Option<String>,
     /// `None` of a builtin, and where nodeprof does not know it.
@@ -90,12 +90,14 @@ impl PartialEq for Place {
 
 impl Place {
     /// V8 has forgotten the names that it inferred for Node's own functions: nodeprof tells what their source assigns them to, whose last part must be
-    /// the property that has the function.
+    /// the property that has the function, if V8 finds it.
     fn has_name_of(&self, other: &Place) -> bool {
         let is_method = |nameless: &Place, named: &Place| {
             let method = nameless.method.as_ref();
-            nameless.function.is_empty()
-                && method.is_some_and(|method| named.function.ends_with(&format!(".{method}")))
+            let is_it = |method: &String| {
+                method.is_empty() || named.function.ends_with(&format!(".{method}"))
+            };
+            nameless.function.is_empty() && method.is_some_and(is_it)
         };
         self.function == other.function || is_method(self, other) || is_method(other, self)
     }
@@ -131,7 +133,7 @@ impl Told {
             .is_some_and(|file| file.starts_with("node:"));
         Place {
             function,
-            method: self.method.clone().filter(|_| of_node),
+            method: of_node.then(|| self.method.clone().unwrap_or_default()),
             file: self.file.clone(),
             line: self.line.zip(self.column),
             builtin: false,
