@@ -183,12 +183,7 @@ pub fn told_once(error: &anyhow::Error) -> String {
             text.push_str(&part);
         }
     }
-    let shown = |c: char| match c {
-        '\n' | '\t' => c.to_string(),
-        c if c.is_control() => c.escape_default().to_string(),
-        c => c.to_string(),
-    };
-    text.chars().map(shown).collect()
+    printable_lines(&text).into_owned()
 }
 
 #[cfg(test)]

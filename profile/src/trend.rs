@@ -914,6 +914,16 @@ mod tests {
         assert!(of("crossings.total", "branch").contains("such as commit"));
     }
 
+    fn of_all(recording: &Recording, figure: &str) -> Trend {
+        let profile = Profile::from_recording(recording);
+        let side = Side {
+            recording,
+            profile: &profile,
+            group: Group::all(recording, ""),
+        };
+        Trend::new(&side, figure, "commit").unwrap()
+    }
+
     /// Who came late, or lost records, has too few of all: that is no change of the program.
     #[test]
     fn a_run_with_gaps_is_no_change_of_a_count() {
@@ -942,14 +952,8 @@ mod tests {
             }
             recording.append(one);
         }
-        let profile = Profile::from_recording(&recording);
-        let side = Side {
-            recording: &recording,
-            profile: &profile,
-            group: Group::all(&recording, ""),
-        };
         let of = |figure: &str| {
-            let trend = Trend::new(&side, figure, "commit").unwrap();
+            let trend = of_all(&recording, figure);
             let runs: Vec<usize> = trend.points.iter().map(|point| point.runs).collect();
             let changes = trend.points.iter().filter(|point| point.change.is_some());
             (runs, trend.left_out, changes.count())
@@ -976,13 +980,7 @@ mod tests {
             one.runs[0].ended.0 = one.runs[0].started.0 + micros * 1000;
             recording.append(one);
         }
-        let profile = Profile::from_recording(&recording);
-        let side = Side {
-            recording: &recording,
-            profile: &profile,
-            group: Group::all(&recording, ""),
-        };
-        Trend::new(&side, figure, "commit").unwrap()
+        of_all(&recording, figure)
     }
 
     fn marked(trend: &Trend) -> Vec<usize> {

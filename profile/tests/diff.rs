@@ -355,22 +355,24 @@ fn a_module_that_waits_to_be_loaded_does_not_only_take_longer() {
     );
 }
 
+/// Runs of a program whose main module looks at these files before it finds another one.
+fn asking(name: &str, asked: &[&str]) -> Recording {
+    noisy(name, |micros| {
+        let mut program = Program::new("/app/main.js", false);
+        program.require("/app/main.js", &[], 50_000, |main| {
+            main.busy(10_000_000 + micros * 100);
+            main.require("/app/lib/a.js", asked, 50_000, |_| {});
+        });
+        program.end().0
+    })
+}
+
 /// Stats of package.json files are told with what else is done with these, and all that once.
 #[test]
 fn what_is_done_with_package_json_files_is_told_once() {
-    let run = |name: &str, asked: &[&str]| {
-        noisy(name, |micros| {
-            let mut program = Program::new("/app/main.js", false);
-            program.require("/app/main.js", &[], 50_000, |main| {
-                main.busy(10_000_000 + micros * 100);
-                main.require("/app/lib/a.js", asked, 50_000, |_| {});
-            });
-            program.end().0
-        })
-    };
     let diff = compare(
-        run("base", &[]),
-        run("head", &["/app/lib/package.json", "/app/package.json"]),
+        asking("base", &[]),
+        asking("head", &["/app/lib/package.json", "/app/package.json"]),
     );
     let told: Vec<(CauseKind, &str)> = (diff.causes.iter())
         .filter(|cause| cause.sentence.contains("2 stats more"))
@@ -386,16 +388,6 @@ fn what_is_done_with_package_json_files_is_told_once() {
 /// Besides those, the others are told as finding files.
 #[test]
 fn stats_of_package_json_files_are_not_told_as_finding_files() {
-    let run = |name: &str, asked: &[&str]| {
-        noisy(name, |micros| {
-            let mut program = Program::new("/app/main.js", false);
-            program.require("/app/main.js", &[], 50_000, |main| {
-                main.busy(10_000_000 + micros * 100);
-                main.require("/app/lib/a.js", asked, 50_000, |_| {});
-            });
-            program.end().0
-        })
-    };
     let asked = [
         "/app/lib/package.json",
         "/app/package.json",
@@ -407,7 +399,7 @@ fn stats_of_package_json_files_are_not_told_as_finding_files() {
         let of = |cause: &nodeprof_profile::diff::Cause| (cause.kind, cause.sentence.clone());
         diff.causes.iter().map(of).collect()
     };
-    let diff = compare(run("base", &[]), run("head", &asked));
+    let diff = compare(asking("base", &[]), asking("head", &asked));
     let told = steps(&diff);
     let says = |kind: CauseKind, words: &str| {
         let mut all = told.iter();

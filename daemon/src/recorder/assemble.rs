@@ -202,6 +202,8 @@ impl Assembler {
             room: None,
         };
         let process = this.process(root, 0);
+        // Those of its children begin with 1.
+        this.rounds.insert((root, 0), process);
         let path = directory.as_os_str().as_bytes().to_vec();
         let is_real = true;
         this.directories
@@ -1504,58 +1506,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn sums_are_those_of_the_process_that_had_the_number_then() {
-        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
-        for (time, round) in [(10, 3), (20, 4)] {
-            let fork = Record::Fork {
-                header: Header {
-                    pid: 1,
-                    tid: 1,
-                    time,
-                    phase: 0,
-                    stack: 0,
-                },
-                child_pid: 7,
-                child_tid: 7,
-                round,
-            };
-            a.take_record(fork, 100);
-        }
-        let sum = |pid, round, calls| Sum {
-            family: SumFamily::Crossings,
-            pid,
-            round,
-            stack: 0,
-            kind: 0,
-            phase: 0,
-            callee: Some(Callee::Address(0x1000)),
-            origin: Origin {
-                binary: NO_IMAGE,
-                probe: 0,
-            },
-            calls,
-            timed: 0,
-            total: 0,
-            own: 0,
-            bytes: 0,
-        };
-        // Of the fork of the last one no record is there.
-        a.add_sums(&[sum(7, 4, 2), sum(7, 3, 1), sum(1, 0, 5), sum(7, 9, 4)]);
-        let of = |sum: &CrossingSum| (sum.process.0, sum.calls);
-        let sums: Vec<_> = a.recording.crossing_sums.iter().map(of).collect();
-        assert_eq!(sums, [(2, 2), (1, 1), (0, 5), (2, 4)]);
-    }
-
-    #[test]
-    fn callbacks_that_are_entered_otherwise_than_by_crossings_are_told() {
-        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
-        for (start, name) in [(0x1000, "equal"), (0x2000, "direct"), (0x3000, "unseen")] {
-            let path = format!("/a/{name}.node");
-            a.outside
-                .map(1, start..start + 0x1000, Some(path.as_bytes()));
-        }
-        let sum = |family, kind, address, calls| Sum {
+    /// Calls of process 1.
+    fn sum_of(family: SumFamily, kind: u8, address: u64, calls: u64) -> Sum {
+        Sum {
             family,
             pid: 1,
             round: 0,
@@ -1572,18 +1525,65 @@ mod tests {
             total: 0,
             own: 0,
             bytes: 0,
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_process_that_had_the_number_then() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        // The last one has the number of the first process.
+        for (time, child, round) in [(10, 7, 3), (20, 7, 4), (30, 1, 5)] {
+            let fork = Record::Fork {
+                header: Header {
+                    pid: 1,
+                    tid: 1,
+                    time,
+                    phase: 0,
+                    stack: 0,
+                },
+                child_pid: child,
+                child_tid: child,
+                round,
+            };
+            a.take_record(fork, 100);
+        }
+        let sum = |pid, round, calls| Sum {
+            pid,
+            round,
+            ..sum_of(SumFamily::Crossings, 0, 0x1000, calls)
         };
+        // Of the fork of the last one no record is there.
+        a.add_sums(&[
+            sum(7, 4, 2),
+            sum(7, 3, 1),
+            sum(1, 0, 5),
+            sum(1, 5, 6),
+            sum(7, 9, 4),
+        ]);
+        let of = |sum: &CrossingSum| (sum.process.0, sum.calls);
+        let sums: Vec<_> = a.recording.crossing_sums.iter().map(of).collect();
+        assert_eq!(sums, [(2, 2), (1, 1), (0, 5), (3, 6), (2, 4)]);
+    }
+
+    #[test]
+    fn callbacks_that_are_entered_otherwise_than_by_crossings_are_told() {
+        let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
+        for (start, name) in [(0x1000, "equal"), (0x2000, "direct"), (0x3000, "unseen")] {
+            let path = format!("/a/{name}.node");
+            a.outside
+                .map(1, start..start + 0x1000, Some(path.as_bytes()));
+        }
         let construct = CrossingKind::Construct as u8;
         let getter = CrossingKind::Getter as u8;
         let sums = [
-            sum(SumFamily::CallbackEntries, 0, 0x1010, 5),
-            sum(SumFamily::Crossings, 0, 0x1010, 3),
-            sum(SumFamily::Crossings, construct, 0x1010, 2),
+            sum_of(SumFamily::CallbackEntries, 0, 0x1010, 5),
+            sum_of(SumFamily::Crossings, 0, 0x1010, 3),
+            sum_of(SumFamily::Crossings, construct, 0x1010, 2),
             // C++ called it twice itself. Getters have no entry that is counted.
-            sum(SumFamily::CallbackEntries, 0, 0x2010, 3),
-            sum(SumFamily::Crossings, 0, 0x2010, 1),
-            sum(SumFamily::Crossings, getter, 0x2010, 2),
-            sum(SumFamily::Crossings, 0, 0x3010, 4),
+            sum_of(SumFamily::CallbackEntries, 0, 0x2010, 3),
+            sum_of(SumFamily::Crossings, 0, 0x2010, 1),
+            sum_of(SumFamily::Crossings, getter, 0x2010, 2),
+            sum_of(SumFamily::Crossings, 0, 0x3010, 4),
         ];
         a.add_sums(&sums);
         let verification = a.verify(&sums);

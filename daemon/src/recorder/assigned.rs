@@ -1,7 +1,7 @@
 //! Names of functions that V8 has none for any more, from what their source assigns them to.
 //!
 //! V8 infers a name for `Module._load = function(request) {…}` while it parses. From V8 12 on the built-in functions in Node's snapshot and code cache have lost
-//! it (Node 22 to 26; `new Error().stack` looks the method up in the receiver instead): Node's loader would be a row of `(anonymous)`.
+//! it (Node 22 to 26, a few before; `new Error().stack` looks the method up in the receiver instead): Node's loader would be a row of `(anonymous)`.
 
 /// Characters before a function that are looked at: the longest target of an assignment in Node's own modules has some 60.
 pub const LOOKED_AT: usize = 256;
