@@ -1531,12 +1531,13 @@ mod tests {
     #[test]
     fn sums_are_those_of_the_process_that_had_the_number_then() {
         let mut a = Assembler::new(Recording::default(), RunId(0), 1, Path::new("/app"));
-        // The last one has the number of the first process.
-        for (time, child, round) in [(10, 7, 3), (20, 7, 4), (30, 1, 5)] {
+        // The last one, a grandchild, has the number of the first process, which has ended.
+        a.recording.processes[0].exited = Some(Nanoseconds(25));
+        for (time, parent, child, round) in [(10, 1, 7, 3), (20, 1, 7, 4), (30, 7, 1, 5)] {
             let fork = Record::Fork {
                 header: Header {
-                    pid: 1,
-                    tid: 1,
+                    pid: parent,
+                    tid: parent,
                     time,
                     phase: 0,
                     stack: 0,
