@@ -4,19 +4,19 @@
 //! the picture of one: neither how functions nor how packages are called.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::modules::package::Folders;
 use nodeprof_profile::recording::{
-    Compilation, Crossing, CrossingSum, FileAccess, FrameKind, Lookup, ProcessId, RunId, Sample,
-    Serialization, SerializationSum, StackId, Wait,
+    Compilation, Crossing, CrossingSum, FileAccess, FrameKind, Lookup, NameId, ProcessId, RunId,
+    Sample, Serialization, SerializationSum, StackId, Wait,
 };
 
 use crate::fold::ThreadClasses;
-use crate::stacks::{Labels, Versions, label};
+use crate::stacks::{Labels, Originals, Versions, bundles, label};
 
 /// Runs of one recording.
 pub(crate) struct Drawn<'a> {
@@ -39,8 +39,9 @@ pub(crate) struct Drawn<'a> {
     classes: OnceCell<ThreadClasses>,
     /// By frame: whether these runs reach it, and whether those beside them do.
     reached: OnceCell<[Vec<bool>; 2]>,
-    /// By working directory, and whether original positions are shown.
-    labels: RefCell<HashMap<(String, bool), Labels>>,
+    /// By working directory, and which original positions are shown.
+    labels: RefCell<HashMap<(String, Originals), Labels>>,
+    bundles: OnceCell<HashSet<NameId>>,
     versions: OnceCell<Versions>,
 }
 
@@ -133,6 +134,7 @@ impl<'a> Drawn<'a> {
             classes: OnceCell::new(),
             reached: OnceCell::new(),
             labels: RefCell::default(),
+            bundles: OnceCell::new(),
             versions: OnceCell::new(),
         }
     }
@@ -176,17 +178,30 @@ impl<'a> Drawn<'a> {
 
     /// The frames that one of these runs reaches, where paths are seen from this folder: called so that all that these runs reach is
     /// told apart.
-    pub(crate) fn labels(&self, run: RunId, directory: &str, source_maps: bool) -> Labels {
+    pub(crate) fn labels(&self, run: RunId, directory: &str, originals: Originals) -> Labels {
         let [reached, beside] = self
             .reached
             .get_or_init(|| [&self.runs, &self.beside].map(|runs| self.reach(runs)));
-        let new = || label(self.recording, directory, source_maps, reached, beside);
+        let new = || {
+            label(
+                self.recording,
+                directory,
+                (originals, self.bundles()),
+                reached,
+                beside,
+            )
+        };
         if self.runs == [run] {
             return new();
         }
-        let key = (directory.to_owned(), source_maps);
+        let key = (directory.to_owned(), originals);
         let mut known = self.labels.borrow_mut();
         known.entry(key).or_insert_with(new).of(&self.reach([&run]))
+    }
+
+    /// Scripts of the recording that were made of several files.
+    pub(crate) fn bundles(&self) -> &HashSet<NameId> {
+        self.bundles.get_or_init(|| bundles(self.recording))
     }
 
     /// The versions of packages that these runs reach.

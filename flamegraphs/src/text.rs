@@ -5,6 +5,7 @@
 //! chose (paths, arguments) cannot reach the terminal as a control character.
 
 mod blame;
+mod bundles;
 mod check;
 mod code;
 mod diff;

@@ -8,6 +8,9 @@ use crate::breakdown::{
     count,
 };
 use crate::fast::Map;
+use crate::modules::package::{installed_directory, name_of_directory};
+use crate::modules::script::ScriptId;
+use crate::modules::sources::Part;
 use crate::modules::{Bucket, Costs, Module, Modules, is_package_json, script};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
@@ -15,11 +18,11 @@ use crate::recording::{
     ProcessId, Recording, RunId, StackId, UNREADABLE,
 };
 use crate::report::{
-    Attribution, CallbackProfile, CallsByKind, Compile, Crossings, Family, FileOperationProfile,
-    Files, Milestones, ModuleProfile, NodeBinary, OutsideProfile, OverheadProfile, PackageJson,
-    PackageJsonFile, PackageProfile, PathProfile, Phase, ProcessProfile, Profile, RunProfile,
-    SCHEMA, SamplesProfile, Script, SerializationCallback, SerializationFunction, Serializations,
-    TOP_PATHS, Time,
+    Attribution, BundledPackageProfile, CallbackProfile, CallsByKind, Compile, Crossings, Family,
+    FileOperationProfile, Files, Milestones, ModuleProfile, NodeBinary, OutsideProfile,
+    OverheadProfile, PackageJson, PackageJsonFile, PackageProfile, PathProfile, Phase,
+    ProcessProfile, Profile, RunProfile, SCHEMA, SamplesProfile, Script, SerializationCallback,
+    SerializationFunction, Serializations, SourceProfile, TOP_PATHS, Time,
 };
 use crate::thin;
 use crate::v8::Work;
@@ -172,6 +175,8 @@ impl RunContext<'_> {
             compile: self.compile(cells),
             packages: PackageProfile::of_modules(&modules),
             modules,
+            bundled_packages: self.bundled_packages(),
+            sources: self.sources(),
             outside: self.outside(),
             attribution: self.attribution(),
             samples: self.samples(),
@@ -714,6 +719,55 @@ impl RunContext<'_> {
                 }
             })
             .collect()
+    }
+
+    /// Those parts of bundles that are of this run.
+    fn own_parts<'p, T>(&self, parts: &'p [Part<T>]) -> impl Iterator<Item = (&'p Part<T>, u32)> {
+        let own = |part: &'p Part<T>| {
+            let process = self.process(part.process)?;
+            (process.run == self.run).then_some((part, process.pid))
+        };
+        parts.iter().filter_map(own)
+    }
+
+    fn bundle(&self, bundle: ScriptId) -> String {
+        text(&self.modules.scripts.get(bundle).path).0
+    }
+
+    fn bundled_packages(&self) -> Vec<BundledPackageProfile> {
+        let own = self.own_parts(&self.modules.sources.packages);
+        own.map(|(part, pid)| {
+            let directory = part.part.as_deref();
+            BundledPackageProfile {
+                bundle: self.bundle(part.bundle),
+                pid,
+                name: directory.map(name_of_directory),
+                directory: directory.map(|directory| text(directory).0),
+                files: part.files,
+                cpu_total_ns: part.cpu_total_ns,
+                caused: part.caused,
+            }
+        })
+        .collect()
+    }
+
+    fn sources(&self) -> Vec<SourceProfile> {
+        let own = self.own_parts(&self.modules.sources.files);
+        own.map(|(part, pid)| {
+            let directory = installed_directory(self.recording.name(part.part));
+            let (path, path_bytes) = self.name(part.part);
+            SourceProfile {
+                bundle: self.bundle(part.bundle),
+                pid,
+                path,
+                path_bytes,
+                package: directory.map(name_of_directory),
+                package_directory: directory.map(|directory| text(directory).0),
+                cpu_total_ns: part.cpu_total_ns,
+                caused: part.caused,
+            }
+        })
+        .collect()
     }
 
     fn outside(&self) -> Vec<OutsideProfile> {

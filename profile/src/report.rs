@@ -17,7 +17,8 @@ use crate::recording::{CompilationUnit, CrossingKind, FileOperation};
 
 pub use document::Document;
 pub use modules::{
-    Attribution, CpuByKind, ModuleProfile, OutsideProfile, PackageProfile, SamplesProfile,
+    Attribution, BundledPackageProfile, CpuByKind, ModuleProfile, OutsideProfile, PackageProfile,
+    SamplesProfile, SourceProfile,
 };
 
 /// Version of the JSON.
@@ -77,6 +78,12 @@ pub struct RunProfile {
     /// Packages, longest `self_ns` first.
     #[serde(default)]
     pub packages: Vec<PackageProfile>,
+    /// Packages in bundles: what took most CPU time first, then what called C++ most often.
+    #[serde(default)]
+    pub bundled_packages: Vec<BundledPackageProfile>,
+    /// Files in bundles, in the same order.
+    #[serde(default)]
+    pub sources: Vec<SourceProfile>,
     /// What no module is to blame for.
     #[serde(default)]
     pub outside: Vec<OutsideProfile>,

@@ -9,7 +9,8 @@ use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::modules::{Bucket, Costs, Module, ModuleKind, Modules};
 use nodeprof_profile::recording::{
-    FileOperation, FrameId, FrameKind, Import, NameId, Nanoseconds, Sample, Stack, StackId, Tier,
+    FileOperation, FrameId, FrameKind, Import, NameId, Nanoseconds, OriginalPosition, Sample,
+    Stack, StackId, Tier,
 };
 use nodeprof_profile::synthetic::program::{Program, START, Told};
 
@@ -1474,4 +1475,141 @@ fn a_call_that_is_known_less_well_later_is_the_same_call() {
             assert_eq!(found.loading, expected.loading, "{path} as loaded, {at}");
         }
     }
+}
+
+/// A program with modules in packages, as one that a bundler made one script of: frames of these files (all but the main script's, which is the bundle now, if
+/// they are not told) stand in it, and a source map tells where they come from.
+fn bundled(recording: &mut Recording, bundle: &str, is_mapped: impl Fn(&str) -> bool) {
+    recording.names.push(bundle.into());
+    let script = NameId(recording.names.len() as u32 - 1);
+    for index in 0..recording.frames.len() {
+        let frame = recording.frames[index];
+        let path = frame.file.map(|file| recording.name(file));
+        let path = path.map(|path| String::from_utf8(path.to_vec()).unwrap());
+        if let (FrameKind::JavaScript, Some(path)) = (frame.kind, path)
+            && path.starts_with("/app/")
+        {
+            let original = OriginalPosition {
+                file: frame.file.unwrap(),
+                line: 1,
+                column: 1,
+            };
+            recording.frames[index].original = is_mapped(&path).then_some(original);
+            recording.frames[index].file = Some(script);
+        }
+    }
+}
+
+const BUNDLE: &str = "/app/out.js";
+const A: &str = "/app/node_modules/a/index.js";
+const DEEP: &str = "/app/node_modules/a/lib/deep.js";
+const B: &str = "/app/node_modules/@s/b/b.js";
+const INNER: &str = "/app/node_modules/@s/b/node_modules/a/index.js";
+
+fn program_of_packages() -> Recording {
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 90_000, |p| {
+        work(p, 300);
+        p.require(A, &[], 200_000, |p| {
+            work(p, 500);
+            p.require(DEEP, &[], 50_000, |p| work(p, 200));
+            p.file(FileOperation::Stat, "/etc/hosts", 0, 8_000);
+            p.lookup("/app/node_modules/a/package.json");
+        });
+        p.require(B, &[], 30_000, |p| {
+            p.require(INNER, &[], 10_000, |p| work(p, 100));
+            work(p, 40);
+        });
+    });
+    p.end().0
+}
+
+#[test]
+fn what_files_of_a_bundle_did_is_what_they_did_as_modules() {
+    let apart = program_of_packages();
+    let as_modules = Found::new(&apart);
+    let mut recording = apart.clone();
+    bundled(&mut recording, BUNDLE, |_| true);
+    let found = Found::new(&recording);
+    let sources = &found.modules.sources;
+    let mut expected: BTreeMap<&str, Costs> = BTreeMap::new();
+    for path in [MAIN, A, DEEP, B, INNER] {
+        expected.insert(path, as_modules.module(path).caused);
+    }
+    let files: BTreeMap<&str, Costs> = (sources.files.iter())
+        .map(|part| {
+            let path = std::str::from_utf8(recording.name(part.part)).unwrap();
+            (path, part.caused)
+        })
+        .collect();
+    assert!(expected[MAIN].crossings >= 600 && expected[DEEP].samples > 3);
+    assert!(expected[A].lookups == 1 && expected[A].stats > 1);
+    assert_eq!(files, expected);
+    // By package: two copies of `a` are two, the program's own files are of none.
+    let sum = |paths: &[&str]| {
+        let mut sum = Costs::default();
+        paths.iter().for_each(|path| sum.add(&expected[path]));
+        sum
+    };
+    let packages: BTreeMap<Option<&str>, (u64, Costs)> = (sources.packages.iter())
+        .map(|part| {
+            let directory = part
+                .part
+                .as_deref()
+                .map(|d| std::str::from_utf8(d).unwrap());
+            (directory, (part.files, part.caused))
+        })
+        .collect();
+    let told = [
+        (None, (1, sum(&[MAIN]))),
+        (Some("/app/node_modules/@s/b"), (1, sum(&[B]))),
+        (
+            Some("/app/node_modules/@s/b/node_modules/a"),
+            (1, sum(&[INNER])),
+        ),
+        (Some("/app/node_modules/a"), (2, sum(&[A, DEEP]))),
+    ];
+    assert_eq!(packages, BTreeMap::from(told));
+    // With what they called: each sample once for each file that is on its stack.
+    for part in &sources.files {
+        let is_of_file = |sample: &&Sample| {
+            let stack = sample.stack.unwrap();
+            let mut frames = recording.frames_of(stack);
+            frames.any(|frame| frame.original.is_some_and(|o| o.file == part.part))
+        };
+        let with = recording.samples.iter().filter(is_of_file);
+        let total: u64 = with.map(|sample| sample.weight.0).sum();
+        assert_eq!(part.cpu_total_ns, total, "{part:?}");
+        assert!(part.cpu_total_ns >= part.caused.cpu_ns);
+    }
+    // What took most CPU time comes first.
+    let cpu: Vec<u64> = sources
+        .files
+        .iter()
+        .map(|part| part.caused.cpu_ns)
+        .collect();
+    assert!(cpu.is_sorted_by(|a, b| a >= b), "{cpu:?}");
+}
+
+#[test]
+fn what_a_bundler_added_is_of_who_calls_it() {
+    let mut recording = program_of_packages();
+    let as_modules = Found::new(&recording);
+    bundled(&mut recording, BUNDLE, |path| path != DEEP);
+    let found = Found::new(&recording);
+    let of_a = (found.modules.sources.files.iter())
+        .find(|part| recording.name(part.part) == A.as_bytes())
+        .unwrap();
+    let mut expected = as_modules.module(A).caused;
+    expected.add(&as_modules.module(DEEP).caused);
+    assert_eq!(of_a.caused, expected);
+}
+
+#[test]
+fn a_script_that_was_made_of_one_file_is_no_bundle() {
+    let mut recording = program_of_packages();
+    bundled(&mut recording, BUNDLE, |path| path == A);
+    assert_eq!(Found::new(&recording).modules.sources.files, []);
+    let apart = program_of_packages();
+    assert_eq!(Found::new(&apart).modules.sources.files, []);
 }

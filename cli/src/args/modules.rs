@@ -48,7 +48,9 @@ Times are those of the modules themselves: to find, read, compile and run each. 
 where the trace does not show when one ended and the next began, each gets half, and ± says how much that is.
 
 Counts are of the requirer: require('./b') in a.js makes the stats of b.js a cost of a.js. --as loaded shows them as a \
-cost of b.js instead.")]
+cost of b.js instead.
+
+Of a bundle with a source map, a second table tells the packages in it (--by module: the files), with exact counts and the CPU time of samples.")]
 pub struct Blame {
     /// Which modules
     #[command(flatten)]

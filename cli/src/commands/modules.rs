@@ -12,6 +12,7 @@ use nodeprof_profile::{
     groups::{BARE, numbered_run},
     report::{Document, SCHEMA},
 };
+use serde::Serialize;
 use serde_json::json;
 
 use crate::{
@@ -51,8 +52,13 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
                     })
                     .collect();
                 rows_of_runs.push(match options.by {
-                    By::Module => json!({ "run": number, "modules": rows? }),
-                    By::Package => json!({ "run": number, "packages": rows? }),
+                    By::Module => json!({
+                        "run": number, "modules": rows?, "sources": of_bundles(run, &run.sources, &options)?,
+                    }),
+                    By::Package => json!({
+                        "run": number, "packages": rows?,
+                        "bundled_packages": of_bundles(run, &run.bundled_packages, &options)?,
+                    }),
                 });
             }
             let document = json!({ "schema": SCHEMA, "runs": rows_of_runs });
@@ -60,6 +66,22 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parts of bundles, in their own order. They have no figures of loading.
+fn of_bundles(
+    run: &RunProfile,
+    parts: &[impl Serialize],
+    options: &BlameOptions,
+) -> serde_json::Result<Vec<Document>> {
+    let shown = match options.role {
+        Role::Requirer => options.limit.unwrap_or(usize::MAX),
+        Role::Loaded => 0,
+    };
+    let parts = parts.iter().take(shown);
+    parts
+        .map(|part| Document::of_row(run, List::Modules, part))
+        .collect()
 }
 
 /// Prints the chain of modules that the start waited for.

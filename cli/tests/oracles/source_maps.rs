@@ -12,11 +12,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::{
-    NODEPROF, Node, Trace, copy_program, folder, has_tool, list, on_each_node, plain, project,
-    text, trace, write,
+    NODEPROF, Node, Trace, Traced, copy_program, folder, has_packages, has_tool, list, number,
+    on_each_node, plain, project, text, trace, write,
 };
 
-on_each_node!(originals_are_those_that_node_prints);
+on_each_node!(
+    originals_are_those_that_node_prints,
+    what_packages_of_a_bundle_did_is_counted,
+);
 
 const DATA: &str = "daemon/tests/data/source-maps";
 
@@ -208,4 +211,220 @@ fn a_map_that_only_a_capability_opens_is_not_read() {
     assert!(run("open.nodeprof") > 5, "anyone may read the maps");
     files.close();
     assert_eq!(run("closed.nodeprof"), 0, "only root may read the maps");
+}
+
+/// A package of the test, bundled with others: its folder, what its module's name in that of a requirer is, and what it does.
+struct Bundled {
+    folder: &'static str,
+    requires: &'static [&'static str],
+    crossings: u64,
+    stats: u64,
+}
+
+/// The program's own files, nested and scoped packages, two of one name.
+const BUNDLED: &[Bundled] = &[
+    Bundled {
+        folder: "",
+        requires: &["plain", "@scope/inner"],
+        crossings: 40,
+        stats: 0,
+    },
+    Bundled {
+        folder: "node_modules/plain",
+        requires: &["dup"],
+        crossings: 700,
+        stats: 3,
+    },
+    Bundled {
+        folder: "node_modules/plain/node_modules/dup",
+        requires: &[],
+        crossings: 220,
+        stats: 0,
+    },
+    Bundled {
+        folder: "node_modules/@scope/inner",
+        requires: &["dup"],
+        crossings: 0,
+        stats: 300,
+    },
+    Bundled {
+        folder: "node_modules/dup",
+        requires: &[],
+        crossings: 110,
+        stats: 20,
+    },
+];
+
+/// Writes the packages, as ES modules or for `require`; gives the main script. What a module does is done by its body and by a function of it.
+fn write_bundled(top: &Path, es_modules: bool) -> String {
+    for package in BUNDLED {
+        let at = top.join(package.folder);
+        let name = package.folder.rsplit("node_modules/").next();
+        let name = name.filter(|name| !name.is_empty()).unwrap_or("app");
+        let kind = if es_modules { "module" } else { "commonjs" };
+        let manifest = format!(r#"{{"name":{name:?},"type":"{kind}","main":"index.js"}}"#);
+        write(&at, "package.json", &manifest);
+        let fetch = |name: &str| match es_modules {
+            true => format!("import {name:?};\n"),
+            false => format!("require({name:?});\n"),
+        };
+        let needs: String = package.requires.iter().map(|name| fetch(name)).collect();
+        let fs = match es_modules {
+            true => "import { statSync } from 'fs';\n",
+            false => "const { statSync } = require('fs');\n",
+        };
+        let Bundled {
+            crossings, stats, ..
+        } = package;
+        let body = format!(
+            "{fs}{needs}\
+             function call(times) {{ for (let i = 0; i < times; i++) process.uptime(); }}\n\
+             if (process.env.WORK) {{\n\
+               call({crossings} / 2);\n\
+               for (let i = 0; i < {crossings} / 2; i++) process.uptime();\n\
+               for (let i = 0; i < {stats}; i++) statSync(process.execPath);\n\
+             }}\n"
+        );
+        write(&at, "index.js", &body);
+    }
+    top.join("index.js").to_str().expect("UTF-8").to_owned()
+}
+
+/// Makes one script of the packages; gives it.
+fn bundle(top: &Path, main: &str, bundler: &str) -> PathBuf {
+    let folder = top.join("out").join(bundler);
+    fs::create_dir_all(&folder).expect("a folder");
+    let to = folder.join("out.js");
+    let tool = bundler.split(',').next().unwrap_or(bundler);
+    let mut command = Command::new(project(&format!("bench/subjects/node_modules/.bin/{tool}")));
+    let command = plain(&mut command);
+    match bundler {
+        "esbuild" | "esbuild, minified" => {
+            command.args([main, "--bundle", "--platform=node"]);
+            command.arg(format!("--outfile={}", to.display()));
+            command.arg(match bundler {
+                "esbuild" => "--sourcemap",
+                _ => "--sourcemap=inline",
+            });
+            command.args((bundler != "esbuild").then_some("--minify"));
+        }
+        "webpack" => {
+            let configuration = format!(
+                "module.exports = {{ mode: 'production', target: 'node', devtool: 'source-map', entry: {main:?},\n\
+                 output: {{ path: {folder:?}, filename: 'out.js' }} }};\n"
+            );
+            let configuration = write(&folder, "webpack.config.cjs", &configuration);
+            command.args(["--config", &configuration]);
+        }
+        _ => {
+            // Rollup itself does not look into node_modules.
+            let configuration = format!(
+                "const {{ existsSync }} = require('fs');\n\
+                 const {{ dirname, join }} = require('path');\n\
+                 const find = (name, from) => {{\n\
+                   for (let at = dirname(from); ; at = dirname(at)) {{\n\
+                     const file = join(at, 'node_modules', name, 'index.js');\n\
+                     if (existsSync(file)) return file;\n\
+                     if (at === '/') return null;\n\
+                   }}\n\
+                 }};\n\
+                 module.exports = {{ input: {main:?}, external: ['fs'],\n\
+                   plugins: [{{ resolveId: (name, from) => (from && name !== 'fs' ? find(name, from) : null) }}],\n\
+                   output: {{ file: {to:?}, format: 'es', sourcemap: true }} }};\n"
+            );
+            let configuration = write(&folder, "rollup.config.cjs", &configuration);
+            command.args(["--silent", "-c", &configuration]);
+        }
+    }
+    let output = command
+        .current_dir(&folder)
+        .output()
+        .expect("a bundler starts");
+    assert!(output.status.success(), "{bundler}: {output:?}");
+    to
+}
+
+fn what_packages_of_a_bundle_did_is_counted(node: &Node) {
+    if !has_packages("bench/subjects") {
+        return;
+    }
+    for (bundler, es_modules) in [
+        ("esbuild", false),
+        ("esbuild, minified", false),
+        ("webpack", false),
+        ("rollup", true),
+    ] {
+        let folder = folder();
+        let top = fs::canonicalize(folder.path()).expect("a folder");
+        let main = write_bundled(&top, es_modules);
+        let script = bundle(&top, &main, bundler);
+        let of = |work: bool| {
+            let mut trace = Trace::new::<&str, _>([], node.command([&script]));
+            if work {
+                trace.command().env("WORK", "1");
+            }
+            let traced = trace.run();
+            traced.succeeded();
+            traced.lost_nothing();
+            traced
+        };
+        let (idle, traced) = (of(false), of(true));
+        // By folder below the program's.
+        let field = |traced: &Traced, folder: &str, field: &str| {
+            let rows = list(&traced.run["bundled_packages"]).iter();
+            let mut of_folder = rows.filter(|row| match row["directory"].as_str() {
+                None => folder.is_empty(),
+                Some(directory) => {
+                    let inside = directory.strip_suffix(folder);
+                    !folder.is_empty()
+                        && inside.is_some_and(|rest| !rest.contains("/node_modules/"))
+                }
+            });
+            let found = of_folder.next().map(|row| number(&row[field]));
+            assert!(of_folder.next().is_none(), "two are {folder}");
+            found
+        };
+        let more = |folder: &str, name: &str| {
+            let with = field(&traced, folder, name);
+            let with = with.unwrap_or_else(|| panic!("{bundler} on {}: no {folder}", node.version));
+            with - field(&idle, folder, name).unwrap_or_default()
+        };
+        // Crossings of one stat: as many as Node makes.
+        let inner = &BUNDLED[3];
+        let per_stat = more(inner.folder, "crossings") / inner.stats;
+        assert!((1..=3).contains(&per_stat), "{per_stat} crossings a stat");
+        for package in BUNDLED {
+            let what = format!("{:?} by {bundler} on {}", package.folder, node.version);
+            assert_eq!(
+                more(package.folder, "stats"),
+                package.stats,
+                "stats: {what}"
+            );
+            let crossings = package.crossings + per_stat * package.stats;
+            assert_eq!(
+                more(package.folder, "crossings"),
+                crossings,
+                "crossings: {what}"
+            );
+        }
+        // All that the bundle's functions did is some package's, none is told twice.
+        let modules = list(&traced.run["modules"]).iter();
+        let bundle: Vec<&Value> = modules
+            .filter(|module| Path::new(text(&module["path"])) == script)
+            .collect();
+        let sum = |list_of: &str, field: &str| -> u64 {
+            let rows = list(&traced.run[list_of]).iter();
+            rows.map(|row| number(&row[field])).sum()
+        };
+        for field in ["crossings", "stats", "serializations"] {
+            let all = number(&bundle[0][field]);
+            let by_package = sum("bundled_packages", field);
+            assert_eq!(sum("sources", field), by_package, "{field} by {bundler}");
+            assert!(
+                by_package <= all && all - by_package <= all / 50,
+                "{field} by {bundler} on {}: {by_package} of {all}",
+                node.version
+            );
+        }
+    }
 }

@@ -77,7 +77,7 @@ export interface Frames {
   files: (string | null)[];
   lines: Int32Array;
   columns: Int32Array;
-  /** What Node loaded, which is another file where there is a source map. */
+  /** What Node loaded, which is another file where there is a source map; of a bundle the file that it was made of, null for what the bundler added. */
   scripts: (string | null)[];
   packages: (string | null)[];
 }

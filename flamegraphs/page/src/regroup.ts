@@ -24,9 +24,12 @@ const NO_STACK = "(no stack)";
 /** What happened on top of a stack, such as a call or a file: kept as it is. */
 const HAPPENED = new Set(["callback", "fast", "getter", "construct", "serialization", "operation", "file", "wait"]);
 
+/** A path, or as bundlers name the files of a bundle (webpack://app/./src/index.js). */
+const PATH = /^(\/|[a-z0-9+.-]+:\/\/)/i;
+
 /** Whether the JavaScript of a script is of the module or package that called it: it has no file, or, by package, a name that is no path. */
 export function isOfCaller(script: string | null, by: "module" | "package"): boolean {
-  return script === null || script.startsWith("wasm://") || (by === "package" && !/^(file:\/\/(localhost)?)?\//.test(script));
+  return script === null || script.startsWith("wasm://") || (by === "package" && !PATH.test(script));
 }
 
 export function* regroup(events: Events, by: "module" | "package"): Generator<void, Grouped> {
@@ -69,7 +72,7 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
     const kind = old.kinds[index]!;
     if (kind !== "javascript" && kind !== "node") return -1;
     const script = old.scripts[index] ?? null;
-    if (by === "module") return make(script ?? "(no file)", kind, script, old.packages[index] ?? null);
+    if (by === "module") return make(script ?? old.files[index] ?? "(no file)", kind, script, old.packages[index] ?? null);
     const of = kind === "node" ? "node" : (old.packages[index] ?? "(program)");
     return make(of, kind === "node" ? "node" : "package", null, of);
   });

@@ -121,7 +121,7 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
             javascript: thread.class != ThreadClass::Pool,
         })
         .collect();
-    found.scripts = collector.nodes.scripts();
+    found.scripts = collector.nodes.scripts(drawn.bundles());
     let (frames, nodes) = collector.nodes.finish();
     let scripts = || found.scripts.iter().map(Option::as_deref);
     let packages = Packages::new(recording, run, drawn.versions());

@@ -1,6 +1,6 @@
 //! How a recording's frames are shown: a label that fits into a box and tells functions apart, and the full detail.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::recording::{self, FrameKind as Recorded, NameId};
@@ -63,12 +63,43 @@ impl Labels {
     }
 }
 
+/// Which functions are shown where a source map says that they stand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Originals {
+    /// None.
+    Hidden,
+    /// Those of scripts that were made of several files: modules and packages are what Node loaded, but of a bundle that would be one.
+    OfBundles,
+    /// All that a source map tells.
+    Shown,
+}
+
+/// Scripts of the recording whose functions are of several files, as their source maps tell.
+pub(crate) fn bundles(recording: &Recording) -> HashSet<NameId> {
+    let mut first: HashMap<NameId, NameId> = HashMap::new();
+    let mut bundles = HashSet::new();
+    for frame in &recording.frames {
+        if let (Recorded::JavaScript, Some(file), Some(original)) =
+            (frame.kind, frame.file, frame.original)
+            && *first.entry(file).or_insert(original.file) != original.file
+        {
+            bundles.insert(file);
+        }
+    }
+    bundles
+}
+
 /// What is told of a frame: which function it is of, whether that is a source map's word, and where it stood.
 fn of_frame(
     frame: &recording::Frame,
-    source_maps: bool,
+    originals: Originals,
+    bundles: &HashSet<NameId>,
 ) -> (Identity, bool, (Option<u32>, Option<u32>)) {
-    let original = frame.original.filter(|_| source_maps);
+    let original = frame.original.filter(|_| match originals {
+        Originals::Hidden => false,
+        Originals::OfBundles => frame.file.is_some_and(|file| bundles.contains(&file)),
+        Originals::Shown => true,
+    });
     let (file, line, column) = match original {
         Some(original) => (
             Some(original.file),
@@ -95,7 +126,7 @@ fn of_frame(
 pub(crate) fn label(
     recording: &Recording,
     directory: &str,
-    source_maps: bool,
+    (originals, bundles): (Originals, &HashSet<NameId>),
     reached: &[bool],
     beside: &[bool],
 ) -> Labels {
@@ -107,7 +138,7 @@ pub(crate) fn label(
             shown.push(None);
             continue;
         }
-        let (identity, is_original, (line, column)) = of_frame(frame, source_maps);
+        let (identity, is_original, (line, column)) = of_frame(frame, originals, bundles);
         let next = functions.len() as u32;
         let index = *known.entry(identity).or_insert(next);
         if index == next {
@@ -126,7 +157,7 @@ pub(crate) fn label(
         }));
     }
     for (frame, _) in (recording.frames.iter().zip(beside)).filter(|(_, beside)| **beside) {
-        if let (identity, true, (line, column)) = of_frame(frame, source_maps)
+        if let (identity, true, (line, column)) = of_frame(frame, originals, bundles)
             && let Some(&index) = known.get(&identity)
         {
             functions[index as usize].stood(line, column);

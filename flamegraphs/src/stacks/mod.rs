@@ -20,7 +20,7 @@ use crate::select::Selected;
 
 pub(crate) use events::parts_of_wait;
 pub(crate) use everything::{Event, Everything, SumOf, everything};
-pub(crate) use labels::{Labels, label};
+pub(crate) use labels::{Labels, Originals, bundles, label};
 pub(crate) use modules::Versions;
 
 /// Weighted stacks of one run and metric.

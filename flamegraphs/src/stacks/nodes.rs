@@ -1,10 +1,12 @@
 //! The tree of stacks: each stack of the recording walked once, its frames as they are to be shown.
 
+use std::collections::HashSet;
+
 use nodeprof_profile::Recording;
-use nodeprof_profile::recording::{self, RunId, StackId};
+use nodeprof_profile::recording::{self, NameId, RunId, StackId};
 
 use super::StackNode;
-use super::labels::{Labels, Shown};
+use super::labels::{Labels, Originals, Shown};
 use super::modules::{PackageOf, Packages, is_built_in, is_path, short};
 use crate::drawn::Drawn;
 use crate::fold::{By, Frame, FrameKind, frame_name};
@@ -67,9 +69,12 @@ impl<'a> Nodes<'a> {
         let directory = String::from_utf8_lossy(directory)
             .trim_end_matches('/')
             .to_owned();
-        // Modules and packages are what Node loaded, which is no original source.
-        let source_maps = source_maps && by == By::Stack;
-        let mut labels = drawn.labels(run, &directory, source_maps);
+        let originals = match by {
+            By::Stack if source_maps => Originals::Shown,
+            By::Module | By::Package if source_maps => Originals::OfBundles,
+            _ => Originals::Hidden,
+        };
+        let mut labels = drawn.labels(run, &directory, originals);
         let frames = match by {
             By::Stack | By::Phase => std::mem::take(&mut labels.frames),
             By::Module | By::Package => Vec::new(),
@@ -90,7 +95,11 @@ impl<'a> Nodes<'a> {
         if matches!(by, By::Module | By::Package) {
             let frames = std::mem::take(&mut nodes.labels.frames);
             let packages = Packages::new(recording, run, drawn.versions());
-            nodes.group(&frames, &packages);
+            let of_bundles = drawn.bundles().iter().filter(|_| source_maps);
+            let bundles: HashSet<_> = of_bundles
+                .map(|bundle| String::from_utf8_lossy(recording.name(*bundle)))
+                .collect();
+            nodes.group(&frames, &packages, &|file| bundles.contains(file));
             nodes.labels.frames = frames;
         }
         nodes
@@ -101,17 +110,23 @@ impl<'a> Nodes<'a> {
         &self.directory
     }
 
-    /// By frame: the script that Node loaded, wherever its source map leads; empty if it has no file, `None` if it is no JavaScript.
-    pub(super) fn scripts(&self) -> Vec<Option<String>> {
+    /// By frame: the script that Node loaded, wherever its source map leads, but of one of these bundles the file that the map tells; empty if it has none,
+    /// `None` if it is no JavaScript.
+    pub(super) fn scripts(&self, bundles: &HashSet<NameId>) -> Vec<Option<String>> {
         let mut scripts = vec![None; self.frames.len()];
         for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
             let script = shown.and_then(|shown| scripts.get_mut(shown.frame as usize));
             if let Some(script @ None) = script
                 && frame.kind == recording::FrameKind::JavaScript
             {
-                let name = frame
-                    .file
-                    .map_or(&b""[..], |file| self.recording.name(file));
+                let is_of_bundle = frame.file.is_some_and(|file| bundles.contains(&file));
+                let file = match (is_of_bundle, frame.original) {
+                    (false, _) => frame.file,
+                    (true, Some(original)) => Some(original.file),
+                    // What the bundler added is of who calls it.
+                    (true, None) => None,
+                };
+                let name = file.map_or(&b""[..], |file| self.recording.name(file));
                 *script = Some(String::from_utf8_lossy(name).into_owned());
             }
         }
@@ -122,8 +137,14 @@ impl<'a> Nodes<'a> {
         (self.frames, self.nodes)
     }
 
-    /// Knows for each frame of the recording of which module or package it is.
-    fn group(&mut self, frames: &[Frame], packages: &Packages<'_>) {
+    /// Knows for each frame of the recording of which module or package it is. What still has the name of a bundle is none of the files that this was made
+    /// of: the bundler added it, and it is of who calls it.
+    fn group(
+        &mut self,
+        frames: &[Frame],
+        packages: &Packages<'_>,
+        is_bundle: &dyn Fn(&str) -> bool,
+    ) {
         let groups: Vec<Group> = frames
             .iter()
             .map(|frame| match (script_of(frame), self.by) {
@@ -137,7 +158,7 @@ impl<'a> Nodes<'a> {
                     let made = self.make(Frame::named(kind, &name));
                     match kind {
                         FrameKind::NodeJavaScript => Group::BuiltIn(made),
-                        _ if is_of_caller(file, self.by) => Group::Caller(made),
+                        _ if is_bundle(file) || is_of_caller(file, self.by) => Group::Caller(made),
                         _ => Group::Program(made),
                     }
                 }
@@ -145,7 +166,7 @@ impl<'a> Nodes<'a> {
                     let made = self.module(frame.kind, file);
                     match is_built_in(file) {
                         true => Group::BuiltIn(made),
-                        _ if is_of_caller(file, self.by) => Group::Caller(made),
+                        _ if is_bundle(file) || is_of_caller(file, self.by) => Group::Caller(made),
                         false => Group::Program(made),
                     }
                 }

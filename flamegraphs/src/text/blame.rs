@@ -114,7 +114,7 @@ impl Figure {
         names
     };
 
-    fn title(self) -> &'static str {
+    pub(super) fn title(self) -> &'static str {
         let entry = Figure::ALL.iter().find(|(figure, _, _)| *figure == self);
         entry.map_or("", |(_, _, title)| title)
     }
@@ -229,29 +229,12 @@ impl<'a> Blamed<'a> {
             Figure::Read => field!(read_ns),
             Figure::Compile => field!(compile_ns),
             Figure::Execute => field!(execute_ns),
-            Figure::Crossings => costs.crossings,
-            Figure::CrossingTime => costs.crossings_self_ns,
-            Figure::Lookups => costs.lookups,
-            Figure::Stats => costs.stats,
-            Figure::Opens => costs.opens,
-            Figure::Reads => costs.reads,
-            Figure::Bytes => costs.bytes_read,
-            Figure::FileTime => costs.files_ns,
-            Figure::Serializations => costs.serializations,
-            Figure::SerializationTime => costs.serialization_ns,
-            Figure::Samples => costs.samples,
-            Figure::Blocked => costs.blocked_ns,
+            figure => of_costs(costs, figure),
         }
     }
 
     fn figure_cell(&self, figure: Figure, role: Role) -> Cell {
-        let value = self.value(figure, role);
-        Cell::text(match (value, figure) {
-            (0, _) => String::new(),
-            (_, Figure::Bytes) => bytes(value),
-            _ if figure.is_time() => time(value),
-            _ => number(value),
-        })
+        Cell::text(figure_text(figure, self.value(figure, role)))
     }
 
     fn name(&self, base: &str) -> String {
@@ -291,6 +274,40 @@ impl<'a> Blamed<'a> {
             }
             Blamed::Package(_) => Cell::text(name),
         }
+    }
+}
+
+/// A figure of costs. What belongs to none of them alone (times of loading) is the CPU time.
+pub(super) fn of_costs(costs: &Costs, figure: Figure) -> u64 {
+    match figure {
+        Figure::Crossings => costs.crossings,
+        Figure::CrossingTime => costs.crossings_self_ns,
+        Figure::Lookups => costs.lookups,
+        Figure::Stats => costs.stats,
+        Figure::Opens => costs.opens,
+        Figure::Reads => costs.reads,
+        Figure::Bytes => costs.bytes_read,
+        Figure::FileTime => costs.files_ns,
+        Figure::Serializations => costs.serializations,
+        Figure::SerializationTime => costs.serialization_ns,
+        Figure::Samples => costs.samples,
+        Figure::Blocked => costs.blocked_ns,
+        Figure::Own
+        | Figure::Total
+        | Figure::Resolve
+        | Figure::Read
+        | Figure::Compile
+        | Figure::Execute => costs.cpu_ns,
+    }
+}
+
+/// A figure as it stands in a table; nothing for 0.
+pub(super) fn figure_text(figure: Figure, value: u64) -> String {
+    match (value, figure) {
+        (0, _) => String::new(),
+        (_, Figure::Bytes) => bytes(value),
+        _ if figure.is_time() => time(value),
+        _ => number(value),
     }
 }
 
@@ -347,6 +364,7 @@ impl<'a> Report<'a> {
                 By::Package => "package[|s]",
             },
         );
+        self.bundles(options, shown, "");
         self.unattributed();
     }
 

@@ -53,7 +53,7 @@ struct Frames {
     file: Column,
     line: Column,
     column: Column,
-    /// What Node loaded, where a source map says that the file is another.
+    /// What Node loaded, where a source map says that the file is another; of a bundle the file that it was made of, nothing for what the bundler added.
     script: Column,
     package: Column,
 }

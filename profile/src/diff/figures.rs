@@ -296,7 +296,7 @@ fn family_of(name: &str) -> Option<&'static str> {
             | "file_operations" => "files",
             "serializations" | "serialization_bytes" | "serialization_ns" => "serialization",
             "compilations" | "compile_ns" => "compile",
-            "samples" | "cpu_ns" => "cpu",
+            "samples" | "cpu_ns" | "cpu_total_ns" => "cpu",
             "blocked_ns" => "off-cpu",
             _ => return None,
         },

@@ -19,6 +19,7 @@
 //! | `attribute` | whose each event and each moment is |
 //! | [`package`] | which package a file belongs to |
 //! | `costs` | what is counted |
+//! | [`sources`] | the files and packages that a bundle was made of |
 
 mod attribute;
 mod context;
@@ -29,6 +30,7 @@ mod events;
 mod hooks;
 pub mod package;
 pub mod script;
+pub mod sources;
 
 use std::collections::BTreeMap;
 
@@ -47,6 +49,7 @@ use events::{Threads, What};
 use hooks::found_by_hooks;
 use package::{Folders, Identity, PackageKey, PackageKind};
 use script::{Script, ScriptId, Scripts};
+use sources::Sources;
 
 pub use costs::Costs;
 pub(crate) use costs::is_package_json;
@@ -225,6 +228,8 @@ pub struct Modules {
     pub all: Vec<Costs>,
     /// Names.
     pub scripts: Scripts,
+    /// What bundles are made of.
+    pub sources: Sources,
 }
 
 impl Modules {
@@ -294,6 +299,7 @@ impl Modules {
         modules.helpers(recording, &threads, &found, &told);
         modules.sums(recording, timeline, &contexts, &threads, &mut found, &told);
         modules.sum_up(recording, timeline);
+        modules.sources = Sources::new(recording, &modules.scripts, &told);
         modules
     }
 

@@ -106,7 +106,11 @@ impl Document {
                 }
             }
             Document::List(rows) => {
-                let of_rows = List::ALL.into_iter().find(|list| list.name() == name);
+                let of_rows = match name {
+                    // They have the figures of modules, as far as they have any.
+                    "bundled_packages" | "sources" => Some(List::Modules),
+                    _ => List::ALL.into_iter().find(|list| list.name() == name),
+                };
                 for row in rows {
                     row.forget(recorded, of_rows.unwrap_or(list), "", of_process);
                 }

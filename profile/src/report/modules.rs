@@ -115,6 +115,49 @@ pub struct PackageProfile {
     pub loading: Costs,
 }
 
+/// A file that a bundle was made of, as the bundle's source map tells: what its functions did in one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceProfile {
+    /// `path` of the bundle's module.
+    pub bundle: String,
+    /// In which process.
+    pub pid: u32,
+    /// The file, as the source map names it.
+    pub path: String,
+    /// The path's bytes in hexadecimal, only if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    /// Name of the package it is of, by its folder below a `node_modules`; `None`: it lies in none.
+    pub package: Option<String>,
+    /// That folder.
+    pub package_directory: Option<String>,
+    /// CPU time with a function of it on the stack: its own, and what it called.
+    pub cpu_total_ns: u64,
+    /// What its functions did, and Node because they asked for it.
+    #[serde(flatten)]
+    pub caused: Costs,
+}
+
+/// A package that files of a bundle are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundledPackageProfile {
+    /// `path` of the bundle's module.
+    pub bundle: String,
+    /// In which process.
+    pub pid: u32,
+    /// Its name, by its folder below a `node_modules`; `None`: files that lie in none, the program's own.
+    pub name: Option<String>,
+    /// That folder.
+    pub directory: Option<String>,
+    /// Files of it of which functions were seen.
+    pub files: u64,
+    /// CPU time with a function of it on the stack: its own, and what it called.
+    pub cpu_total_ns: u64,
+    /// What its functions did, and Node because they asked for it.
+    #[serde(flatten)]
+    pub caused: Costs,
+}
+
 /// Events and time that no module is to blame for, by where they went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutsideProfile {
@@ -282,5 +325,7 @@ impl RunProfile {
             module.requirer_id = module.requirer_id.and_then(|id| ids.get(&id).copied());
         }
         self.packages = PackageProfile::of_modules(&self.modules);
+        self.sources.retain(|source| source.pid == pid);
+        self.bundled_packages.retain(|package| package.pid == pid);
     }
 }

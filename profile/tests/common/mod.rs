@@ -153,6 +153,7 @@ pub fn small() -> Recording {
             b"/opt/node/bin/node".to_vec(),
             b"/srv/app/src/index.ts".to_vec(),
             b"".to_vec(),
+            b"/srv/app/node_modules/lib/index.js".to_vec(),
         ],
         // In the order in which Node notes them; a worker (thread 105) has its own.
         milestones: vec![
@@ -329,6 +330,15 @@ pub fn small() -> Recording {
                 inlined: true,
                 inlining_possible: true,
                 ..frame(FrameKind::JavaScript, NameId(7), None)
+            },
+            // Of a second file: the script is a bundle.
+            Frame {
+                original: Some(OriginalPosition {
+                    file: NameId(11),
+                    line: 1,
+                    column: 1,
+                }),
+                ..frame(FrameKind::JavaScript, NameId(7), Some(index))
             },
         ],
         stacks: vec![
