@@ -9,7 +9,9 @@ use nodeprof_flamegraphs::text::{
     critical_chain, not_blamed, render, tree,
 };
 use nodeprof_profile::modules::ModuleKind;
-use nodeprof_profile::recording::{FamilyState, FileOperation, LOOP_START, RunId};
+use nodeprof_profile::recording::{
+    FamilyState, FileOperation, FrameKind, LOOP_START, NameId, OriginalPosition, RunId,
+};
 use nodeprof_profile::report::RunProfile;
 use nodeprof_profile::synthetic::program::Program;
 use nodeprof_profile::{Profile, Recording};
@@ -174,7 +176,7 @@ fn no_line_is_wider_than_the_terminal_nor_ends_in_spaces() {
             name.extend(rest);
         }
     }
-    for recording in [program(), awkward, Recording::synthetic(6_000)] {
+    for recording in [program(), bundled(), awkward, Recording::synthetic(6_000)] {
         let run = run(&recording);
         for width in [60, 61, 80, 100, 132, 200] {
             for text in views(&run, &plain(width)) {
@@ -233,6 +235,103 @@ fn rows_stand_in_the_order_of_the_figure() {
             .parse::<Figure>()
             .unwrap_err()
             .contains("needed: one of self, total")
+    );
+}
+
+/// The same program as a bundler would have made one script of it, by a source map.
+fn bundled() -> Recording {
+    let mut recording = program();
+    recording.names.push(b"/srv/app/dist/out.js".to_vec());
+    let script = NameId(recording.names.len() as u32 - 1);
+    for index in 0..recording.frames.len() {
+        let frame = &recording.frames[index];
+        let Some(file) = frame.file.filter(|_| frame.kind == FrameKind::JavaScript) else {
+            continue;
+        };
+        if recording.name(file).starts_with(b"/srv/app/") {
+            let frame = &mut recording.frames[index];
+            frame.file = Some(script);
+            frame.original = Some(OriginalPosition {
+                file,
+                line: 1,
+                column: 1,
+            });
+        }
+    }
+    recording
+}
+
+#[test]
+fn what_a_bundle_is_made_of_stands_below_the_modules() {
+    let apart = run(&program());
+    let mut run = run(&bundled());
+    let show = |run: &RunProfile, by, role, sort: &str, limit| {
+        let options = BlameOptions {
+            by,
+            role,
+            sort: sort.parse().unwrap(),
+            limit,
+        };
+        let text = blame(run, &options, &plain(100));
+        let (_, bundle) = text.split_once("\nIn dist/out.js  ").unwrap_or_default();
+        bundle.to_owned()
+    };
+    let crossings = |text: &str, name: &str| -> String {
+        let line = text.lines().find(|line| line.ends_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    let of_module = |name: &str| {
+        let mut modules = apart.modules.iter();
+        let module = modules.find(|module| module.path.ends_with(name)).unwrap();
+        module.caused.crossings.to_string()
+    };
+    let files = show(&run, By::Module, Role::Requirer, "crossings", None);
+    for (file, name) in [
+        ("main.js", "  main.js"),
+        ("server/index.js", "  server/index.js"),
+        ("server/lib/router.js", "  server/lib/router.js"),
+        ("@web/parser/lib/parser.js", "  @web/parser/lib/parser.js"),
+    ] {
+        assert_eq!(crossings(&files, name), of_module(file), "{name}");
+    }
+    let packages = show(&run, By::Package, Role::Requirer, "self", None);
+    assert!(packages.starts_with("3 packages"), "{packages}");
+    for name in ["  server", "  @web/parser", "  (the program's own)"] {
+        crossings(&packages, name);
+    }
+    // The first few, and how many more.
+    let first = show(&run, By::Package, Role::Requirer, "self", Some(1));
+    assert!(first.ends_with("… and 2 more packages\n"), "{first}");
+    // A bundle is loaded as one.
+    assert_eq!(show(&run, By::Package, Role::Loaded, "self", None), "");
+    // Several processes that run it have rows in common.
+    let mut others = run.bundled_packages.clone();
+    others.iter_mut().for_each(|part| part.pid += 1);
+    let twice = |of: &str| (2 * of.parse::<u64>().unwrap()).to_string();
+    let once = show(&run, By::Package, Role::Requirer, "crossings", None);
+    run.bundled_packages.extend(others);
+    let both = show(&run, By::Package, Role::Requirer, "crossings", None);
+    for name in ["  server", "  @web/parser"] {
+        assert_eq!(crossings(&both, name), twice(&crossings(&once, name)));
+    }
+    // Of one process those of that one.
+    let pid = run.bundled_packages[0].pid;
+    run.keep_modules_of(pid);
+    assert_eq!(
+        show(&run, By::Package, Role::Requirer, "crossings", None),
+        once
+    );
+    let report = render(
+        &Profile {
+            schema: 2,
+            runs: vec![run],
+        },
+        &plain(100),
+    );
+    assert!(
+        report.contains("\nIn dist/out.js  3 packages, as its source map tells"),
+        "{report}"
     );
 }
 

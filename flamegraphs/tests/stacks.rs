@@ -576,6 +576,78 @@ fn inlined_functions_and_original_sources_are_shown() {
 }
 
 #[test]
+fn a_bundle_is_shown_as_the_files_and_packages_that_it_was_made_of() {
+    let mut s = Stacked::default();
+    std::mem::swap(&mut s.recording, &mut of_frames(|_| Vec::new()));
+    const BUNDLE: &str = "/srv/site/dist/out.js";
+    const LIBRARY: &str = "/srv/site/node_modules/@s/lib/i.js";
+    const WEBPACK: &str = "webpack://app/./node_modules/w/i.js";
+    let body = s.parse(&format!("top {BUNDLE}@1"));
+    let added = s.parse(&format!("js __require {BUNDLE}:1@1"));
+    let mut of = |file: &str| {
+        let file = s.name(file);
+        let mut frame = s.recording.frames[added.0 as usize];
+        frame.original = Some(OriginalPosition {
+            file,
+            line: 2,
+            column: 3,
+        });
+        s.frame(frame)
+    };
+    let [own, library, webpack, own_of_webpack] = [
+        "/srv/site/src/a.ts",
+        LIBRARY,
+        WEBPACK,
+        "webpack://app/./src/b.ts",
+    ]
+    .map(&mut of);
+    // The bundler's own function stands between; the innermost one is of whoever calls it.
+    for stack in [
+        &[body, own, added, library][..],
+        &[body, own, added, library, added],
+        &[body, own, webpack, own_of_webpack],
+        &[body],
+    ] {
+        let mut at = None;
+        for &frame in stack {
+            at = Some(s.on(at, frame));
+        }
+        s.sample(MAIN, 20_000, at);
+    }
+    let found = |form, source_maps| {
+        let request = Request {
+            source_maps,
+            ..by(Metric::Cpu, form)
+        };
+        let found = lines(&fold(&s.recording, &request).unwrap()).into_iter();
+        let found = found.map(|(stack, ns)| (stack.replace("node app.js;", ""), ns / 1_000_000));
+        found.collect::<Vec<(String, u64)>>()
+    };
+    let expected = |of: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let of = of.iter().map(|&(stack, count)| (stack.to_owned(), count));
+        of.collect()
+    };
+    assert_eq!(
+        found(By::Package, true),
+        expected(&[
+            ("(program)", 1),
+            ("(program);@s/lib", 2),
+            ("(program);w;(program)", 1),
+        ])
+    );
+    assert_eq!(
+        found(By::Module, true),
+        expected(&[
+            ("dist/out.js", 1),
+            ("dist/out.js;src/a.ts;@s/lib/i.js", 2),
+            ("dist/out.js;src/a.ts;w/i.js;webpack://app/./src/b.ts", 1),
+        ])
+    );
+    assert_eq!(found(By::Module, false), expected(&[("dist/out.js", 4)]));
+    assert_eq!(found(By::Package, false), expected(&[("(program)", 4)]));
+}
+
+#[test]
 fn stacks_without_their_outer_frames_say_so() {
     let mut recording = stacked();
     let stack = recording.samples[2].stack.unwrap();

@@ -77,6 +77,25 @@ export interface Package extends Costs {
   loading: Costs;
 }
 
+/** A part of a bundle: of a script that a bundler made of several files, as its source map tells. */
+interface Part extends Costs {
+  bundle: string;
+  pid: number;
+  cpu_total_ns: Figure;
+}
+
+export interface BundledPackage extends Part {
+  name: string | null;
+  directory: string | null;
+  files: number;
+}
+
+export interface Source extends Part {
+  path: string;
+  package: string | null;
+  package_directory: string | null;
+}
+
 export interface Phase {
   name: string;
   start_ns: number;
@@ -227,6 +246,8 @@ export interface Run {
   compile: { compilations: Figure; cached: Figure; total_ns: Figure; scripts: Script[] };
   modules: Module[];
   packages: Package[];
+  bundled_packages: BundledPackage[];
+  sources: Source[];
   outside: ({ bucket: string; time_ns: number } & Costs)[];
   attribution: { unattributed_crossings_percent: number | null; unattributed_samples_percent: number | null };
   samples: { count: Figure; frequency_hz: number | null; cpu_ns: Figure; complete_stacks_percent: number | null };

@@ -2,7 +2,7 @@
 import { hierarchy, treemap, treemapSquarify } from "d3-hierarchy";
 import { useMemo, useState } from "preact/hooks";
 import type { Shown } from "./context";
-import type { Costs, Module, Package, Run } from "./data";
+import type { BundledPackage, Costs, Module, Package, Run, Source } from "./data";
 import { byName } from "./colours";
 import { criticalChain, treeOf, type Tree } from "./chain";
 import { packageName } from "./findings";
@@ -19,6 +19,9 @@ const SHOWS = [
   ["chain", "Critical chain"],
 ] as const;
 
+/** Only where there is one. */
+const BUNDLES = ["bundles", "In bundles"] as const;
+
 export function Modules({ shown }: { shown: Shown }) {
   const show = get("show", "packages");
   const { run } = shown;
@@ -29,7 +32,7 @@ export function Modules({ shown }: { shown: Shown }) {
   }
   return (
     <>
-      <Tabs label="Modules and packages" name="show" tabs={SHOWS} chosen={show} reset={{ filter: null, sort: null, module: null }} />
+      <Tabs label="Modules and packages" name="show" tabs={run.bundled_packages.length > 0 ? [...SHOWS, BUNDLES] : SHOWS} chosen={show} reset={{ filter: null, sort: null, module: null }} />
       {during && (
         <p class="note">
           Modules that were being loaded in the selected span, with the costs of their whole loading: {count(selected.modules.length)} of {count(run.modules.length)}.
@@ -40,6 +43,7 @@ export function Modules({ shown }: { shown: Shown }) {
       {show === "tree" && <ModuleTree run={run} shown={during ? new Set(selected.modules.map((module) => module.id)) : null} />}
       {show === "treemap" && <Treemap run={selected} />}
       {show === "chain" && <Chain run={run} />}
+      {show === "bundles" && <Bundles run={run} />}
     </>
   );
 }
@@ -58,7 +62,10 @@ function restrict(run: Run, during: [number, number] | null): Run {
 }
 
 function costs<Row extends Costs & { loading: Costs }>(loaded: boolean): Column<Row>[] {
-  const of = (row: Row): Costs => (loaded ? row.loading : row);
+  return figures((row) => (loaded ? row.loading : row));
+}
+
+function figures<Row>(of: (row: Row) => Costs): Column<Row>[] {
   return [
     { key: "crossings", title: "Crossings", unit: "count", value: (row) => of(row).crossings },
     { key: "crossings_self_ns", title: "In C++", unit: "ns", value: (row) => of(row).crossings_self_ns },
@@ -152,6 +159,52 @@ function ModuleTable({ run }: { run: Run }) {
     >
       <Role />
     </Table>
+  );
+}
+
+/** Of a package in a package's node_modules with that one: there are often several of one name. */
+function bundledName(one: BundledPackage): string {
+  if (one.name === null) return "(the program's own)";
+  const around = one.directory?.split("/node_modules/").slice(1, -1) ?? [];
+  const outer = around.filter((part) => !part.startsWith(".pnpm/")).pop();
+  return outer === undefined ? one.name : `${one.name} in ${outer}`;
+}
+
+/** What bundles are made of. Their files were not loaded one by one, so they have no times of loading. */
+function Bundles({ run }: { run: Run }) {
+  const several = new Set(run.bundled_packages.map((one) => `${one.pid}\0${one.bundle}`)).size > 1;
+  const columns = useMemo(() => {
+    const bundle = <Row extends BundledPackage | Source>(): Column<Row>[] =>
+      several
+        ? [
+            { key: "bundle", title: "Bundle", unit: "text", value: (one) => one.bundle, show: (one) => <span title={one.bundle}>{shortPath(one.bundle, run.directory)}</span> },
+            { key: "pid", title: "Process", unit: "text", value: (one) => String(one.pid) },
+          ]
+        : [];
+    const of = <Row extends BundledPackage | Source>(): Column<Row>[] => [
+      { key: "cpu_ns", title: "CPU", unit: "ns", value: (one) => one.cpu_ns, bar: true, help: "In its own functions, by samples" },
+      { key: "cpu_total_ns", title: "Total", unit: "ns", value: (one) => one.cpu_total_ns, help: "CPU time with what they called" },
+      ...figures<Row>((one) => one).filter((column) => column.key !== "cpu_ns"),
+      ...bundle<Row>(),
+    ];
+    const packages: Column<BundledPackage>[] = [
+      { key: "name", title: "Package", unit: "text", value: bundledName, show: (one) => <span title={one.directory ?? ""}>{bundledName(one)}</span> },
+      { key: "files", title: "Files", unit: "count", value: (one) => one.files, help: "Of which functions were seen" },
+      ...of<BundledPackage>(),
+    ];
+    const files: Column<Source>[] = [
+      { key: "path", title: "File", unit: "text", value: (one) => one.path, show: (one) => <span title={one.path}>{shortPath(one.path, run.directory)}</span> },
+      { key: "package", title: "Package", unit: "text", value: (one) => one.package },
+      ...of<Source>(),
+    ];
+    return { packages, files };
+  }, [run, several]);
+  const bundle = several ? "bundles" : shortPath(run.bundled_packages[0]?.bundle ?? "", run.directory);
+  return (
+    <>
+      <Table name="bundled" caption={`Packages in ${bundle}, as source maps tell`} rows={run.bundled_packages} columns={columns.packages} sort="-cpu_ns" />
+      <Table name="sources" caption={`Files in ${bundle}`} rows={run.sources} columns={columns.files} sort="-cpu_ns" />
+    </>
   );
 }
 
