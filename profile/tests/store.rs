@@ -372,7 +372,7 @@ fn ids_that_point_nowhere_are_named() {
             "its own ancestor",
         ),
         ("UPDATE family SET run = 7", "family 0: run 7"),
-        ("UPDATE sample SET stack = 3", "sample 0: stack 3"),
+        ("UPDATE sample SET stack = 4", "sample 0: stack 4"),
         (
             "UPDATE wait SET process = 9",
             "an instant of a process and run",
@@ -380,7 +380,7 @@ fn ids_that_point_nowhere_are_named() {
         ("UPDATE import SET loaded = 99", "import 0: name 99"),
         ("UPDATE package SET run = 1", "package 0: run 1"),
         ("UPDATE package SET directory = 99", "package 0: name 99"),
-        ("UPDATE stack SET frame = 3", "stack 0: frame 3"),
+        ("UPDATE stack SET frame = 4", "stack 0: frame 4"),
         (
             "UPDATE stack SET caller = 2 WHERE id = 1",
             "stack 1: its caller 2 does not come before it",
@@ -395,8 +395,8 @@ fn ids_that_point_nowhere_are_named() {
         ),
         ("UPDATE frame SET function = 99", "frame 0: name 99"),
         (
-            "UPDATE crossing SET stack = 3 WHERE rowid = 2",
-            "crossing 1: stack 3 is not there (3 are)",
+            "UPDATE crossing SET stack = 4 WHERE rowid = 2",
+            "crossing 1: stack 4 is not there (4 are)",
         ),
         ("UPDATE label SET run = 7", "table label: run 7"),
         (

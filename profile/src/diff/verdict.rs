@@ -38,6 +38,10 @@ pub enum Rule {
     None,
 }
 
+/// Values a side from which on a figure has stars. Of fewer, two that happen to be alike make any difference look certain (memory of two warm-up runs), which
+/// no test by ranks bears out: with four a side its p is never below 0.029.
+pub const LEAST_FOR_STARS: usize = 5;
+
 /// A time or size of whole runs on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimeChange {
@@ -53,7 +57,7 @@ pub struct TimeChange {
     pub percent: Option<f64>,
     /// Welch's t-test of the means.
     pub welch: Option<Welch>,
-    /// `*` below 5 %, `**` below 1 %, `***` below 0.1 %.
+    /// `*` below 5 %, `**` below 1 %, `***` below 0.1 %; none with fewer than [`LEAST_FOR_STARS`] values on a side.
     pub stars: &'static str,
     /// Half the width of the 95 %, 99 % and 99.9 % intervals of the difference, in percent of base's mean.
     pub plus_minus_percent: Option<[f64; 3]>,
@@ -84,7 +88,9 @@ impl TimeChange {
                 let half = |confidence| percent(welch.half_width(confidence));
                 Some([half(0.95)?, half(0.99)?, half(0.999)?])
             }),
-            stars: welch.map_or("", |welch| stars(welch.p)),
+            stars: welch
+                .filter(|_| base.len().min(head.len()) >= LEAST_FOR_STARS)
+                .map_or("", |welch| stars(welch.p)),
             welch,
             rank: RankTest::test(&base, &head).filter(|_| base.len() > 1 && head.len() > 1),
             // With fewer there is nothing to draw from.
@@ -350,5 +356,24 @@ fn probability(p: f64) -> String {
     match p < 0.001 {
         true => "< 0.001".to_owned(),
         false => format!("= {p:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_values_that_happen_to_be_alike_have_no_stars() {
+        let of = |n: usize| {
+            let base: Vec<f64> = (0..n).map(|i| 100.0 + i as f64 * 0.01).collect();
+            let head: Vec<f64> = base.iter().map(|value| value + 5.0).collect();
+            TimeChange::new("time.private_dirty_bytes", &base, &head)
+        };
+        let two = of(2);
+        assert!(two.welch.is_some_and(|welch| welch.p < 0.001), "{two:?}");
+        assert_eq!((two.stars, of(4).stars, of(5).stars), ("", "", "***"));
+        let one_side = TimeChange::new("time.wall_ns", &[1.0, 1.1], &[9.0, 9.1, 9.2, 9.3, 9.1]);
+        assert_eq!(one_side.stars, "");
     }
 }

@@ -345,6 +345,7 @@ pub fn small() -> Recording {
             stack(None, 0, true),
             stack(Some(0), 1, false),
             stack(Some(1), 2, false),
+            stack(Some(0), 3, false),
         ],
         samples: vec![
             Sample {
@@ -385,7 +386,7 @@ pub fn small() -> Recording {
             start: at(45_000),
             duration: Some(Nanoseconds(600)),
             requested: at(44_500),
-            stack: Some(StackId(1)),
+            stack: Some(StackId(3)),
         }],
         families: vec![
             FamilyState {
