@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use std::cmp::Ordering;
 
 use nodeprof_profile::diff::causes::CauseKind;
@@ -465,6 +467,52 @@ fn what_is_looked_for_in_vain_is_told_once() {
     assert_eq!(kinds, [CauseKind::Module], "{:#?}", diff.causes);
     let sentence = sentence_of(&diff, "main.js");
     assert!(sentence.contains("100 stats more (1 → 101)"), "{sentence}");
+}
+
+/// A bundle is one module; which package in it calls C++ more often is said all the same.
+#[test]
+fn what_changed_in_a_bundle_is_said_of_its_package() {
+    let run = |name: &str, [of_a, of_b]: [usize; 2]| {
+        noisy(name, |micros| {
+            let mut program = Program::new("/app/main.js", false);
+            program.require("/app/main.js", &[], 50_000, |main| {
+                for (path, calls) in [
+                    ("/app/node_modules/a/index.js", of_a),
+                    ("/app/node_modules/b/index.js", of_b),
+                ] {
+                    main.require(path, &[], 50_000, |package| {
+                        package.busy(1_000_000 + micros * 100);
+                        for _ in 0..calls {
+                            package.cross("fs", "fstat", 1_000);
+                        }
+                    });
+                }
+                runs(main, 20_000);
+            });
+            let mut recording = program.end().0;
+            common::bundled(&mut recording, "/app/out.js", |_| true);
+            recording
+        })
+    };
+    let base = || run("base", [100, 100]);
+    let diff = compare(base(), run("head", [150, 100]));
+    let found: Vec<(&str, f64)> = (diff.counts.iter())
+        .filter(|change| change.list == "bundled_packages")
+        .map(|change| (change.name.as_str(), change.difference))
+        .collect();
+    assert_eq!(found, [("a", 50.0)]);
+    let sentence = |diff: &Diff| sentence_of(diff, "out.js").to_owned();
+    let told = sentence(&diff);
+    assert!(told.contains("50 crossings more"), "{told}");
+    assert!(told.contains(") in a"), "{told}");
+    let most = sentence(&compare(base(), run("head", [130, 110])));
+    assert!(most.contains("), most of them in a"), "{most}");
+    let no_one = sentence(&compare(base(), run("head", [120, 120])));
+    assert!(no_one.contains("40 crossings more"), "{no_one}");
+    assert!(
+        !no_one.contains(" in a") && !no_one.contains(" in b"),
+        "{no_one}"
+    );
 }
 
 /// What a package that came explains of package.json files is told with it, and only that.

@@ -2,15 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 
+use common::bundled;
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::Timeline;
 use nodeprof_profile::modules::package::PackageKind;
 use nodeprof_profile::modules::{Bucket, Costs, Module, ModuleKind, Modules};
 use nodeprof_profile::recording::{
-    FileOperation, FrameId, FrameKind, Import, NameId, Nanoseconds, OriginalPosition, Sample,
-    Stack, StackId, Tier,
+    FileOperation, FrameId, FrameKind, Import, NameId, Nanoseconds, Sample, Stack, StackId, Tier,
 };
 use nodeprof_profile::synthetic::program::{Program, START, Told};
 
@@ -1473,29 +1475,6 @@ fn a_call_that_is_known_less_well_later_is_the_same_call() {
             let (found, expected) = (found.module(path), expected.module(path));
             assert_eq!(found.caused, expected.caused, "{path} as requirer, {at}");
             assert_eq!(found.loading, expected.loading, "{path} as loaded, {at}");
-        }
-    }
-}
-
-/// A program with modules in packages, as one that a bundler made one script of: frames of these files (all but the main script's, which is the bundle now, if
-/// they are not told) stand in it, and a source map tells where they come from.
-fn bundled(recording: &mut Recording, bundle: &str, is_mapped: impl Fn(&str) -> bool) {
-    recording.names.push(bundle.into());
-    let script = NameId(recording.names.len() as u32 - 1);
-    for index in 0..recording.frames.len() {
-        let frame = recording.frames[index];
-        let path = frame.file.map(|file| recording.name(file));
-        let path = path.map(|path| String::from_utf8(path.to_vec()).unwrap());
-        if let (FrameKind::JavaScript, Some(path)) = (frame.kind, path)
-            && path.starts_with("/app/")
-        {
-            let original = OriginalPosition {
-                file: frame.file.unwrap(),
-                line: 1,
-                column: 1,
-            };
-            recording.frames[index].original = is_mapped(&path).then_some(original);
-            recording.frames[index].file = Some(script);
         }
     }
 }

@@ -80,7 +80,7 @@ fn of_bundles(
     };
     let parts = parts.iter().take(shown);
     parts
-        .map(|part| Document::of_row(run, List::Modules, part))
+        .map(|part| Document::of_row(run, List::BundledPackages, part))
         .collect()
 }
 

@@ -69,6 +69,10 @@ pub struct Cause {
     pub sentence: String,
 }
 
+/// Of the change of a bundle's count, from which share on a package in it is named alone, and above which as having most of it.
+const NEARLY_ALL: f64 = 0.95;
+const MORE_THAN_HALF: f64 = 0.5;
+
 /// Steps of loading, in the order of the cells.
 const STEPS: [(&str, Option<CauseKind>); 4] = [
     ("resolve_ns", Some(CauseKind::Resolution)),
@@ -1247,10 +1251,35 @@ impl Search<'_> {
                 continue;
             }
             if let Some((base, head)) = self.medians(list, row, field) {
-                evidence.extend(difference(presence, base, head, one, many));
+                let told = difference(presence, base, head, one, many);
+                let within = match presence {
+                    None if list == List::Modules => self.in_bundle(row, field, head - base),
+                    _ => None,
+                };
+                evidence.extend(told.map(|told| told + &within.unwrap_or_default()));
             }
         }
         evidence
+    }
+
+    /// Which package in a module that is a bundle has most of the change of one of its counts. Of several bundles it is not known whose packages changed.
+    fn in_bundle(&self, row: usize, field: &str, change: f64) -> Option<String> {
+        let figures = &self.sides.figures;
+        let module = &figures.table(List::Modules).names[row];
+        if figures.bundles.len() != 1 || !figures.bundles.contains(module) || change == 0.0 {
+            return None;
+        }
+        let names = &figures.table(List::BundledPackages).names;
+        let shares = names.iter().enumerate().filter_map(|(row, name)| {
+            let (base, head) = self.medians(List::BundledPackages, row, field)?;
+            Some(((head - base) / change, name))
+        });
+        let (share, name) = shares.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        match share {
+            share if share >= NEARLY_ALL => Some(format!(" in {name}")),
+            share if share > MORE_THAN_HALF => Some(format!(", most of them in {name}")),
+            _ => None,
+        }
     }
 
     /// What happened in a phase that did not before.

@@ -4,7 +4,7 @@
 //! A [`Table`] holds the rows of one list (all packages, say) over all runs of both sides. What a run does not have counts as 0; what
 //! it does not know as NaN.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
@@ -62,6 +62,8 @@ pub enum List {
     Modules,
     /// `packages`, by name, or folder where two have one name.
     Packages,
+    /// `bundled_packages`, by name, or folder where two have one name; those of all bundles of a run together.
+    BundledPackages,
     /// `outside`, by bucket.
     Outside,
     /// `losses`, by kind.
@@ -70,7 +72,7 @@ pub enum List {
 
 impl List {
     /// All.
-    pub const ALL: [List; 12] = [
+    pub const ALL: [List; 13] = [
         List::Run,
         List::Phases,
         List::Callbacks,
@@ -81,6 +83,7 @@ impl List {
         List::Scripts,
         List::Modules,
         List::Packages,
+        List::BundledPackages,
         List::Outside,
         List::Losses,
     ];
@@ -98,6 +101,7 @@ impl List {
             List::Scripts => "compile.scripts",
             List::Modules => "modules",
             List::Packages => "packages",
+            List::BundledPackages => "bundled_packages",
             List::Outside => "outside",
             List::Losses => "losses",
         }
@@ -112,7 +116,7 @@ impl List {
             List::PackageJson => Some("package-json"),
             List::SerializationFunctions | List::SerializationCallbacks => Some("serialization"),
             List::Scripts => Some("compile"),
-            List::Modules | List::Packages | List::Outside => None,
+            List::Modules | List::Packages | List::BundledPackages | List::Outside => None,
         }
     }
 
@@ -127,6 +131,7 @@ impl List {
             List::Scripts => SCRIPT_FIELDS,
             List::Modules => MODULE_FIELDS,
             List::Packages => PACKAGE_FIELDS,
+            List::BundledPackages => BUNDLED_PACKAGE_FIELDS,
             List::Outside => OUTSIDE_FIELDS,
             List::Losses => &["count"],
         }
@@ -261,6 +266,9 @@ with_costs!(PACKAGE_FIELDS, package, crate::report::PackageProfile, p: [
     "uncertain_ns" => p.uncertain_ns,
     "total_ns" => p.total_ns
 ] p.caused, p.loading);
+with_costs!(BUNDLED_PACKAGE_FIELDS, bundled_package, crate::report::BundledPackageProfile, p: [
+    "cpu_total_ns" => p.cpu_total_ns
+] p.caused);
 with_costs!(OUTSIDE_FIELDS, outside, crate::report::OutsideProfile, o: [
     "time_ns" => o.time_ns
 ] o.costs);
@@ -415,8 +423,10 @@ impl Recorded {
             let thinned = list != List::Run && self.thinned.iter().any(|thinned| thinned == family);
             thinned || self.missing.iter().any(|missing| missing == family)
         };
-        let of_modules = matches!(list, List::Modules | List::Packages | List::Outside)
-            || matches!(name, "modules.count" | "packages.count");
+        let of_modules = matches!(
+            list,
+            List::Modules | List::Packages | List::BundledPackages | List::Outside
+        ) || matches!(name, "modules.count" | "packages.count");
         (self.probed || list == List::Run)
             && (self.modules || !of_modules)
             && !(families.into_iter().flatten())
@@ -628,6 +638,8 @@ pub struct Figures {
     pub runs: usize,
     /// By name of a module: name of its package.
     pub package_of: HashMap<String, String>,
+    /// Names of modules that are bundles in some run.
+    pub bundles: BTreeSet<String>,
     /// By row of a module and run, where one is not 0.
     parts: HashMap<(usize, usize), [f64; Part::COUNT]>,
 }
@@ -655,6 +667,7 @@ impl Figures {
             .map(|list| Table::new(*list, &recorded))
             .collect();
         let mut package_of = HashMap::new();
+        let mut bundles = BTreeSet::new();
         let mut parts: HashMap<(usize, usize), [f64; Part::COUNT]> = HashMap::new();
         for (index, run) in runs.iter().enumerate() {
             let mut add = |list: List, name: &str, values: &[f64]| -> usize {
@@ -717,6 +730,15 @@ impl Figures {
                 let name = naming.package(index, name, folder, row.kind);
                 add(List::Packages, &name, &package(row));
             }
+            for row in &run.bundled_packages {
+                let (name, folder) = (row.name.as_deref(), row.directory.as_deref());
+                let name = match folder {
+                    Some(_) => naming.package(index, name, folder, PackageKind::Installed),
+                    None => "(application)".to_owned(),
+                };
+                add(List::BundledPackages, &name, &bundled_package(row));
+                bundles.insert(naming.path(index, &row.bundle));
+            }
             for row in &run.outside {
                 let name = serde_json::to_value(row.bucket);
                 let name = name.ok().and_then(|name| Some(name.as_str()?.to_owned()));
@@ -730,6 +752,7 @@ impl Figures {
             tables,
             runs: runs.len(),
             package_of,
+            bundles,
             parts,
         }
     }

@@ -305,7 +305,8 @@ fn changes(sides: &Sides<'_>) -> (Vec<Change>, Vec<Key>) {
                     field,
                 };
                 // The same moments under other names, CPU samples, and our own: a test each would only raise the bar for all others.
-                let again = name.starts_with("loading.") && name.ends_with("_ns")
+                let again = name.ends_with("_ns")
+                    && (name.starts_with("loading.") || table.list == List::BundledPackages)
                     || matches!(
                         name,
                         "total_corrected_ns"

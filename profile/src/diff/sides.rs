@@ -497,10 +497,12 @@ impl Names {
                 paths[side].insert(roots.rooted(path));
             }
             let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-            for package in &run.packages {
-                if let Some(folder) = &package.directory {
+            let loaded = run.packages.iter().map(|p| (&p.name, &p.directory));
+            let bundled = { run.bundled_packages.iter() }.map(|p| (&p.name, &p.directory));
+            for (name, folder) in loaded.chain(bundled) {
+                if let Some(folder) = folder {
                     folders[side].insert(roots.rooted(folder));
-                    let name = package.name.as_deref().unwrap_or_default();
+                    let name = name.as_deref().unwrap_or_default();
                     seen.entry(name).or_default().insert(folder);
                 }
             }

@@ -107,8 +107,8 @@ impl Document {
             }
             Document::List(rows) => {
                 let of_rows = match name {
-                    // They have the figures of modules, as far as they have any.
-                    "bundled_packages" | "sources" => Some(List::Modules),
+                    // They have the figures of their packages.
+                    "sources" => Some(List::BundledPackages),
                     _ => List::ALL.into_iter().find(|list| list.name() == name),
                 };
                 for row in rows {

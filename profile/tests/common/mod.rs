@@ -838,3 +838,26 @@ pub fn saved(recording: &Recording) -> Vec<u8> {
     recording.save(&path, Default::default()).unwrap();
     std::fs::read(path).unwrap()
 }
+
+/// A program whose files are in `/app`, as a bundler would have made one script of it: all its functions stand in that, and of those that are mapped a source map
+/// tells where they come from.
+pub fn bundled(recording: &mut Recording, bundle: &str, is_mapped: impl Fn(&str) -> bool) {
+    recording.names.push(bundle.into());
+    let script = NameId(recording.names.len() as u32 - 1);
+    for index in 0..recording.frames.len() {
+        let frame = recording.frames[index];
+        let path = frame.file.map(|file| recording.name(file));
+        let path = path.map(|path| String::from_utf8(path.to_vec()).unwrap());
+        if let (FrameKind::JavaScript, Some(path)) = (frame.kind, path)
+            && path.starts_with("/app/")
+        {
+            let original = OriginalPosition {
+                file: frame.file.unwrap(),
+                line: 1,
+                column: 1,
+            };
+            recording.frames[index].original = is_mapped(&path).then_some(original);
+            recording.frames[index].file = Some(script);
+        }
+    }
+}
