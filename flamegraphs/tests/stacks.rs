@@ -578,7 +578,7 @@ fn inlined_functions_and_original_sources_are_shown() {
 #[test]
 fn a_bundle_is_shown_as_the_files_and_packages_that_it_was_made_of() {
     let mut s = Stacked::default();
-    std::mem::swap(&mut s.recording, &mut of_frames(|_| Vec::new()));
+    s.recording = of_frames(|_| Vec::new());
     const BUNDLE: &str = "/srv/site/dist/out.js";
     const LIBRARY: &str = "/srv/site/node_modules/@s/lib/i.js";
     const WEBPACK: &str = "webpack://app/./node_modules/w/i.js";
