@@ -190,6 +190,7 @@ impl Report<'_> {
                 number(shown as u64),
                 counted(self.run.modules.len() as u64, "module")
             )),
+            faint(self.left_out(options, shown)),
             faint("each below the one that required it first, in order of loading"),
             faint("counts: what its functions did, and Node because they asked (as requirer)"),
         ];
@@ -403,6 +404,43 @@ impl Report<'_> {
             self.page.note(&format!(
                 "{OTHERS}: what the same module required besides, not followed here"
             ));
+        }
+    }
+
+    /// What hides the modules that a tree does not show, of which there are so many.
+    fn left_out(&self, options: &TreeOptions, shown: usize) -> String {
+        let modules = &self.run.modules;
+        let is_hidden = |module: &&ModuleProfile| module.kind == ModuleKind::Builtin;
+        let builtins = match options.builtins {
+            true => 0,
+            false => modules.iter().filter(is_hidden).count(),
+        };
+        let others = modules.len().saturating_sub(shown + builtins);
+        let filters: Vec<&str> = [
+            ("--depth", options.depth.is_some()),
+            ("--min", options.least_ns > 0),
+            ("--package", options.package.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_given)| is_given.then_some(name))
+        .collect();
+        let mut left_out = Vec::new();
+        if others > 0 && !filters.is_empty() {
+            left_out.push(format!(
+                "{} by {}",
+                number(others as u64),
+                filters.join(" and ")
+            ));
+        }
+        if builtins > 0 {
+            left_out.push(format!(
+                "{} of Node's own (--builtins)",
+                number(builtins as u64)
+            ));
+        }
+        match left_out.is_empty() {
+            true => String::new(),
+            false => format!("left out: {}", left_out.join(", ")),
         }
     }
 
