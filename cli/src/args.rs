@@ -322,7 +322,7 @@ pub struct Flame {
     /// Of svg: what stands above the graph [default: what is counted]
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// Show positions in the scripts that ran, not in the sources that these were made from
+    /// Show positions in the scripts that ran, not in the sources that these were made from, and bundles as the modules that Node loaded
     #[arg(long)]
     pub no_source_maps: bool,
     /// Format; which program opens which is in docs/flame-graphs.md

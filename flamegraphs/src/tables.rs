@@ -44,6 +44,10 @@ pub enum View {
     Modules,
     /// A package.
     Packages,
+    /// A package in a bundle.
+    BundledPackages,
+    /// A file in a bundle.
+    Sources,
     /// What no module is to blame for.
     Outside,
     /// A process.
@@ -52,7 +56,7 @@ pub enum View {
 
 impl View {
     /// Every view by its name.
-    pub const ALL: [(&str, View); 13] = [
+    pub const ALL: [(&str, View); 15] = [
         ("runs", View::Runs),
         ("phases", View::Phases),
         ("callbacks", View::Callbacks),
@@ -64,6 +68,8 @@ impl View {
         ("compile", View::Compile),
         ("modules", View::Modules),
         ("packages", View::Packages),
+        ("bundled-packages", View::BundledPackages),
+        ("sources", View::Sources),
         ("outside", View::Outside),
         ("processes", View::Processes),
     ];
@@ -83,6 +89,7 @@ impl View {
             View::Compile => List::Scripts,
             View::Modules => List::Modules,
             View::Packages => List::Packages,
+            View::BundledPackages | View::Sources => List::BundledPackages,
             View::Outside => List::Outside,
         }
     }
@@ -209,6 +216,8 @@ impl Rows {
                 View::Compile => rows.add(number, profile, list, &profile.compile.scripts),
                 View::Modules => rows.add(number, profile, list, &profile.modules),
                 View::Packages => rows.add(number, profile, list, &profile.packages),
+                View::BundledPackages => rows.add(number, profile, list, &profile.bundled_packages),
+                View::Sources => rows.add(number, profile, list, &profile.sources),
                 View::Outside => rows.add(number, profile, list, &profile.outside),
                 View::Processes => rows.add(number, profile, list, &profile.processes),
             }?;

@@ -32,6 +32,7 @@ use page::{Page, faint};
 pub use words::{loss, signal_name};
 
 pub use blame::{BlameOptions, Blamed, By, Figure, Role};
+pub use bundles::{bundled_packages, sources};
 pub use check::{check, check_github, check_junit, check_markdown};
 pub use diff::diff;
 pub use diff_markdown::markdown as diff_markdown;

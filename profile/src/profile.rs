@@ -10,7 +10,6 @@ use crate::breakdown::{
 use crate::fast::Map;
 use crate::modules::package::{installed_directory, name_of_directory};
 use crate::modules::script::ScriptId;
-use crate::modules::sources::Part;
 use crate::modules::{Bucket, Costs, Module, Modules, is_package_json, script};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
@@ -688,7 +687,7 @@ impl RunContext<'_> {
                     query: (!script.suffix.is_empty()).then(|| text(&script.suffix).0),
                     kind: module.kind,
                     internal: script.is_internal(),
-                    pid: self.process(process).map_or(0, |process| process.pid),
+                    pid: self.pid(process),
                     thread: thread.0,
                     package_kind: package.map(|package| package.key.kind).unwrap_or_default(),
                     package: identity.name,
@@ -721,13 +720,8 @@ impl RunContext<'_> {
             .collect()
     }
 
-    /// Those parts of bundles that are of this run.
-    fn own_parts<'p, T>(&self, parts: &'p [Part<T>]) -> impl Iterator<Item = (&'p Part<T>, u32)> {
-        let own = |part: &'p Part<T>| {
-            let process = self.process(part.process)?;
-            (process.run == self.run).then_some((part, process.pid))
-        };
-        parts.iter().filter_map(own)
+    fn pid(&self, process: ProcessId) -> u32 {
+        self.process(process).map_or(0, |process| process.pid)
     }
 
     fn bundle(&self, bundle: ScriptId) -> String {
@@ -735,12 +729,13 @@ impl RunContext<'_> {
     }
 
     fn bundled_packages(&self) -> Vec<BundledPackageProfile> {
-        let own = self.own_parts(&self.modules.sources.packages);
-        own.map(|(part, pid)| {
+        let own = self.modules.sources.get(self.run.0 as usize);
+        let own = own.map_or(&[][..], |sources| &sources.packages).iter();
+        own.map(|part| {
             let directory = part.part.as_deref();
             BundledPackageProfile {
                 bundle: self.bundle(part.bundle),
-                pid,
+                pid: self.pid(part.process),
                 name: directory.map(name_of_directory),
                 directory: directory.map(|directory| text(directory).0),
                 files: part.files,
@@ -752,13 +747,16 @@ impl RunContext<'_> {
     }
 
     fn sources(&self) -> Vec<SourceProfile> {
-        let own = self.own_parts(&self.modules.sources.files);
-        own.map(|(part, pid)| {
-            let directory = installed_directory(self.recording.name(part.part));
+        let own = self.modules.sources.get(self.run.0 as usize);
+        let own = own.map_or(&[][..], |sources| &sources.files).iter();
+        own.map(|part| {
+            let bundle = &self.modules.scripts.get(part.bundle).path;
+            let directory = installed_directory(self.recording.name(part.part))
+                .or_else(|| installed_directory(bundle));
             let (path, path_bytes) = self.name(part.part);
             SourceProfile {
                 bundle: self.bundle(part.bundle),
-                pid,
+                pid: self.pid(part.process),
                 path,
                 path_bytes,
                 package: directory.map(name_of_directory),

@@ -505,13 +505,13 @@ fn what_changed_in_a_bundle_is_said_of_its_package() {
     let told = sentence(&diff);
     assert!(told.contains("50 crossings more"), "{told}");
     assert!(told.contains(") in a"), "{told}");
-    let most = sentence(&compare(base(), run("head", [130, 110])));
-    assert!(most.contains("), most of them in a"), "{most}");
-    let no_one = sentence(&compare(base(), run("head", [120, 120])));
-    assert!(no_one.contains("40 crossings more"), "{no_one}");
+    let both = sentence(&compare(base(), run("head", [130, 110])));
+    assert!(both.contains("): 30 more in a and 10 more in b"), "{both}");
+    let apart = sentence(&compare(base(), run("head", [150, 80])));
+    assert!(apart.contains("30 crossings more"), "{apart}");
     assert!(
-        !no_one.contains(" in a") && !no_one.contains(" in b"),
-        "{no_one}"
+        apart.contains("): 50 more in a and 20 fewer in b"),
+        "{apart}"
     );
 }
 

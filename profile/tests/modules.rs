@@ -1510,7 +1510,7 @@ fn what_files_of_a_bundle_did_is_what_they_did_as_modules() {
     let mut recording = apart.clone();
     bundled(&mut recording, BUNDLE, |_| true);
     let found = Found::new(&recording);
-    let sources = &found.modules.sources;
+    let sources = &found.modules.sources[0];
     let mut expected: BTreeMap<&str, Costs> = BTreeMap::new();
     for path in [MAIN, A, DEEP, B, INNER] {
         expected.insert(path, as_modules.module(path).caused);
@@ -1576,7 +1576,7 @@ fn what_a_bundler_added_is_of_who_calls_it() {
     let as_modules = Found::new(&recording);
     bundled(&mut recording, BUNDLE, |path| path != DEEP);
     let found = Found::new(&recording);
-    let of_a = (found.modules.sources.files.iter())
+    let of_a = (found.modules.sources[0].files.iter())
         .find(|part| recording.name(part.part) == A.as_bytes())
         .unwrap();
     let mut expected = as_modules.module(A).caused;
@@ -1585,10 +1585,65 @@ fn what_a_bundler_added_is_of_who_calls_it() {
 }
 
 #[test]
-fn a_script_that_was_made_of_one_file_is_no_bundle() {
+fn a_script_that_was_made_of_one_file_is_no_bundle_unless_it_is_another_packages() {
+    let files = |is_mapped: fn(&str) -> bool| {
+        let mut recording = program_of_packages();
+        bundled(&mut recording, BUNDLE, is_mapped);
+        let found = Found::new(&recording);
+        found.modules.sources[0].files.len()
+    };
+    assert_eq!(files(|path| path == MAIN), 0, "as of TypeScript");
+    assert_eq!(files(|path| path == A), 1, "split off of a bundle");
+    assert_eq!(
+        Found::new(&program_of_packages()).modules.sources[0].files,
+        []
+    );
+}
+
+#[test]
+fn own_files_of_a_bundle_in_a_package_are_that_packages() {
     let mut recording = program_of_packages();
-    bundled(&mut recording, BUNDLE, |path| path == A);
-    assert_eq!(Found::new(&recording).modules.sources.files, []);
-    let apart = program_of_packages();
-    assert_eq!(Found::new(&apart).modules.sources.files, []);
+    bundled(&mut recording, "/app/node_modules/tool/dist/cli.js", |_| {
+        true
+    });
+    let packages = &Found::new(&recording).modules.sources[0].packages;
+    let of_main = packages.iter().map(|part| part.part.as_deref());
+    assert!(
+        of_main
+            .clone()
+            .any(|d| d == Some(b"/app/node_modules/tool"))
+    );
+    assert!(of_main.clone().all(|directory| directory.is_some()));
+}
+
+#[test]
+fn what_one_chunk_of_a_bundle_added_is_not_of_a_file_in_another() {
+    let mut recording = program_of_packages();
+    bundled(&mut recording, BUNDLE, |_| true);
+    // DEEP's functions are what the bundler added to another chunk, which has two files of its own.
+    recording.names.push(b"/app/chunk.js".to_vec());
+    let chunk = NameId(recording.names.len() as u32 - 1);
+    let is_of = |recording: &Recording, index: usize, path: &str| {
+        let original = recording.frames[index].original;
+        original.is_some_and(|o| recording.name(o.file) == path.as_bytes())
+    };
+    let mut spare = Vec::new();
+    for index in 0..recording.frames.len() {
+        if is_of(&recording, index, DEEP) {
+            spare.push(recording.frames[index]);
+            recording.frames[index].file = Some(chunk);
+            recording.frames[index].original = None;
+        }
+    }
+    for file in [0, 1] {
+        let mut frame = spare[0];
+        frame.file = Some(chunk);
+        frame.original.as_mut().unwrap().file = NameId(file);
+        recording.frames.push(frame);
+    }
+    let found = Found::new(&recording);
+    let files = &found.modules.sources[0].files;
+    let sum: u64 = files.iter().map(|part| part.caused.crossings).sum();
+    let bundle = found.module(BUNDLE).caused.crossings;
+    assert_eq!(sum, bundle, "never more than the bundle's own");
 }

@@ -50,7 +50,7 @@ where the trace does not show when one ended and the next began, each gets half,
 Counts are of the requirer: require('./b') in a.js makes the stats of b.js a cost of a.js. --as loaded shows them as a \
 cost of b.js instead.
 
-Of a bundle with a source map, a second table tells the packages in it (--by module: the files), with exact counts and the CPU time of samples.")]
+Of a bundle with a source map, a table of its own tells the packages in it (--by module: the files), with exact counts and the CPU time of samples.")]
 pub struct Blame {
     /// Which modules
     #[command(flatten)]

@@ -69,7 +69,10 @@ pub fn run(args: &Export) -> anyhow::Result<ExitCode> {
 /// Why a table has no row, of which nothing would be left without a header.
 fn no_rows(profile: &Profile, view: View, run: Option<u32>, name: &str) -> String {
     let run = run.map_or(0, |number| number.saturating_sub(1) as usize);
-    let of_modules = matches!(view, View::Modules | View::Packages | View::Outside);
+    let of_modules = matches!(
+        view,
+        View::Modules | View::Packages | View::BundledPackages | View::Sources | View::Outside
+    );
     let reason = (profile.runs.get(run)).and_then(text::not_blamed);
     (reason.filter(|_| of_modules)).unwrap_or_else(|| {
         format!(

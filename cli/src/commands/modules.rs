@@ -53,11 +53,11 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
                     .collect();
                 rows_of_runs.push(match options.by {
                     By::Module => json!({
-                        "run": number, "modules": rows?, "sources": of_bundles(run, &run.sources, &options)?,
+                        "run": number, "modules": rows?, "sources": of_bundles(run, text::sources(run, &options), &options)?,
                     }),
                     By::Package => json!({
                         "run": number, "packages": rows?,
-                        "bundled_packages": of_bundles(run, &run.bundled_packages, &options)?,
+                        "bundled_packages": of_bundles(run, text::bundled_packages(run, &options), &options)?,
                     }),
                 });
             }
@@ -68,19 +68,19 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Parts of bundles, in their own order. They have no figures of loading.
+/// As many parts of bundles as are asked for. They have no figures of loading.
 fn of_bundles(
     run: &RunProfile,
-    parts: &[impl Serialize],
+    parts: Vec<impl Serialize>,
     options: &BlameOptions,
 ) -> serde_json::Result<Vec<Document>> {
     let shown = match options.role {
         Role::Requirer => options.limit.unwrap_or(usize::MAX),
         Role::Loaded => 0,
     };
-    let parts = parts.iter().take(shown);
+    let parts = parts.into_iter().take(shown);
     parts
-        .map(|part| Document::of_row(run, List::BundledPackages, part))
+        .map(|part| Document::of_row(run, List::BundledPackages, &part))
         .collect()
 }
 

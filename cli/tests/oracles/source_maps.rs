@@ -221,6 +221,9 @@ struct Bundled {
     stats: u64,
 }
 
+/// Calls of `fs.promises` that the program's own file waits for, one after the other.
+const AWAITED: u64 = 50;
+
 /// The program's own files, nested and scoped packages, two of one name.
 const BUNDLED: &[Bundled] = &[
     Bundled {
@@ -270,12 +273,19 @@ fn write_bundled(top: &Path, es_modules: bool) -> String {
         };
         let needs: String = package.requires.iter().map(|name| fetch(name)).collect();
         let fs = match es_modules {
-            true => "import { statSync } from 'fs';\n",
-            false => "const { statSync } = require('fs');\n",
+            true => "import { promises, statSync } from 'fs';\n",
+            false => "const { promises, statSync } = require('fs');\n",
         };
         let Bundled {
             crossings, stats, ..
         } = package;
+        // What Node does for it after each `await` has no function of it on the stack.
+        let asks = match package.folder {
+            "" => format!(
+                "(async () => {{ for (let i = 0; i < {AWAITED}; i++) await promises.stat(process.execPath); }})();\n"
+            ),
+            _ => String::new(),
+        };
         let body = format!(
             "{fs}{needs}\
              function call(times) {{ for (let i = 0; i < times; i++) process.uptime(); }}\n\
@@ -283,6 +293,7 @@ fn write_bundled(top: &Path, es_modules: bool) -> String {
                call({crossings} / 2);\n\
                for (let i = 0; i < {crossings} / 2; i++) process.uptime();\n\
                for (let i = 0; i < {stats}; i++) statSync(process.execPath);\n\
+               {asks}\
              }}\n"
         );
         write(&at, "index.js", &body);
@@ -401,11 +412,11 @@ fn what_packages_of_a_bundle_did_is_counted(node: &Node) {
                 "stats: {what}"
             );
             let crossings = package.crossings + per_stat * package.stats;
-            assert_eq!(
-                more(package.folder, "crossings"),
-                crossings,
-                "crossings: {what}"
-            );
+            let found = more(package.folder, "crossings");
+            match package.folder {
+                "" => assert!(found >= crossings + AWAITED, "{found} crossings: {what}"),
+                _ => assert_eq!(found, crossings, "crossings: {what}"),
+            }
         }
         // All that the bundle's functions did is some package's, none is told twice.
         let modules = list(&traced.run["modules"]).iter();

@@ -23,8 +23,10 @@ const SHOWS = [
 const BUNDLES = ["bundles", "In bundles"] as const;
 
 export function Modules({ shown }: { shown: Shown }) {
-  const show = get("show", "packages");
   const { run } = shown;
+  const wanted = get("show", "packages");
+  // The other side may have none.
+  const show = wanted === "bundles" && run.bundled_packages.length === 0 ? "packages" : wanted;
   const during = span.value;
   const selected = useMemo(() => restrict(run, during), [run, during]);
   if (run.modules.length === 0) {
@@ -33,7 +35,7 @@ export function Modules({ shown }: { shown: Shown }) {
   return (
     <>
       <Tabs label="Modules and packages" name="show" tabs={run.bundled_packages.length > 0 ? [...SHOWS, BUNDLES] : SHOWS} chosen={show} reset={{ filter: null, sort: null, module: null }} />
-      {during && (
+      {during && show !== "bundles" && (
         <p class="note">
           Modules that were being loaded in the selected span, with the costs of their whole loading: {count(selected.modules.length)} of {count(run.modules.length)}.
         </p>
@@ -173,6 +175,7 @@ function bundledName(one: BundledPackage): string {
 /** What bundles are made of. Their files were not loaded one by one, so they have no times of loading. */
 function Bundles({ run }: { run: Run }) {
   const several = new Set(run.bundled_packages.map((one) => `${one.pid}\0${one.bundle}`)).size > 1;
+  const bundles = new Set(run.bundled_packages.map((one) => one.bundle)).size;
   const columns = useMemo(() => {
     const bundle = <Row extends BundledPackage | Source>(): Column<Row>[] =>
       several
@@ -199,7 +202,7 @@ function Bundles({ run }: { run: Run }) {
     ];
     return { packages, files };
   }, [run, several]);
-  const bundle = several ? "bundles" : shortPath(run.bundled_packages[0]?.bundle ?? "", run.directory);
+  const bundle = bundles > 1 ? "bundles" : shortPath(run.bundled_packages[0]?.bundle ?? "", run.directory);
   return (
     <>
       <Table name="bundled" caption={`Packages in ${bundle}, as source maps tell`} rows={run.bundled_packages} columns={columns.packages} sort="-cpu_ns" />

@@ -24,8 +24,8 @@ const NO_STACK = "(no stack)";
 /** What happened on top of a stack, such as a call or a file: kept as it is. */
 const HAPPENED = new Set(["callback", "fast", "getter", "construct", "serialization", "operation", "file", "wait"]);
 
-/** A path, or as bundlers name the files of a bundle (webpack://app/./src/index.js). */
-const PATH = /^(\/|[a-z0-9+.-]+:\/\/)/i;
+/** A path, or as webpack names the files of a bundle (webpack://app/./src/index.js). */
+const PATH = /^(\/|file:\/\/(localhost)?\/|webpack:\/\/)/;
 
 /** Whether the JavaScript of a script is of the module or package that called it: it has no file, or, by package, a name that is no path. */
 export function isOfCaller(script: string | null, by: "module" | "package"): boolean {

@@ -122,14 +122,16 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
         })
         .collect();
     found.scripts = collector.nodes.scripts(drawn.bundles());
+    let bundles = collector.nodes.bundles(drawn.bundles());
     let (frames, nodes) = collector.nodes.finish();
-    let scripts = || found.scripts.iter().map(Option::as_deref);
     let packages = Packages::new(recording, run, drawn.versions());
-    found.packages = scripts()
-        .map(|script| match packages.of(script?) {
-            PackageOf::Node => Some("node".to_owned()),
-            PackageOf::Named(name) => Some(name),
-            PackageOf::Program => None,
+    found.packages = { found.scripts.iter().zip(&bundles) }
+        .map(|(script, bundle)| {
+            let bundle = bundle.as_deref();
+            match (packages.of(script.as_deref()?), bundle) {
+                (PackageOf::Program, Some(bundle)) => named(packages.of(bundle)),
+                (of, _) => named(of),
+            }
         })
         .collect();
     found.frames = frames;
@@ -149,6 +151,15 @@ pub(crate) fn everything(recording: &Recording, timeline: &Timeline, run: RunId)
         });
     }
     found
+}
+
+/// What a package is called; the program itself is none.
+fn named(package: PackageOf) -> Option<String> {
+    match package {
+        PackageOf::Node => Some("node".to_owned()),
+        PackageOf::Named(name) => Some(name),
+        PackageOf::Program => None,
+    }
 }
 
 struct Gathering<'a> {

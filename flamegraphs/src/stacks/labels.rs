@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use nodeprof_profile::Recording;
+use nodeprof_profile::modules::script::Script;
+use nodeprof_profile::modules::sources::is_of_another_package;
 use nodeprof_profile::recording::{self, FrameKind as Recorded, NameId};
 use nodeprof_profile::v8::{is_compilation, is_garbage_collection, is_tracing};
 
@@ -74,14 +76,18 @@ pub(crate) enum Originals {
     Shown,
 }
 
-/// Scripts of the recording whose functions are of several files, as their source maps tell.
+/// Scripts of the recording that are bundles: their functions are of several files, or of another package, as their source maps tell.
 pub(crate) fn bundles(recording: &Recording) -> HashSet<NameId> {
     let mut first: HashMap<NameId, NameId> = HashMap::new();
     let mut bundles = HashSet::new();
     for frame in &recording.frames {
         if let (Recorded::JavaScript, Some(file), Some(original)) =
             (frame.kind, frame.file, frame.original)
-            && *first.entry(file).or_insert(original.file) != original.file
+            && (*first.entry(file).or_insert(original.file) != original.file
+                || is_of_another_package(
+                    recording.name(original.file),
+                    &Script::of(recording.name(file)).path,
+                ))
         {
             bundles.insert(file);
         }

@@ -89,21 +89,9 @@ pub(super) fn is_built_in(script: &str) -> bool {
     Script::of(script.as_bytes()).is_builtin()
 }
 
-/// Whether a script's name says where its file lies: a path, or as bundlers name the files of a bundle (`webpack://app/./src/index.js`).
+/// Whether a script's name says where its file lies.
 pub(super) fn is_path(script: &str) -> bool {
-    let script = Script::of(script.as_bytes());
-    script.path.starts_with(b"/") || has_scheme(&script.path)
-}
-
-/// Whether a name begins with a URL's scheme that names a place.
-fn has_scheme(name: &[u8]) -> bool {
-    let end = name.windows(3).position(|part| part == b"://");
-    end.is_some_and(|end| {
-        end > 0
-            && name[..end]
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
-    })
+    Script::of(script.as_bytes()).path.starts_with(b"/")
 }
 
 /// A script's path as short as it tells scripts apart: from the innermost node_modules on, or from the working directory.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use nodeprof_profile::Recording;
+use nodeprof_profile::modules::sources::is_of_bundler;
 use nodeprof_profile::recording::{self, NameId, RunId, StackId};
 
 use super::StackNode;
@@ -95,11 +96,8 @@ impl<'a> Nodes<'a> {
         if matches!(by, By::Module | By::Package) {
             let frames = std::mem::take(&mut nodes.labels.frames);
             let packages = Packages::new(recording, run, drawn.versions());
-            let of_bundles = drawn.bundles().iter().filter(|_| source_maps);
-            let bundles: HashSet<_> = of_bundles
-                .map(|bundle| String::from_utf8_lossy(recording.name(*bundle)))
-                .collect();
-            nodes.group(&frames, &packages, &|file| bundles.contains(file));
+            let bundles = source_maps.then(|| drawn.bundles());
+            nodes.group(&frames, &packages, bundles);
             nodes.labels.frames = frames;
         }
         nodes
@@ -122,9 +120,9 @@ impl<'a> Nodes<'a> {
                 let is_of_bundle = frame.file.is_some_and(|file| bundles.contains(&file));
                 let file = match (is_of_bundle, frame.original) {
                     (false, _) => frame.file,
-                    (true, Some(original)) => Some(original.file),
+                    (true, Some(original)) if !self.is_added(original.file) => Some(original.file),
                     // What the bundler added is of who calls it.
-                    (true, None) => None,
+                    (true, _) => None,
                 };
                 let name = file.map_or(&b""[..], |file| self.recording.name(file));
                 *script = Some(String::from_utf8_lossy(name).into_owned());
@@ -133,49 +131,101 @@ impl<'a> Nodes<'a> {
         scripts
     }
 
+    /// By frame: which of these bundles it is in.
+    pub(super) fn bundles(&self, bundles: &HashSet<NameId>) -> Vec<Option<String>> {
+        let mut of_frames = vec![None; self.frames.len()];
+        for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
+            let bundle = frame.file.filter(|file| bundles.contains(file));
+            let of_frame = shown.and_then(|shown| of_frames.get_mut(shown.frame as usize));
+            if let (Some(of_frame @ None), Some(bundle)) = (of_frame, bundle) {
+                let name = self.recording.name(bundle);
+                *of_frame = Some(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        of_frames
+    }
+
+    /// Whether a bundler added a file that a source map names.
+    fn is_added(&self, file: NameId) -> bool {
+        is_of_bundler(self.recording.name(file))
+    }
+
     pub(super) fn finish(self) -> (Vec<Frame>, Vec<StackNode>) {
         (self.frames, self.nodes)
     }
 
-    /// Knows for each frame of the recording of which module or package it is. What still has the name of a bundle is none of the files that this was made
-    /// of: the bundler added it, and it is of who calls it.
+    /// Knows for each frame of the recording of which module or package it is. What a bundler added to one of these bundles is in none of the files that this
+    /// was made of: it is of who calls it.
     fn group(
         &mut self,
         frames: &[Frame],
         packages: &Packages<'_>,
-        is_bundle: &dyn Fn(&str) -> bool,
+        bundles: Option<&HashSet<NameId>>,
     ) {
-        let groups: Vec<Group> = frames
-            .iter()
-            .map(|frame| match (script_of(frame), self.by) {
-                (None, _) => Group::None,
-                (Some(file), By::Package) => {
-                    let (kind, name) = match packages.of(file) {
-                        PackageOf::Node => (FrameKind::NodeJavaScript, "node".to_owned()),
-                        PackageOf::Named(name) => (FrameKind::Package, name),
-                        PackageOf::Program => (FrameKind::JavaScript, PROGRAM.to_owned()),
-                    };
-                    let made = self.make(Frame::named(kind, &name));
-                    match kind {
-                        FrameKind::NodeJavaScript => Group::BuiltIn(made),
-                        _ if is_bundle(file) || is_of_caller(file, self.by) => Group::Caller(made),
-                        _ => Group::Program(made),
-                    }
+        let mut known: IdMap<(u32, bool), Group> = IdMap::default();
+        let recording = self.recording;
+        for index in 0..recording.frames.len() {
+            let Some(Some(shown)) = self.labels.shown.get(index).copied() else {
+                self.groups.push(Group::None);
+                continue;
+            };
+            let frame = &recording.frames[index];
+            let bundle = frame
+                .file
+                .filter(|file| bundles.is_some_and(|bundles| bundles.contains(file)));
+            let is_added = bundle.is_some()
+                && (frame.original).is_none_or(|original| self.is_added(original.file));
+            if let Some(group) = known.get(&(shown.frame, is_added)) {
+                self.groups.push(*group);
+                continue;
+            }
+            let shown_as = &frames[shown.frame as usize];
+            let group = match script_of(shown_as) {
+                None => Group::None,
+                Some(file) => {
+                    let bundle = bundle.map(|file| String::from_utf8_lossy(recording.name(file)));
+                    self.group_of(shown_as.kind, file, packages, bundle.as_deref(), is_added)
                 }
-                (Some(file), _) => {
-                    let made = self.module(frame.kind, file);
-                    match is_built_in(file) {
-                        true => Group::BuiltIn(made),
-                        _ if is_bundle(file) || is_of_caller(file, self.by) => Group::Caller(made),
-                        false => Group::Program(made),
-                    }
-                }
-            })
-            .collect();
-        let shown = self.labels.shown.iter();
-        self.groups = shown
-            .map(|shown| shown.map_or(Group::None, |shown| groups[shown.frame as usize]))
-            .collect();
+            };
+            known.insert((shown.frame, is_added), group);
+            self.groups.push(group);
+        }
+    }
+
+    /// Of what a file is, which may be one that this bundle was made of.
+    fn group_of(
+        &mut self,
+        kind: FrameKind,
+        file: &str,
+        packages: &Packages<'_>,
+        bundle: Option<&str>,
+        is_added: bool,
+    ) -> Group {
+        let (made, is_built_in) = match self.by {
+            By::Package => {
+                // Own files of a bundle in a package are the package's.
+                let of = match (packages.of(file), bundle) {
+                    (PackageOf::Program, Some(bundle)) => packages.of(bundle),
+                    (of, _) => of,
+                };
+                let (kind, name) = match of {
+                    PackageOf::Node => (FrameKind::NodeJavaScript, "node".to_owned()),
+                    PackageOf::Named(name) => (FrameKind::Package, name),
+                    PackageOf::Program => (FrameKind::JavaScript, PROGRAM.to_owned()),
+                };
+                let made = self.make(Frame::named(kind, &name));
+                (made, kind == FrameKind::NodeJavaScript)
+            }
+            _ => (self.module(kind, file), is_built_in(file)),
+        };
+        match (is_built_in, bundle) {
+            (true, _) => Group::BuiltIn(made),
+            (false, Some(_)) if is_added => Group::Caller(made),
+            // Wherever a source map says that it lies, it is a file.
+            (false, Some(_)) => Group::Program(made),
+            (false, None) if is_of_caller(file, self.by) => Group::Caller(made),
+            (false, None) => Group::Program(made),
+        }
     }
 
     /// The frame of a module; a longer name than usual where two would have the same.

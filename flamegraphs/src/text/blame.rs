@@ -364,7 +364,7 @@ impl<'a> Report<'a> {
                 By::Package => "package[|s]",
             },
         );
-        self.bundles(options, shown, "");
+        self.bundles(options, options.limit, "");
         self.unattributed();
     }
 

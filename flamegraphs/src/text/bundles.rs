@@ -2,34 +2,43 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use nodeprof_profile::modules::Costs;
-use nodeprof_profile::report::{BundledPackageProfile, SourceProfile};
+use nodeprof_profile::report::{BundledPackageProfile, RunProfile, SourceProfile};
 
 use super::Report;
 use super::blame::{BlameOptions, By, Figure, Role, figure_text, of_costs};
 use super::page::{faint, plain};
 use crate::paths::{printable, seen_from};
-use crate::table::{Cell, Column, Table};
-use crate::units::{counted, number};
+use crate::table::{Cell, Column, Paint, Table};
+use crate::units::counted;
 
 /// What the files of a package did, or those of one file, in all processes of the run.
 struct Row {
     name: String,
     /// Where it lies, which tells those apart that have one name.
     place: String,
-    files: u64,
+    /// It is the row of what is of no file.
+    is_rest: bool,
     caused: Costs,
     cpu_total_ns: u64,
 }
+
+/// What the bundle's module has and none of its files: Node loads it for somebody, and goes on for it after an `await`.
+const REST: &str = "(of no file)";
+/// What the program's own files are called together.
+const OWN: &str = "(the program's own)";
+/// Bundles of a report; `blame` has all.
+const MOST_IN_A_REPORT: usize = 2;
 
 impl Row {
     fn of_package(package: &BundledPackageProfile) -> Row {
         let name = package.name.as_deref().map(printable);
         Row {
-            name: name.map_or("(the program's own)".to_owned(), |name| name.into_owned()),
+            name: name.map_or(OWN.to_owned(), |name| name.into_owned()),
             place: package.directory.clone().unwrap_or_default(),
-            files: package.files,
+            is_rest: false,
             caused: package.caused,
             cpu_total_ns: package.cpu_total_ns,
         }
@@ -40,23 +49,57 @@ impl Row {
         let inside = directory.and_then(|directory| source.path.strip_prefix(directory));
         let name = match (&source.package, inside) {
             (Some(package), Some(inside)) => printable(&format!("{package}{inside}")).into_owned(),
-            _ => seen_from(&source.path, base),
+            _ => seen_from(without_scheme(&source.path), base),
         };
         Row {
             name,
             place: source.path.clone(),
-            files: 1,
+            is_rest: false,
             caused: source.caused,
             cpu_total_ns: source.cpu_total_ns,
         }
     }
 
     fn value(&self, figure: Figure) -> u64 {
-        match figure {
-            Figure::Total => self.cpu_total_ns,
-            _ => of_costs(&self.caused, figure),
-        }
+        part_value(figure, &self.caused, self.cpu_total_ns)
     }
+}
+
+/// A figure of a part of a bundle.
+fn part_value(figure: Figure, caused: &Costs, cpu_total_ns: u64) -> u64 {
+    match figure {
+        Figure::Total => cpu_total_ns,
+        _ => of_costs(caused, figure),
+    }
+}
+
+/// Packages in the bundles of a run, the highest in the figure of the options first.
+pub fn bundled_packages<'a>(
+    run: &'a RunProfile,
+    options: &BlameOptions,
+) -> Vec<&'a BundledPackageProfile> {
+    let mut parts: Vec<_> = run.bundled_packages.iter().collect();
+    let sort = sorted_by(options.sort, run.samples.count > 0);
+    parts.sort_by_key(|p| {
+        Reverse((
+            part_value(sort, &p.caused, p.cpu_total_ns),
+            p.caused.crossings,
+        ))
+    });
+    parts
+}
+
+/// Files in the bundles of a run, in that order.
+pub fn sources<'a>(run: &'a RunProfile, options: &BlameOptions) -> Vec<&'a SourceProfile> {
+    let mut parts: Vec<_> = run.sources.iter().collect();
+    let sort = sorted_by(options.sort, run.samples.count > 0);
+    parts.sort_by_key(|p| {
+        Reverse((
+            part_value(sort, &p.caused, p.cpu_total_ns),
+            p.caused.crossings,
+        ))
+    });
+    parts
 }
 
 /// A bundle: its path, and what is in it.
@@ -65,39 +108,71 @@ type Bundle = (String, Vec<Row>);
 impl Report<'_> {
     /// A section for each bundle, with `shown` rows of packages or files. Nothing where there is none, or whose counts are asked for that it took to load a
     /// module: a bundle is loaded as a whole.
-    pub(super) fn bundles(&mut self, options: &BlameOptions, shown: usize, more: &str) {
+    pub(super) fn bundles(&mut self, options: &BlameOptions, limit: Option<usize>, more: &str) {
         if options.role == Role::Loaded {
             return;
         }
-        let what = match options.by {
-            By::Package => "package[|s]",
-            By::Module => "file[|s]",
+        let (one, forms) = match options.by {
+            By::Package => ("package", "package[|s]"),
+            By::Module => ("file", "file[|s]"),
         };
         let sort = sorted_by(options.sort, self.run.samples.count > 0);
-        for (bundle, mut rows) in self.rows_of_bundles(options.by) {
-            rows.sort_by_key(|row| Reverse((row.value(sort), row.caused.crossings)));
-            let parts = match options.by {
-                By::Package => "package",
-                By::Module => "file",
-            };
-            let title = format!("In {}", seen_from(&bundle, &self.base));
-            let phrases = [
-                plain(format!(
-                    "{}, as its source map tells",
-                    counted(rows.len() as u64, parts)
-                )),
-                faint(
-                    "CPU: by samples; total: with what they called; counts: what their functions did",
-                ),
-            ];
+        let mut bundles = self.rows_of_bundles(options.by);
+        // One that is all of one package is told with that.
+        bundles.retain(|(_, rows)| rows.len() > 1);
+        let most = |(_, rows): &Bundle| {
+            let values = rows.iter().map(|row| row.value(sort));
+            values.fold(0, u64::saturating_add)
+        };
+        bundles.sort_by_key(|bundle| Reverse(most(bundle)));
+        let all = bundles.len();
+        let in_a_report = !more.is_empty();
+        if in_a_report {
+            bundles.truncate(MOST_IN_A_REPORT);
+        }
+        for (position, (bundle, rows)) in bundles.iter_mut().enumerate() {
+            let named = rows.iter().filter(|row| row.name != OWN).count();
+            let title = format!("In {}", seen_from(bundle, &self.base));
+            let mut phrases = vec![plain(format!(
+                "{} seen, by its source map",
+                counted(named as u64, one)
+            ))];
+            if position == 0 {
+                phrases.push(faint("CPU: by samples, also of loading others"));
+                phrases.push(faint("total: with what they called"));
+                phrases.push(faint("counts: what their functions did"));
+            }
             self.page.section(&title, &phrases);
-            let all = rows.len();
-            self.bundle_table(&rows, options.by, sort, shown);
-            self.page.more(shown, all, &format!("{what}{more}"));
+            rows.extend(self.rest_of(bundle, rows));
+            rows.sort_by_key(|row| Reverse((row.value(sort), row.caused.crossings)));
+            let count = rows.len();
+            let shown = limit.unwrap_or(count);
+            self.bundle_table(rows, options.by, sort, shown);
+            self.page.more(shown, count, &format!("{forms}{more}"));
+        }
+        if all > bundles.len() {
+            let left = (all - bundles.len()) as u64;
+            self.page
+                .note(&format!("… and {} more{more}", counted(left, "bundle")));
         }
     }
 
-    /// Rows of several processes are one. Bundles that took most CPU time first.
+    /// What the modules of a bundle caused and none of its parts did; nothing if that is nothing.
+    fn rest_of(&self, bundle: &str, rows: &[Row]) -> Option<Row> {
+        let mut rest = Costs::default();
+        let modules = { self.run.modules.iter() }.filter(|module| module.path == bundle);
+        modules.for_each(|module| rest.add(&module.caused));
+        rows.iter().for_each(|row| rest.take_off(&row.caused));
+        (rest.crossings > 0 || rest.cpu_ns > 0 || rest.stats > 0 || rest.lookups > 0).then(|| Row {
+            name: REST.to_owned(),
+            place: String::new(),
+            is_rest: true,
+            caused: rest,
+            cpu_total_ns: 0,
+        })
+    }
+
+    /// Rows of several processes are one.
     fn rows_of_bundles(&self, by: By) -> Vec<Bundle> {
         let rows: Vec<(&str, Row)> = match by {
             By::Package => { self.run.bundled_packages.iter() }
@@ -107,26 +182,23 @@ impl Report<'_> {
                 .map(|source| (source.bundle.as_str(), Row::of_source(source, &self.base)))
                 .collect(),
         };
-        let mut bundles: Vec<Bundle> = Vec::new();
-        let mut known: BTreeMap<(String, String), (usize, usize)> = BTreeMap::new();
+        let mut bundles: BTreeMap<&str, BTreeMap<String, Row>> = BTreeMap::new();
         for (bundle, row) in rows {
-            let key = (bundle.to_owned(), row.place.clone());
-            if let Some((bundle, at)) = known.get(&key) {
-                let same = &mut bundles[*bundle].1[*at];
-                same.files = same.files.max(row.files);
-                same.caused.add(&row.caused);
-                same.cpu_total_ns = same.cpu_total_ns.saturating_add(row.cpu_total_ns);
-                continue;
+            match bundles.entry(bundle).or_default().entry(row.place.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(row);
+                }
+                Entry::Occupied(mut entry) => {
+                    let same = entry.get_mut();
+                    same.caused.add(&row.caused);
+                    same.cpu_total_ns = same.cpu_total_ns.saturating_add(row.cpu_total_ns);
+                }
             }
-            let at = bundles.iter().position(|(path, _)| path == bundle);
-            let at = at.unwrap_or_else(|| {
-                bundles.push((bundle.to_owned(), Vec::new()));
-                bundles.len() - 1
-            });
-            known.insert(key, (at, bundles[at].1.len()));
-            bundles[at].1.push(row);
         }
+        let bundles = bundles.into_iter();
         bundles
+            .map(|(bundle, rows)| (bundle.to_owned(), rows.into_values().collect()))
+            .collect()
     }
 
     fn bundle_table(&mut self, rows: &[Row], by: By, sort: Figure, shown: usize) {
@@ -158,10 +230,6 @@ impl Report<'_> {
                 columns.push(Column::left("").flexible(6, 12).drop(12));
             }
         }
-        columns.push(match by {
-            By::Package => Column::right("files").drop(9),
-            By::Module => Column::right("").drop(13),
-        });
         columns.push(
             Column::left(match by {
                 By::Package => "package",
@@ -187,16 +255,10 @@ impl Report<'_> {
                     });
                 }
             }
-            cells.push(Cell::text(match by {
-                By::Package => number(row.files),
-                By::Module => String::new(),
-            }));
             let is_one_of_several = names.get(row.name.as_str()).is_some_and(|count| *count > 1);
             cells.push(match (by, is_one_of_several) {
-                (By::Package, true) => {
-                    let place = seen_from(&row.place, &self.base);
-                    Cell::branch(format!("{}  ", row.name), place, String::new())
-                }
+                _ if row.is_rest => Cell::text(&row.name).paint(Paint::Faint),
+                (By::Package, true) => Cell::text(format!("{}{}", row.name, inside(&row.place))),
                 (By::Package, false) => Cell::text(&row.name),
                 (By::Module, true) => Cell::path(seen_from(&row.place, &self.base)),
                 (By::Module, false) => Cell::path(row.name.clone()),
@@ -207,7 +269,28 @@ impl Report<'_> {
     }
 }
 
-/// What the rows of a bundle are sorted by: of its steps of loading each file has none, and CPU time where samples were taken.
+/// In which package's `node_modules` a package lies, or where in pnpm's store, if several have its name.
+fn inside(directory: &str) -> String {
+    let mut parts = directory.rsplit("/node_modules/").skip(1);
+    match parts
+        .next()
+        .filter(|_| directory.matches("/node_modules/").count() > 1)
+    {
+        Some(around) => format!(" in {}", around.trim_start_matches(".pnpm/")),
+        None => String::new(),
+    }
+}
+
+/// A name of webpack's without what all have in common: `src/index.js` of `webpack://app/./src/index.js`.
+fn without_scheme(path: &str) -> &str {
+    let Some(rest) = path.strip_prefix("webpack://") else {
+        return path;
+    };
+    let inside = rest.split_once('/').map_or(rest, |(_, inside)| inside);
+    inside.strip_prefix("./").unwrap_or(inside)
+}
+
+/// What the rows of a bundle are sorted by: files in it have no steps of loading, and CPU time where samples were taken.
 fn sorted_by(figure: Figure, sampled: bool) -> Figure {
     match figure {
         Figure::Own | Figure::Total | Figure::Samples if !sampled => Figure::Crossings,

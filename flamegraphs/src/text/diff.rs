@@ -503,6 +503,11 @@ pub(super) fn is_telling(change: &Change, diff: &Diff) -> bool {
                 && change.field != "modules"
         }
         "packages" => !gone(&diff.packages) && !change.field.starts_with("loading."),
+        // Packages come and go with what is seen of them: what they did to find and call.
+        "bundled_packages" => matches!(
+            change.field,
+            "crossings" | "package_json_lookups" | "stats" | "opens"
+        ),
         "crossings.to_js" | "serialization.callbacks" | "phases" | "outside" => false,
         // In the table of times and memory.
         "" if change.name.starts_with("time.") => false,

@@ -7,7 +7,7 @@ use nodeprof_profile::report::{ModuleProfile, RunProfile};
 use super::Report;
 use super::names::{kind_name, module_name, version_of};
 use super::page::{faint, plain};
-use crate::paths::columns;
+use crate::paths::{columns, seen_from};
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{counted, number, percent, signed_time, time};
 
@@ -173,6 +173,10 @@ impl Report<'_> {
                         ),
                     }
                 }
+                Some(package) if let Some(bundle) = self.bundle_with(package) => format!(
+                    "The package {package:?} is in {}, which is one module; for what it did type: nodeprof blame FILE",
+                    seen_from(bundle, &self.base)
+                ),
                 Some(package) => format!(
                     "No module of a package {package:?} was loaded; for the names of all packages type: nodeprof blame FILE"
                 ),
@@ -405,6 +409,13 @@ impl Report<'_> {
                 "{OTHERS}: what the same module required besides, not followed here"
             ));
         }
+    }
+
+    /// The bundle that a package is in.
+    fn bundle_with(&self, package: &str) -> Option<&str> {
+        let mut bundled = self.run.bundled_packages.iter();
+        let of_name = bundled.find(|bundled| bundled.name.as_deref() == Some(package));
+        of_name.map(|bundled| bundled.bundle.as_str())
     }
 
     /// What hides the modules that a tree does not show, of which there are so many.

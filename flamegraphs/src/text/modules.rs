@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
             self.page
                 .more(super::TOP, packages, "package[|s]: nodeprof blame FILE");
         }
-        self.bundles(&options, TOP_SHORT, ": nodeprof blame FILE");
+        self.bundles(&options, Some(TOP_SHORT), ": nodeprof blame FILE");
         let builtin = self.run.modules.len() - own.len();
         let spent = self.run.modules.iter().map(|module| module.self_ns);
         let mut phrases = vec![

@@ -69,9 +69,12 @@ pub struct Cause {
     pub sentence: String,
 }
 
-/// Of the change of a bundle's count, from which share on a package in it is named alone, and above which as having most of it.
+/// Of the change of a bundle's count, from which share on a package in it has all of it,
 const NEARLY_ALL: f64 = 0.95;
-const MORE_THAN_HALF: f64 = 0.5;
+/// and from which on it is named at all,
+const WORTH_A_WORD: f64 = 0.1;
+/// but no more than so many.
+const MOST_PACKAGES: usize = 3;
 
 /// Steps of loading, in the order of the cells.
 const STEPS: [(&str, Option<CauseKind>); 4] = [
@@ -1262,23 +1265,37 @@ impl Search<'_> {
         evidence
     }
 
-    /// Which package in a module that is a bundle has most of the change of one of its counts. Of several bundles it is not known whose packages changed.
+    /// Which packages in a module that is a bundle have the change of one of its counts. Of several bundles of the program it is not known whose packages
+    /// changed; those in packages are not the program's.
     fn in_bundle(&self, row: usize, field: &str, change: f64) -> Option<String> {
         let figures = &self.sides.figures;
         let module = &figures.table(List::Modules).names[row];
-        if figures.bundles.len() != 1 || !figures.bundles.contains(module) || change == 0.0 {
+        let mut bundles = { figures.bundles.iter() }.filter(|name| !name.contains("node_modules/"));
+        if bundles.next() != Some(module) || bundles.next().is_some() || change == 0.0 {
             return None;
         }
         let names = &figures.table(List::BundledPackages).names;
-        let shares = names.iter().enumerate().filter_map(|(row, name)| {
-            let (base, head) = self.medians(List::BundledPackages, row, field)?;
-            Some(((head - base) / change, name))
-        });
-        let (share, name) = shares.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        match share {
-            share if share >= NEARLY_ALL => Some(format!(" in {name}")),
-            share if share > MORE_THAN_HALF => Some(format!(", most of them in {name}")),
-            _ => None,
+        let mut changes: Vec<(f64, &str)> = { names.iter().enumerate() }
+            .filter_map(|(row, name)| {
+                let (base, head) = self.medians(List::BundledPackages, row, field)?;
+                Some((head - base, name.as_str()))
+            })
+            .filter(|(of, _)| (of / change).abs() >= WORTH_A_WORD)
+            .collect();
+        changes.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()).then_with(|| a.1.cmp(b.1)));
+        match changes.as_slice() {
+            [] => None,
+            [(of, name)] if (of / change - 1.0).abs() < 1.0 - NEARLY_ALL => {
+                Some(format!(" in {name}"))
+            }
+            several => {
+                let words = several.iter().take(MOST_PACKAGES).map(|(of, name)| {
+                    let count = words::count(of.abs());
+                    let more = if *of > 0.0 { "more" } else { "fewer" };
+                    format!("{count} {more} in {name}")
+                });
+                Some(format!(": {}", words::list(&words.collect::<Vec<_>>())))
+            }
         }
     }
 

@@ -656,6 +656,10 @@ pub trait Naming {
         folder: Option<&str>,
         kind: PackageKind,
     ) -> String;
+    /// The same of one in a bundle, which may be there otherwise, too.
+    fn bundled(&self, run: usize, name: Option<&str>, folder: Option<&str>) -> String {
+        self.package(run, name, folder, PackageKind::Installed)
+    }
 }
 
 impl Figures {
@@ -733,7 +737,7 @@ impl Figures {
             for row in &run.bundled_packages {
                 let (name, folder) = (row.name.as_deref(), row.directory.as_deref());
                 let name = match folder {
-                    Some(_) => naming.package(index, name, folder, PackageKind::Installed),
+                    Some(_) => naming.bundled(index, name, folder),
                     None => "(application)".to_owned(),
                 };
                 add(List::BundledPackages, &name, &bundled_package(row));

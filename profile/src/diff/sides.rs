@@ -469,6 +469,7 @@ struct Names {
     folders: Matching,
     /// Names of packages that more than one folder of one run has.
     ambiguous: BTreeSet<String>,
+    ambiguous_in_bundles: BTreeSet<String>,
     /// Runs whose main script is in a package.
     applications: Vec<bool>,
     /// By side and name: versions.
@@ -481,6 +482,7 @@ impl Names {
         let mut paths: [BTreeSet<String>; 2] = Default::default();
         let mut folders: [BTreeSet<String>; 2] = Default::default();
         let mut ambiguous = BTreeSet::new();
+        let mut ambiguous_in_bundles = BTreeSet::new();
         let is_application = |package: &crate::report::PackageProfile| {
             package.kind == PackageKind::Application && package.directory.is_some()
         };
@@ -496,18 +498,15 @@ impl Names {
             for path in modules.chain(files).chain(scripts) {
                 paths[side].insert(roots.rooted(path));
             }
-            let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-            let loaded = run.packages.iter().map(|p| (&p.name, &p.directory));
+            let loaded = { run.packages.iter() }.map(|p| (&p.name, &p.directory));
             let bundled = { run.bundled_packages.iter() }.map(|p| (&p.name, &p.directory));
-            for (name, folder) in loaded.chain(bundled) {
-                if let Some(folder) = folder {
-                    folders[side].insert(roots.rooted(folder));
-                    let name = name.as_deref().unwrap_or_default();
-                    seen.entry(name).or_default().insert(folder);
-                }
-            }
-            let several = seen.iter().filter(|(_, folders)| folders.len() > 1);
-            ambiguous.extend(several.map(|(name, _)| (*name).to_owned()));
+            // A package that is loaded and in a bundle, too, is no second one of its name.
+            ambiguous.extend(of_several(loaded, &mut |folder| {
+                folders[side].insert(roots.rooted(folder));
+            }));
+            ambiguous_in_bundles.extend(of_several(bundled, &mut |folder| {
+                folders[side].insert(roots.rooted(folder));
+            }));
         }
         let matching = |sides: &[BTreeSet<String>; 2]| {
             let side = |index: usize| sides[index].iter().map(String::as_str);
@@ -518,6 +517,7 @@ impl Names {
             folders: matching(&folders),
             roots,
             ambiguous,
+            ambiguous_in_bundles,
             applications,
             versions: Default::default(),
         };
@@ -572,6 +572,34 @@ impl Naming for Names {
             (None, _) => folder().unwrap_or_else(|| "(no package)".to_owned()),
         }
     }
+
+    fn bundled(&self, run: usize, name: Option<&str>, folder: Option<&str>) -> String {
+        let name = name.unwrap_or_default();
+        let place = folder.zip(self.roots.get(run));
+        match place.filter(|_| self.ambiguous_in_bundles.contains(name)) {
+            Some((folder, roots)) => {
+                format!("{name} ({})", self.folders.name(&roots.rooted(folder)))
+            }
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// Names that packages in several folders have; each folder is also told.
+fn of_several<'a>(
+    packages: impl Iterator<Item = (&'a Option<String>, &'a Option<String>)>,
+    tell: &mut dyn FnMut(&'a str),
+) -> Vec<String> {
+    let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, folder) in packages {
+        if let Some(folder) = folder {
+            tell(folder);
+            let name = name.as_deref().unwrap_or_default();
+            seen.entry(name).or_default().insert(folder);
+        }
+    }
+    let several = seen.into_iter().filter(|(_, folders)| folders.len() > 1);
+    several.map(|(name, _)| name.to_owned()).collect()
 }
 
 #[cfg(test)]

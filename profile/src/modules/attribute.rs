@@ -177,6 +177,8 @@ pub(super) struct Pass<'a> {
     /// Modules that are there: who asks for them from now on is not who imported them first.
     loaded: Map<ModuleId, ()>,
     files: Map<NameId, Instances>,
+    /// By where a request was made: what it led to.
+    followed: Map<StackId, Costs>,
 }
 
 /// The module bodies that ran at the last event.
@@ -224,11 +226,12 @@ impl<'a> Pass<'a> {
             compiled: Map::default(),
             loaded: Map::default(),
             files: Map::default(),
+            followed: Map::default(),
         }
     }
 
-    /// Takes all events of the thread.
-    pub(super) fn run(mut self, thread: &Thread) {
+    /// Takes all events of the thread. Gives what asynchronous requests led to, without a function of the program, by where they were made.
+    pub(super) fn run(mut self, thread: &Thread) -> Map<StackId, Costs> {
         let process = self.recording.processes.get(thread.process.0 as usize);
         let main = process.filter(|_| thread.is_main(self.recording));
         self.begun = main.map(|process| process.forked.0);
@@ -298,6 +301,7 @@ impl<'a> Pass<'a> {
             }
             body = of.outer;
         }
+        self.followed
     }
 
     /// A thread that leaves the CPU is taken for where its innermost crossing was: that is where it is while it is in C++. While it is in
@@ -702,10 +706,29 @@ impl<'a> Pass<'a> {
             return Some(owner);
         }
         match self.continuations.at(at)? {
-            Behind::Script(script) if self.bucket(context, at) == Bucket::Async => {
+            Behind::Script(script, _) if self.bucket(context, at) == Bucket::Async => {
                 Some(self.module(script))
             }
             _ => None,
+        }
+    }
+
+    /// Where the request was made on behalf of which something runs: no function of the program is on its stack.
+    fn request(&self, context: Option<&Context>, at: u64) -> Option<StackId> {
+        if context.is_some_and(|context| context.owner.is_some()) {
+            return None;
+        }
+        match self.continuations.at(at)? {
+            Behind::Script(_, stack) => Some(stack),
+            Behind::Loader => None,
+        }
+    }
+
+    /// Blames who made the request on behalf of which something runs, or whose function is on its stack.
+    fn blame(&mut self, owner: ModuleId, request: Option<StackId>, costs: &Costs) {
+        self.modules[owner.0 as usize].caused.add(costs);
+        if let Some(stack) = request {
+            self.followed.entry(stack).or_default().add(costs);
         }
     }
 
@@ -719,6 +742,7 @@ impl<'a> Pass<'a> {
     fn give_costs(&mut self, at: u64, stack: Option<StackId>, state: Option<State>, costs: &Costs) {
         let context = stack.and_then(|stack| self.contexts.get(stack));
         let owner = self.owner_at(context, at);
+        let request = self.request(context, at);
         match state {
             Some(State::Loading(key)) => {
                 let call = self.call(key, owner, at);
@@ -748,7 +772,7 @@ impl<'a> Pass<'a> {
                 }
                 // The body of one of Node's own modules, by promises: who imported it.
                 match owner.or_else(|| self.of_program(module)) {
-                    Some(owner) => self.modules[owner.0 as usize].caused.add(costs),
+                    Some(by) => self.blame(by, request.filter(|_| owner.is_some()), costs),
                     None => {
                         let bucket = self.bucket(context, at);
                         self.outside.at(bucket).add(costs);
@@ -757,7 +781,7 @@ impl<'a> Pass<'a> {
             }
             Some(State::Outside(bucket)) => self.outside.at(bucket).add(costs),
             Some(State::Next) | None => match owner {
-                Some(owner) => self.modules[owner.0 as usize].caused.add(costs),
+                Some(owner) => self.blame(owner, request, costs),
                 None => {
                     let bucket = self.bucket(context, at);
                     self.outside.at(bucket).add(costs);

@@ -3,13 +3,13 @@
 
 use super::context::Contexts;
 use super::script::ScriptId;
-use crate::recording::Continuation;
+use crate::recording::{Continuation, StackId};
 
 /// Who is behind what runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
-    /// The program's script that made the request, or one that led to it.
-    Script(ScriptId),
+    /// The program's script that made the request, or one that led to it, and where it did.
+    Script(ScriptId, StackId),
     /// Node's loader of modules.
     Loader,
 }
@@ -39,7 +39,10 @@ impl Continuations {
             all.end_until(start, &mut open);
             let context = continuation.stack.and_then(|stack| contexts.get(stack));
             let behind = match context {
-                Some(context) if context.owner.is_some() => context.owner.map(Behind::Script),
+                Some(context) if context.owner.is_some() => context
+                    .owner
+                    .zip(continuation.stack)
+                    .map(|(owner, stack)| Behind::Script(owner, stack)),
                 Some(context) if context.loader => Some(Behind::Loader),
                 // It was made in the course of another one.
                 _ => all.at(continuation.requested.0),
@@ -120,7 +123,7 @@ mod tests {
         let of_thread: Vec<_> = of_thread.filter(|c| c.thread == ThreadId(7)).collect();
         let all = Continuations::new(&contexts, &of_thread);
         let name = |behind| match behind {
-            Behind::Script(script) => String::from_utf8_lossy(&scripts.get(script).path).into(),
+            Behind::Script(script, _) => String::from_utf8_lossy(&scripts.get(script).path).into(),
             Behind::Loader => "loader".to_owned(),
         };
         let at = instants.iter().map(|&at| all.at(at).map(name));

@@ -78,6 +78,32 @@ impl Costs {
         );
     }
 
+    /// Takes another's off, of each figure as much as there is.
+    pub fn take_off(&mut self, other: &Costs) {
+        macro_rules! less {
+            ($($field:ident),*) => {$(self.$field = self.$field.saturating_sub(other.$field);)*};
+        }
+        less!(
+            crossings,
+            crossings_self_ns,
+            lookups,
+            stats,
+            opens,
+            reads,
+            bytes_read,
+            files_ns,
+            serializations,
+            serialization_bytes,
+            serialization_ns,
+            samples,
+            cpu_ns,
+            blocked_ns,
+            package_json_stats,
+            package_json_opens,
+            collections_ns
+        );
+    }
+
     /// Those of a system call on the file at this path.
     pub(crate) fn of_file(access: &FileAccess, path: &[u8]) -> Costs {
         let mut costs = Costs::from(access);

@@ -40,7 +40,7 @@ use crate::breakdown::{Timeline, count};
 use crate::fast::Map;
 use crate::groups::COUNT_MODE;
 use crate::main_script::Asked;
-use crate::recording::{NameId, Nanoseconds, ProcessId, Recording, RunId, ThreadId};
+use crate::recording::{NameId, Nanoseconds, ProcessId, Recording, RunId, StackId, ThreadId};
 use attribute::{Image, Pass, Phases};
 use context::{Context, Contexts, Inside};
 use continuations::Continuations;
@@ -228,8 +228,8 @@ pub struct Modules {
     pub all: Vec<Costs>,
     /// Names.
     pub scripts: Scripts,
-    /// What bundles are made of.
-    pub sources: Sources,
+    /// Per run: what bundles are made of.
+    pub sources: Vec<Sources>,
 }
 
 impl Modules {
@@ -273,6 +273,7 @@ impl Modules {
                 false => Discovered::default(),
             });
         }
+        let mut followed: Vec<(ProcessId, StackId, Costs)> = Vec::new();
         for (unit, thread) in threads.list.iter().enumerate() {
             let run = run_of(recording, thread.process);
             let Some(outside) = modules.outside.get_mut(run) else {
@@ -293,13 +294,14 @@ impl Modules {
                     &mut modules.list,
                     outside,
                 );
-                pass.run(thread);
+                let led_to = pass.run(thread).into_iter();
+                followed.extend(led_to.map(|(stack, costs)| (thread.process, stack, costs)));
             }
         }
         modules.helpers(recording, &threads, &found, &told);
         modules.sums(recording, timeline, &contexts, &threads, &mut found, &told);
         modules.sum_up(recording, timeline);
-        modules.sources = Sources::new(recording, &modules.scripts, &told);
+        modules.sources = Sources::of_runs(recording, &modules.scripts, &told, followed);
         modules
     }
 

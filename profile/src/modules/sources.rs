@@ -1,7 +1,7 @@
 //! What a bundle is made of: a script that a bundler (esbuild, webpack, Rollup …) made of many files is one module to Node. Its source map tells of which
 //! file each function is, and so of which package.
 //!
-//! Whose an event is, is told by stacks alone: of the file of the innermost function of the program on it, as in
+//! An event is of the file of the innermost function of the program on its stack, or where the request was made that led to it, as in
 //! [`Module::caused`](super::Module::caused). How long each file's body ran is not known, for nothing was loaded: CPU samples tell what it took.
 
 use std::cmp::Reverse;
@@ -31,16 +31,29 @@ pub struct Part<T> {
     pub cpu_total_ns: u64,
 }
 
-/// The parts of all bundles: those that took most CPU time first, then those with most crossings.
-#[derive(Debug, Default)]
+/// The parts of all bundles of a run: those that took most CPU time first, then those with most crossings.
+#[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// By file, as the source map names it.
     pub files: Vec<Part<NameId>>,
-    /// By package, as its folder below a `node_modules`; `None`: files that lie in none, the program's own.
+    /// By package, as its folder below a `node_modules`: that of the file or, where it lies in none, that of the bundle; `None`: the program's own.
     pub packages: Vec<Part<Option<Vec<u8>>>>,
 }
 
-/// Where a frame stood: which file of which bundle, and which package that is of.
+/// What a frame says of where it is in a bundle.
+#[derive(Clone, Copy)]
+enum Stands {
+    /// Nothing: it is no JavaScript of the program, and is of who calls it.
+    NoWhere,
+    /// In what the bundler added to this bundle, which is of who calls it from the same one.
+    Added(ScriptId),
+    /// In a file of a bundle.
+    In(Place),
+    /// Not in a bundle.
+    Outside,
+}
+
+/// Which file of which bundle, and which package that is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     file: u32,
@@ -81,57 +94,68 @@ struct Sum {
 type Sums = Map<(ProcessId, u32), Sum>;
 
 impl Sources {
-    /// Those of the processes that are `told`. A script of which all functions are of one file is no bundle.
-    pub(super) fn new(
+    /// Those of each run, of the processes that are `told`. `followed`: what asynchronous requests led to, without a function of the program on its own stack, by
+    /// where they were made.
+    pub(super) fn of_runs(
         recording: &Recording,
         scripts: &Scripts,
         told: &dyn Fn(ProcessId) -> bool,
-    ) -> Sources {
+        followed: Vec<(ProcessId, StackId, Costs)>,
+    ) -> Vec<Sources> {
+        let mut runs = vec![Sources::default(); recording.runs.len()];
         let bundles = bundles(recording, scripts);
         if bundles.is_empty() {
-            return Sources::default();
+            return runs;
         }
         let mut files = Numbers::new();
         let mut packages = Numbers::new();
-        // Of JavaScript of the program: `Some`, and the place if it is known. What the bundler added is in none of the files: it is of who calls it, as
-        // what is no JavaScript is.
-        let of_frame: Vec<Option<Option<Place>>> = { recording.frames.iter() }
+        // By bundle and file.
+        let mut places: Map<(ScriptId, NameId), Option<Place>> = Map::default();
+        let of_frame: Vec<Stands> = { recording.frames.iter() }
             .map(|frame| {
-                if frame.kind != FrameKind::JavaScript {
-                    return None;
-                }
-                let script = scripts.known(frame.file?)?;
-                if scripts.get(script).is_builtin() {
-                    return None;
-                }
+                let script = frame.file.and_then(|file| scripts.known(file));
+                let script = script.filter(|_| frame.kind == FrameKind::JavaScript);
+                let Some(script) = script.filter(|script| !scripts.get(*script).is_builtin())
+                else {
+                    return Stands::NoWhere;
+                };
                 if !bundles.contains_key(&script) {
-                    return Some(None);
+                    return Stands::Outside;
                 }
-                frame.original.map(|original| {
-                    let path = recording.name(original.file);
-                    let directory = installed_directory(path).map(<[u8]>::to_vec);
-                    Some(Place {
-                        file: files.number(script, original.file),
-                        package: packages.number(script, directory),
+                let place = frame.original.and_then(|original| {
+                    *places.entry((script, original.file)).or_insert_with(|| {
+                        let path = recording.name(original.file);
+                        let directory = installed_directory(path)
+                            .or_else(|| installed_directory(&scripts.get(script).path));
+                        (!is_of_bundler(path)).then(|| Place {
+                            file: files.number(script, original.file),
+                            package: packages.number(script, directory.map(<[u8]>::to_vec)),
+                        })
                     })
-                })
+                });
+                place.map_or(Stands::Added(script), Stands::In)
             })
             .collect();
         let of_frame = |stack: StackId| {
-            let stack = recording.stacks.get(stack.0 as usize)?;
-            of_frame.get(stack.frame.0 as usize).copied().flatten()
+            let stack = recording.stacks.get(stack.0 as usize);
+            let frame = stack.and_then(|stack| of_frame.get(stack.frame.0 as usize));
+            frame.copied().unwrap_or(Stands::NoWhere)
         };
         // Of the innermost function of the program. A caller has a lower index.
         let mut of_stack: Vec<Option<Place>> = Vec::with_capacity(recording.stacks.len());
         for (index, stack) in recording.stacks.iter().enumerate() {
-            let around = stack
-                .caller
-                .and_then(|caller| of_stack.get(caller.0 as usize));
-            let place = match of_frame(StackId(index as u32)) {
-                Some(own) => own,
-                None => around.copied().flatten(),
+            let around = { stack.caller }.and_then(|caller| of_stack.get(caller.0 as usize));
+            let around = around.copied().flatten();
+            let of_bundle = |place: &Place, bundle: ScriptId| {
+                let file = files.list.get(place.file as usize);
+                file.is_some_and(|(of, _)| *of == bundle)
             };
-            of_stack.push(place);
+            of_stack.push(match of_frame(StackId(index as u32)) {
+                Stands::NoWhere => around,
+                Stands::Added(bundle) => around.filter(|place| of_bundle(place, bundle)),
+                Stands::In(place) => Some(place),
+                Stands::Outside => None,
+            });
         }
         let mut of_files = Sums::default();
         let mut of_packages = Sums::default();
@@ -172,6 +196,10 @@ impl Sources {
         }
         // Many samples have the same stack.
         let mut weights: Map<(ProcessId, StackId), u64> = Map::default();
+        for (process, stack, costs) in followed {
+            give(process, Some(stack), costs);
+            count(weights.entry((process, stack)).or_default(), costs.cpu_ns);
+        }
         for sample in recording
             .samples
             .iter()
@@ -184,48 +212,60 @@ impl Sources {
                 );
             }
         }
-        let (mut seen_files, mut seen_packages) = (Vec::new(), Vec::new());
-        for ((process, stack), weight) in weights {
-            seen_files.clear();
-            seen_packages.clear();
+        // Which of them were on the stack that is looked at.
+        let mut seen_files = vec![0u32; files.list.len()];
+        let mut seen_packages = vec![0u32; packages.list.len()];
+        for (look, ((process, stack), weight)) in (1..).zip(weights) {
             let mut at = Some(stack);
             while let Some(id) = at {
-                if let Some(Some(place)) = of_frame(id) {
+                if let Stands::In(place) = of_frame(id) {
                     for (seen, sums, number) in [
                         (&mut seen_files, &mut of_files, place.file),
                         (&mut seen_packages, &mut of_packages, place.package),
                     ] {
-                        if !seen.contains(&number) {
-                            seen.push(number);
+                        let seen = &mut seen[number as usize];
+                        if *seen != look {
+                            *seen = look;
                             let sum = sums.entry((process, number)).or_default();
                             count(&mut sum.cpu_total_ns, weight);
                         }
                     }
                 }
-                let caller = recording.stacks.get(id.0 as usize).and_then(|s| s.caller);
+                let caller = { recording.stacks.get(id.0 as usize) }.and_then(|s| s.caller);
                 at = caller.filter(|caller| *caller < id);
             }
         }
-        let mut files_of: Map<u32, u64> = Map::default();
-        for (bundle, file) in &files.list {
-            let directory = installed_directory(recording.name(*file)).map(<[u8]>::to_vec);
-            count(
-                files_of
-                    .entry(packages.number(*bundle, directory))
-                    .or_default(),
-                1,
-            );
+        // Files of each package, in each process.
+        let package_of: Map<u32, u32> = { places.values().flatten() }
+            .map(|place| (place.file, place.package))
+            .collect();
+        let mut files_of: Map<(ProcessId, u32), u64> = Map::default();
+        for (process, file) in of_files.keys() {
+            if let Some(package) = package_of.get(file) {
+                count(files_of.entry((*process, *package)).or_default(), 1);
+            }
         }
-        Sources {
-            files: parts(of_files, &files.list, |_| 1),
-            packages: parts(of_packages, &packages.list, |package| {
-                files_of.get(&package).copied().unwrap_or_default()
-            }),
+        let run_of = |process: ProcessId| {
+            let process = recording.processes.get(process.0 as usize);
+            process.map_or(usize::MAX, |process| process.run.0 as usize)
+        };
+        for part in parts(of_files, &files.list, |_| 1) {
+            if let Some(run) = runs.get_mut(run_of(part.process)) {
+                run.files.push(part);
+            }
         }
+        for part in parts(of_packages, &packages.list, |key| {
+            files_of.get(&key).copied().unwrap_or_default()
+        }) {
+            if let Some(run) = runs.get_mut(run_of(part.process)) {
+                run.packages.push(part);
+            }
+        }
+        runs
     }
 }
 
-/// Scripts whose functions are of several files.
+/// Scripts whose functions are of several files, or of one of another package: what a bundler splits off of a bundle may be a single file.
 fn bundles(recording: &Recording, scripts: &Scripts) -> Map<ScriptId, ()> {
     let mut first: Map<ScriptId, NameId> = Map::default();
     let mut bundles = Map::default();
@@ -233,18 +273,33 @@ fn bundles(recording: &Recording, scripts: &Scripts) -> Map<ScriptId, ()> {
     for frame in frames {
         if let Some(original) = frame.original
             && let Some(script) = frame.file.and_then(|file| scripts.known(file))
-            && *first.entry(script).or_insert(original.file) != original.file
         {
-            bundles.insert(script, ());
+            let is_one_of_several = *first.entry(script).or_insert(original.file) != original.file;
+            let path = &scripts.get(script).path;
+            if is_one_of_several || is_of_another_package(recording.name(original.file), path) {
+                bundles.insert(script, ());
+            }
         }
     }
     bundles
 }
 
+/// Whether a file that a script was made of is of a package that the script itself is not of.
+pub fn is_of_another_package(original: &[u8], script: &[u8]) -> bool {
+    let package = installed_directory(original);
+    package.is_some() && package != installed_directory(script)
+}
+
+/// Whether a source map names by this what a bundler itself added: webpack's own code, and its modules that only `require` one of Node's.
+pub fn is_of_bundler(original: &[u8]) -> bool {
+    let has = |part: &[u8]| original.windows(part.len()).any(|window| window == part);
+    original.ends_with(b"/webpack/bootstrap") || has(b"/webpack/runtime/") || has(b"/external ")
+}
+
 fn parts<T: Clone + Ord>(
     sums: Sums,
     list: &[(ScriptId, T)],
-    files: impl Fn(u32) -> u64,
+    files: impl Fn((ProcessId, u32)) -> u64,
 ) -> Vec<Part<T>> {
     let mut parts: Vec<Part<T>> = { sums.into_iter() }
         .filter_map(|((process, number), sum)| {
@@ -253,7 +308,7 @@ fn parts<T: Clone + Ord>(
                 process,
                 bundle,
                 part,
-                files: files(number),
+                files: files((process, number)),
                 caused: sum.caused,
                 cpu_total_ns: sum.cpu_total_ns,
             })
