@@ -305,6 +305,15 @@ fn what_a_bundle_is_made_of_stands_below_the_modules() {
     assert!(first.ends_with("… and 2 more packages\n"), "{first}");
     // A bundle is loaded as one.
     assert_eq!(show(&run, By::Package, Role::Loaded, "self", None), "");
+    // A chunk of one package is shown, but for what that package ships itself.
+    let mut chunk = run.clone();
+    chunk
+        .bundled_packages
+        .retain(|part| part.name.as_deref() == Some("server"));
+    let one = show(&chunk, By::Package, Role::Requirer, "self", None);
+    assert!(one.starts_with("1 package seen"), "{one}");
+    chunk.bundled_packages[0].directory = Some("/srv/app/dist".to_owned());
+    assert_eq!(show(&chunk, By::Package, Role::Requirer, "self", None), "");
     // Several processes that run it have rows in common.
     let mut others = run.bundled_packages.clone();
     others.iter_mut().for_each(|part| part.pid += 1);

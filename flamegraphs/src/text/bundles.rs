@@ -118,8 +118,11 @@ impl Report<'_> {
         };
         let sort = sorted_by(options.sort, self.run.samples.count > 0);
         let mut bundles = self.rows_of_bundles(options.by);
-        // One that is all of one package is told with that.
-        bundles.retain(|(_, rows)| rows.len() > 1);
+        // What a package ships as one file, or the program itself, is told with that.
+        bundles.retain(|(bundle, rows)| {
+            let is_another = |row: &Row| !row.place.is_empty() && !bundle.starts_with(&row.place);
+            rows.len() > 1 || rows.iter().any(is_another)
+        });
         let most = |(_, rows): &Bundle| {
             let values = rows.iter().map(|row| row.value(sort));
             values.fold(0, u64::saturating_add)
