@@ -179,9 +179,7 @@ impl<'a> Drawn<'a> {
     /// The frames that one of these runs reaches, where paths are seen from this folder: called so that all that these runs reach is
     /// told apart.
     pub(crate) fn labels(&self, run: RunId, directory: &str, originals: Originals) -> Labels {
-        let [reached, beside] = self
-            .reached
-            .get_or_init(|| [&self.runs, &self.beside].map(|runs| self.reach(runs)));
+        let [reached, beside] = self.reached();
         let new = || {
             label(
                 self.recording,
@@ -199,9 +197,18 @@ impl<'a> Drawn<'a> {
         known.entry(key).or_insert_with(new).of(&self.reach([&run]))
     }
 
-    /// Scripts of the recording that were made of several files.
+    /// Scripts that these runs, and those beside them, show to be made of several files.
     pub(crate) fn bundles(&self) -> &HashSet<NameId> {
-        self.bundles.get_or_init(|| bundles(self.recording))
+        self.bundles.get_or_init(|| {
+            let [reached, beside] = self.reached();
+            bundles(self.recording, [reached, beside])
+        })
+    }
+
+    /// By frame: whether these runs reach it, and whether those beside them do.
+    fn reached(&self) -> &[Vec<bool>; 2] {
+        self.reached
+            .get_or_init(|| [&self.runs, &self.beside].map(|runs| self.reach(runs)))
     }
 
     /// The versions of packages that these runs reach.

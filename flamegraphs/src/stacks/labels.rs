@@ -76,11 +76,17 @@ pub(crate) enum Originals {
     Shown,
 }
 
-/// Scripts of the recording that are bundles: their functions are of several files, or of another package, as their source maps tell.
-pub(crate) fn bundles(recording: &Recording) -> HashSet<NameId> {
+/// Scripts that are bundles, as far as these frames show: their functions are of several files, or of another package, as their source maps tell.
+pub(crate) fn bundles(recording: &Recording, reached: [&[bool]; 2]) -> HashSet<NameId> {
     let mut first: HashMap<NameId, NameId> = HashMap::new();
     let mut bundles = HashSet::new();
-    for frame in &recording.frames {
+    for (index, frame) in recording.frames.iter().enumerate() {
+        if !reached
+            .iter()
+            .any(|reached| reached.get(index) == Some(&true))
+        {
+            continue;
+        }
         if let (Recorded::JavaScript, Some(file), Some(original)) =
             (frame.kind, frame.file, frame.original)
             && (*first.entry(file).or_insert(original.file) != original.file

@@ -5,7 +5,7 @@
 //! [`Module::caused`](super::Module::caused). How long each file's body ran is not known, for nothing was loaded: CPU samples tell what it took.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::costs::Costs;
 use super::package::installed_directory;
@@ -103,10 +103,16 @@ impl Sources {
         followed: Vec<(ProcessId, StackId, Costs)>,
     ) -> Vec<Sources> {
         let mut runs = vec![Sources::default(); recording.runs.len()];
-        let bundles = bundles(recording, scripts);
+        let run_of = |process: ProcessId| {
+            let process = recording.processes.get(process.0 as usize);
+            process.map_or(usize::MAX, |process| process.run.0 as usize)
+        };
+        let bundles = bundles(recording, scripts, &run_of);
         if bundles.is_empty() {
             return runs;
         }
+        // Bundles of any run. What is in one is told of those runs alone that see it as one.
+        let of_any: BTreeSet<ScriptId> = bundles.iter().map(|(_, script)| *script).collect();
         let mut files = Numbers::new();
         let mut packages = Numbers::new();
         // By bundle and file.
@@ -119,7 +125,7 @@ impl Sources {
                 else {
                     return Stands::NoWhere;
                 };
-                if !bundles.contains_key(&script) {
+                if !of_any.contains(&script) {
                     return Stands::Outside;
                 }
                 let place = frame.original.and_then(|original| {
@@ -157,11 +163,15 @@ impl Sources {
                 Stands::Outside => None,
             });
         }
+        let is_told = |process: ProcessId, place: Place| {
+            let file = files.list.get(place.file as usize);
+            file.is_some_and(|(bundle, _)| bundles.contains(&(run_of(process), *bundle)))
+        };
         let mut of_files = Sums::default();
         let mut of_packages = Sums::default();
         let mut give = |process: ProcessId, stack: Option<StackId>, costs: Costs| {
             let place = stack.and_then(|stack| of_stack.get(stack.0 as usize).copied().flatten());
-            if let Some(place) = place.filter(|_| told(process)) {
+            if let Some(place) = place.filter(|place| told(process) && is_told(process, *place)) {
                 let file = of_files.entry((process, place.file)).or_default();
                 file.caused.add(&costs);
                 let package = of_packages.entry((process, place.package)).or_default();
@@ -218,7 +228,9 @@ impl Sources {
         for (look, ((process, stack), weight)) in (1..).zip(weights) {
             let mut at = Some(stack);
             while let Some(id) = at {
-                if let Stands::In(place) = of_frame(id) {
+                if let Stands::In(place) = of_frame(id)
+                    && is_told(process, place)
+                {
                     for (seen, sums, number) in [
                         (&mut seen_files, &mut of_files, place.file),
                         (&mut seen_packages, &mut of_packages, place.package),
@@ -245,10 +257,6 @@ impl Sources {
                 count(files_of.entry((*process, *package)).or_default(), 1);
             }
         }
-        let run_of = |process: ProcessId| {
-            let process = recording.processes.get(process.0 as usize);
-            process.map_or(usize::MAX, |process| process.run.0 as usize)
-        };
         for part in parts(of_files, &files.list, |_| 1) {
             if let Some(run) = runs.get_mut(run_of(part.process)) {
                 run.files.push(part);
@@ -265,22 +273,63 @@ impl Sources {
     }
 }
 
-/// Scripts whose functions are of several files, or of one of another package: what a bundler splits off of a bundle may be a single file.
-fn bundles(recording: &Recording, scripts: &Scripts) -> Map<ScriptId, ()> {
-    let mut first: Map<ScriptId, NameId> = Map::default();
-    let mut bundles = Map::default();
-    let frames = { recording.frames.iter() }.filter(|frame| frame.kind == FrameKind::JavaScript);
-    for frame in frames {
-        if let Some(original) = frame.original
-            && let Some(script) = frame.file.and_then(|file| scripts.known(file))
+/// By run: scripts whose functions are of several files, or of one of another package (what a bundler splits off of a bundle may be a single file), as far as
+/// events of that run show: what other runs of the recording saw changes nothing.
+fn bundles(
+    recording: &Recording,
+    scripts: &Scripts,
+    run_of: &dyn Fn(ProcessId) -> usize,
+) -> BTreeSet<(usize, ScriptId)> {
+    let has_maps = { recording.frames.iter() }.any(|frame| frame.original.is_some());
+    let mut bundles = BTreeSet::new();
+    if !has_maps {
+        return bundles;
+    }
+    let mut first: Map<(usize, ScriptId), NameId> = Map::default();
+    let mut reached: Map<(usize, StackId), ()> = Map::default();
+    let mut see = |process: ProcessId, stack: Option<StackId>| {
+        let run = run_of(process);
+        let mut at = stack;
+        while let Some(id) = at
+            && reached.insert((run, id), ()).is_none()
+            && let Some(stack) = recording.stacks.get(id.0 as usize)
         {
-            let is_one_of_several = *first.entry(script).or_insert(original.file) != original.file;
-            let path = &scripts.get(script).path;
-            if is_one_of_several || is_of_another_package(recording.name(original.file), path) {
-                bundles.insert(script, ());
+            at = stack.caller.filter(|caller| *caller < id);
+            let frame = recording.frames.get(stack.frame.0 as usize);
+            let Some(frame) = frame.filter(|frame| frame.kind == FrameKind::JavaScript) else {
+                continue;
+            };
+            if let Some(original) = frame.original
+                && let Some(script) = frame.file.and_then(|file| scripts.known(file))
+            {
+                let is_one_of_several =
+                    *first.entry((run, script)).or_insert(original.file) != original.file;
+                let path = &scripts.get(script).path;
+                if is_one_of_several || is_of_another_package(recording.name(original.file), path) {
+                    bundles.insert((run, script));
+                }
             }
         }
+    };
+    macro_rules! look {
+        ($($events:ident),*) => {$(
+            for event in &recording.$events {
+                see(event.process, event.stack);
+            }
+        )*};
     }
+    look!(
+        crossings,
+        crossing_sums,
+        lookups,
+        files,
+        serializations,
+        serialization_sums,
+        compilations,
+        samples,
+        waits,
+        continuations
+    );
     bundles
 }
 
