@@ -4,7 +4,7 @@
 //! the picture of one: neither how functions nor how packages are called.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use nodeprof_profile::Recording;
@@ -41,7 +41,7 @@ pub(crate) struct Drawn<'a> {
     reached: OnceCell<[Vec<bool>; 2]>,
     /// By working directory, and which original positions are shown.
     labels: RefCell<HashMap<(String, Originals), Labels>>,
-    bundles: OnceCell<HashSet<NameId>>,
+    bundles: OnceCell<BTreeSet<NameId>>,
     versions: OnceCell<Versions>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Drawn<'a> {
     }
 
     /// Scripts that these runs, and those beside them, show to be made of several files.
-    pub(crate) fn bundles(&self) -> &HashSet<NameId> {
+    pub(crate) fn bundles(&self) -> &BTreeSet<NameId> {
         self.bundles.get_or_init(|| {
             let [reached, beside] = self.reached();
             bundles(self.recording, [reached, beside])

@@ -1,10 +1,10 @@
 //! How a recording's frames are shown: a label that fits into a box and tells functions apart, and the full detail.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::modules::script::Script;
-use nodeprof_profile::modules::sources::is_of_another_package;
+use nodeprof_profile::modules::sources::Bundles;
 use nodeprof_profile::recording::{self, FrameKind as Recorded, NameId};
 use nodeprof_profile::v8::{is_compilation, is_garbage_collection, is_tracing};
 
@@ -76,36 +76,26 @@ pub(crate) enum Originals {
     Shown,
 }
 
-/// Scripts that are bundles, as far as these frames show: their functions are of several files, or of another package, as their source maps tell.
-pub(crate) fn bundles(recording: &Recording, reached: [&[bool]; 2]) -> HashSet<NameId> {
-    let mut first: HashMap<NameId, NameId> = HashMap::new();
-    let mut bundles = HashSet::new();
+/// Scripts that are bundles, as far as these frames show.
+pub(crate) fn bundles(recording: &Recording, reached: [&[bool]; 2]) -> BTreeSet<NameId> {
+    let mut bundles = Bundles::default();
     for (index, frame) in recording.frames.iter().enumerate() {
-        if !reached
-            .iter()
-            .any(|reached| reached.get(index) == Some(&true))
+        let is_reached = |reached: &&[bool]| reached.get(index) == Some(&true);
+        if let (Recorded::JavaScript, Some(file)) = (frame.kind, frame.file)
+            && reached.iter().any(is_reached)
         {
-            continue;
-        }
-        if let (Recorded::JavaScript, Some(file), Some(original)) =
-            (frame.kind, frame.file, frame.original)
-            && (*first.entry(file).or_insert(original.file) != original.file
-                || is_of_another_package(
-                    recording.name(original.file),
-                    &Script::of(recording.name(file)).path,
-                ))
-        {
-            bundles.insert(file);
+            let path = Script::of(recording.name(file)).path;
+            bundles.see(recording, file, frame, &path);
         }
     }
-    bundles
+    bundles.found()
 }
 
 /// What is told of a frame: which function it is of, whether that is a source map's word, and where it stood.
 fn of_frame(
     frame: &recording::Frame,
     originals: Originals,
-    bundles: &HashSet<NameId>,
+    bundles: &BTreeSet<NameId>,
 ) -> (Identity, bool, (Option<u32>, Option<u32>)) {
     let original = frame.original.filter(|_| match originals {
         Originals::Hidden => false,
@@ -138,7 +128,7 @@ fn of_frame(
 pub(crate) fn label(
     recording: &Recording,
     directory: &str,
-    (originals, bundles): (Originals, &HashSet<NameId>),
+    (originals, bundles): (Originals, &BTreeSet<NameId>),
     reached: &[bool],
     beside: &[bool],
 ) -> Labels {

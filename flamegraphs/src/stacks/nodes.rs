@@ -1,6 +1,6 @@
 //! The tree of stacks: each stack of the recording walked once, its frames as they are to be shown.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use nodeprof_profile::Recording;
 use nodeprof_profile::modules::sources::is_of_bundler;
@@ -110,7 +110,7 @@ impl<'a> Nodes<'a> {
 
     /// By frame: the script that Node loaded, wherever its source map leads, but of one of these bundles the file that the map tells; empty if it has none,
     /// `None` if it is no JavaScript.
-    pub(super) fn scripts(&self, bundles: &HashSet<NameId>) -> Vec<Option<String>> {
+    pub(super) fn scripts(&self, bundles: &BTreeSet<NameId>) -> Vec<Option<String>> {
         let mut scripts = vec![None; self.frames.len()];
         for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
             let script = shown.and_then(|shown| scripts.get_mut(shown.frame as usize));
@@ -132,7 +132,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// By frame: which of these bundles it is in.
-    pub(super) fn bundles(&self, bundles: &HashSet<NameId>) -> Vec<Option<String>> {
+    pub(super) fn bundles(&self, bundles: &BTreeSet<NameId>) -> Vec<Option<String>> {
         let mut of_frames = vec![None; self.frames.len()];
         for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
             let bundle = frame.file.filter(|file| bundles.contains(file));
@@ -160,9 +160,9 @@ impl<'a> Nodes<'a> {
         &mut self,
         frames: &[Frame],
         packages: &Packages<'_>,
-        bundles: Option<&HashSet<NameId>>,
+        bundles: Option<&BTreeSet<NameId>>,
     ) {
-        let mut known: IdMap<(u32, bool), Group> = IdMap::default();
+        let mut known: IdMap<(u32, bool, Option<NameId>), Group> = IdMap::default();
         let recording = self.recording;
         for index in 0..recording.frames.len() {
             let Some(Some(shown)) = self.labels.shown.get(index).copied() else {
@@ -175,7 +175,8 @@ impl<'a> Nodes<'a> {
                 .filter(|file| bundles.is_some_and(|bundles| bundles.contains(file)));
             let is_added = bundle.is_some()
                 && (frame.original).is_none_or(|original| self.is_added(original.file));
-            if let Some(group) = known.get(&(shown.frame, is_added)) {
+            let key = (shown.frame, is_added, bundle);
+            if let Some(group) = known.get(&key) {
                 self.groups.push(*group);
                 continue;
             }
@@ -187,7 +188,7 @@ impl<'a> Nodes<'a> {
                     self.group_of(shown_as.kind, file, packages, bundle.as_deref(), is_added)
                 }
             };
-            known.insert((shown.frame, is_added), group);
+            known.insert(key, group);
             self.groups.push(group);
         }
     }

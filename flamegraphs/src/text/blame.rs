@@ -301,6 +301,14 @@ pub(super) fn of_costs(costs: &Costs, figure: Figure) -> u64 {
     }
 }
 
+/// The share that a figure has of the largest; nothing for 0.
+pub(super) fn bar(value: u64, most: u64) -> Cell {
+    match value {
+        0 => Cell::text(""),
+        _ => Cell::bar(0.0, value as f64 / most.max(1) as f64),
+    }
+}
+
 /// A figure as it stands in a table; nothing for 0.
 pub(super) fn figure_text(figure: Figure, value: u64) -> String {
     match (value, figure) {
@@ -441,11 +449,7 @@ impl<'a> Report<'a> {
             for (position, figure) in figures.iter().enumerate() {
                 cells.push(row.figure_cell(*figure, options.role));
                 if position == 0 {
-                    let share = row.value(*figure, options.role) as f64 / most.max(1) as f64;
-                    cells.push(match row.value(*figure, options.role) {
-                        0 => Cell::text(""),
-                        _ => Cell::bar(0.0, share),
-                    });
+                    cells.push(bar(row.value(*figure, options.role), most));
                 }
                 if *figure == Figure::Own {
                     cells.push(

@@ -8,7 +8,7 @@ use nodeprof_profile::modules::Costs;
 use nodeprof_profile::report::{BundledPackageProfile, RunProfile, SourceProfile};
 
 use super::Report;
-use super::blame::{BlameOptions, By, Figure, Role, figure_text, of_costs};
+use super::blame::{BlameOptions, By, Figure, Role, bar, figure_text, of_costs};
 use super::page::{faint, plain};
 use crate::paths::{printable, seen_from};
 use crate::table::{Cell, Column, Paint, Table};
@@ -25,7 +25,7 @@ struct Row {
     cpu_total_ns: u64,
 }
 
-/// What the bundle's module has and none of its files: Node loads it for somebody, and goes on for it after an `await`.
+/// What the bundle's module has and none of its files: what its own body asks for where the map tells no file, and what it does to load other chunks.
 const REST: &str = "(of no file)";
 /// What the program's own files are called together.
 const OWN: &str = "(the program's own)";
@@ -78,26 +78,29 @@ pub fn bundled_packages<'a>(
     run: &'a RunProfile,
     options: &BlameOptions,
 ) -> Vec<&'a BundledPackageProfile> {
-    let mut parts: Vec<_> = run.bundled_packages.iter().collect();
-    let sort = sorted_by(options.sort, run.samples.count > 0);
-    parts.sort_by_key(|p| {
-        Reverse((
-            part_value(sort, &p.caused, p.cpu_total_ns),
-            p.caused.crossings,
-        ))
-    });
-    parts
+    in_order(run, options, &run.bundled_packages, |part| {
+        (&part.caused, part.cpu_total_ns)
+    })
 }
 
 /// Files in the bundles of a run, in that order.
 pub fn sources<'a>(run: &'a RunProfile, options: &BlameOptions) -> Vec<&'a SourceProfile> {
-    let mut parts: Vec<_> = run.sources.iter().collect();
+    in_order(run, options, &run.sources, |part| {
+        (&part.caused, part.cpu_total_ns)
+    })
+}
+
+fn in_order<'a, T>(
+    run: &RunProfile,
+    options: &BlameOptions,
+    parts: &'a [T],
+    figures: impl Fn(&T) -> (&Costs, u64),
+) -> Vec<&'a T> {
     let sort = sorted_by(options.sort, run.samples.count > 0);
-    parts.sort_by_key(|p| {
-        Reverse((
-            part_value(sort, &p.caused, p.cpu_total_ns),
-            p.caused.crossings,
-        ))
+    let mut parts: Vec<&T> = parts.iter().collect();
+    parts.sort_by_key(|part| {
+        let (caused, cpu_total_ns) = figures(part);
+        Reverse((part_value(sort, caused, cpu_total_ns), caused.crossings))
     });
     parts
 }
@@ -120,8 +123,9 @@ impl Report<'_> {
         let mut bundles = self.rows_of_bundles(options.by);
         // What a package ships as one file, or the program itself, is told with that.
         bundles.retain(|(bundle, rows)| {
-            let is_another = |row: &Row| !row.place.is_empty() && !bundle.starts_with(&row.place);
-            rows.len() > 1 || rows.iter().any(is_another)
+            let is_its_own =
+                |row: &Row| row.place.is_empty() || bundle.starts_with(&format!("{}/", row.place));
+            rows.len() > 1 || !rows.iter().all(is_its_own)
         });
         let most = |(_, rows): &Bundle| {
             let values = rows.iter().map(|row| row.value(sort));
@@ -252,10 +256,7 @@ impl Report<'_> {
                 let value = row.value(*figure);
                 cells.push(Cell::text(figure_text(*figure, value)));
                 if position == 0 {
-                    cells.push(match value {
-                        0 => Cell::text(""),
-                        _ => Cell::bar(0.0, value as f64 / most.max(1) as f64),
-                    });
+                    cells.push(bar(value, most));
                 }
             }
             let is_one_of_several = names.get(row.name.as_str()).is_some_and(|count| *count > 1);

@@ -52,12 +52,12 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Adds another's.
-    pub fn add(&mut self, other: &Costs) {
-        macro_rules! sum {
-            ($($field:ident),*) => {$(count(&mut self.$field, other.$field);)*};
+    /// Does something with each figure and the same of another's.
+    fn each(&mut self, other: &Costs, change: impl Fn(&mut u64, u64)) {
+        macro_rules! change {
+            ($($field:ident),*) => {$(change(&mut self.$field, other.$field);)*};
         }
-        sum!(
+        change!(
             crossings,
             crossings_self_ns,
             lookups,
@@ -78,30 +78,14 @@ impl Costs {
         );
     }
 
+    /// Adds another's.
+    pub fn add(&mut self, other: &Costs) {
+        self.each(other, count);
+    }
+
     /// Takes another's off, of each figure as much as there is.
     pub fn take_off(&mut self, other: &Costs) {
-        macro_rules! less {
-            ($($field:ident),*) => {$(self.$field = self.$field.saturating_sub(other.$field);)*};
-        }
-        less!(
-            crossings,
-            crossings_self_ns,
-            lookups,
-            stats,
-            opens,
-            reads,
-            bytes_read,
-            files_ns,
-            serializations,
-            serialization_bytes,
-            serialization_ns,
-            samples,
-            cpu_ns,
-            blocked_ns,
-            package_json_stats,
-            package_json_opens,
-            collections_ns
-        );
+        self.each(other, |figure, less| *figure = figure.saturating_sub(less));
     }
 
     /// Those of a system call on the file at this path.

@@ -593,13 +593,24 @@ fn node_identity(recording: &Recording, run: RunId) -> Identity {
 /// Per run, whether any of its events has a stack. In count mode calls have none, whatever else has: nobody's calls are known.
 fn runs_with_stacks(recording: &Recording) -> Vec<bool> {
     let mut stacked = vec![false; recording.runs.len()];
+    stacks_of_events(recording, &mut |process, stack| {
+        if stack.is_some()
+            && let Some(stacked) = stacked.get_mut(run_of(recording, process))
+        {
+            *stacked = true;
+        }
+    });
+    for (stacked, run) in stacked.iter_mut().zip(&recording.runs) {
+        *stacked &= run.mode != COUNT_MODE;
+    }
+    stacked
+}
+
+/// The stack of each event, and of which process it is.
+fn stacks_of_events(recording: &Recording, see: &mut dyn FnMut(ProcessId, Option<StackId>)) {
     macro_rules! look {
         ($($events:ident),*) => {$(
-            for event in recording.$events.iter().filter(|event| event.stack.is_some()) {
-                if let Some(stacked) = stacked.get_mut(run_of(recording, event.process)) {
-                    *stacked = true;
-                }
-            }
+            recording.$events.iter().for_each(|event| see(event.process, event.stack));
         )*};
     }
     look!(
@@ -613,10 +624,6 @@ fn runs_with_stacks(recording: &Recording) -> Vec<bool> {
         samples,
         waits
     );
-    for (stacked, run) in stacked.iter_mut().zip(&recording.runs) {
-        *stacked &= run.mode != COUNT_MODE;
-    }
-    stacked
 }
 
 fn run_of(recording: &Recording, process: ProcessId) -> usize {

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::costs::Costs;
 use super::package::installed_directory;
-use super::script::{ScriptId, Scripts};
+use super::script::{Script, ScriptId, Scripts};
+use super::{run_of, stacks_of_events};
 use crate::breakdown::count;
 use crate::fast::Map;
-use crate::recording::{FrameKind, NameId, ProcessId, Recording, StackId};
+use crate::recording::{Frame, FrameKind, NameId, ProcessId, Recording, StackId};
 
 /// A part of a bundle, and what its functions did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,90 @@ pub struct Sources {
     pub packages: Vec<Part<Option<Vec<u8>>>>,
 }
 
+/// Finds the scripts that are bundles, each known by a key: their functions are of several files, or of one of another package. What a bundler splits off of a
+/// bundle may be a single file; what was made of one file of its own (TypeScript) is none.
+#[derive(Clone, Debug, Default)]
+pub struct Bundles<K> {
+    first: BTreeMap<K, NameId>,
+    found: BTreeSet<K>,
+}
+
+impl<K: Copy + Ord> Bundles<K> {
+    /// Looks at a frame of the script with this key, which has this path.
+    pub fn see(&mut self, recording: &Recording, key: K, frame: &Frame, path: &[u8]) {
+        let Some(original) = frame.original else {
+            return;
+        };
+        let first = *self.first.entry(key).or_insert(original.file);
+        if first != original.file || is_of_another_package(recording.name(original.file), path) {
+            self.found.insert(key);
+        }
+    }
+
+    /// Their keys.
+    pub fn found(self) -> BTreeSet<K> {
+        self.found
+    }
+}
+
+/// Whether a file that a script was made of is of a package that the script itself is not of.
+fn is_of_another_package(original: &[u8], script: &[u8]) -> bool {
+    let package = installed_directory(original);
+    package.is_some() && package != installed_directory(script)
+}
+
+/// Whether a source map names by this what a bundler itself added: webpack's own code (`webpack://app/webpack/runtime/ensure chunk`, no file has such a name), and
+/// its modules that only `require` one of Node's (`webpack://app/external node-commonjs "fs"`).
+pub fn is_of_bundler(original: &[u8]) -> bool {
+    let end = original.iter().position(|&byte| byte == b'?');
+    let name = &original[..end.unwrap_or(original.len())];
+    let behind = |mark: &[u8]| {
+        let at = name.windows(mark.len()).rposition(|part| part == mark)?;
+        Some(&name[at + mark.len()..])
+    };
+    name.ends_with(b"/webpack/bootstrap")
+        || behind(b"/webpack/runtime/").is_some_and(|rest| !rest.contains(&b'.'))
+        || behind(b"/external ").is_some_and(|rest| rest.ends_with(b"\""))
+}
+
+/// By run: the bundles, as far as events of that run show them. What other runs of the recording saw changes nothing.
+fn bundles_of_runs(recording: &Recording, scripts: &Scripts) -> BTreeSet<(usize, ScriptId)> {
+    let mut bundles = Bundles::default();
+    if { recording.frames.iter() }.all(|frame| frame.original.is_none()) {
+        return bundles.found();
+    }
+    let mut reached: Map<(usize, StackId), ()> = Map::default();
+    let mut see = |process: ProcessId, stack: Option<StackId>| {
+        let run = run_of(recording, process);
+        let mut at = stack;
+        while let Some(id) = at
+            && reached.insert((run, id), ()).is_none()
+            && let Some(stack) = recording.stacks.get(id.0 as usize)
+        {
+            at = stack.caller.filter(|caller| *caller < id);
+            let frame = recording.frames.get(stack.frame.0 as usize);
+            if let Some(frame) = frame.filter(|frame| frame.kind == FrameKind::JavaScript)
+                && let Some(script) = frame.file.and_then(|file| scripts.known(file))
+            {
+                bundles.see(recording, (run, script), frame, &scripts.get(script).path);
+            }
+        }
+    };
+    stacks_of_events(recording, &mut see);
+    for continuation in &recording.continuations {
+        see(continuation.process, continuation.stack);
+    }
+    bundles.found()
+}
+
+/// A file of a bundle, by its number in [`Places`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct File(u32);
+
+/// A package in a bundle, likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Package(u32);
+
 /// What a frame says of where it is in a bundle.
 #[derive(Clone, Copy)]
 enum Stands {
@@ -48,38 +133,108 @@ enum Stands {
     /// In what the bundler added to this bundle, which is of who calls it from the same one.
     Added(ScriptId),
     /// In a file of a bundle.
-    In(Place),
+    In(File),
     /// Not in a bundle.
     Outside,
 }
 
-/// Which file of which bundle, and which package that is of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
-    file: u32,
-    package: u32,
+/// The files and packages of all bundles, and where each frame stands.
+struct Places<'a> {
+    recording: &'a Recording,
+    files: Vec<(ScriptId, NameId)>,
+    /// By file.
+    package_of: Vec<Package>,
+    packages: Vec<(ScriptId, Option<Vec<u8>>)>,
+    of_frame: Vec<Stands>,
 }
 
-/// Numbers for what is in a bundle.
-struct Numbers<T> {
-    of: BTreeMap<(ScriptId, T), u32>,
-    list: Vec<(ScriptId, T)>,
-}
-
-impl<T: Clone + Ord> Numbers<T> {
-    fn new() -> Numbers<T> {
-        Numbers {
-            of: BTreeMap::new(),
-            list: Vec::new(),
+impl<'a> Places<'a> {
+    fn new(recording: &'a Recording, scripts: &Scripts, bundles: &BTreeSet<ScriptId>) -> Self {
+        let mut places = Places {
+            recording,
+            files: Vec::new(),
+            package_of: Vec::new(),
+            packages: Vec::new(),
+            of_frame: Vec::with_capacity(recording.frames.len()),
+        };
+        // `None`: a bundler added it.
+        let mut files: Map<(ScriptId, NameId), Option<File>> = Map::default();
+        let mut packages: BTreeMap<(ScriptId, Option<Vec<u8>>), Package> = BTreeMap::new();
+        for frame in &recording.frames {
+            let script = frame.file.and_then(|file| scripts.known(file));
+            let script = script.filter(|_| frame.kind == FrameKind::JavaScript);
+            let script = script.map(|script| (script, scripts.get(script)));
+            let stands = match script.filter(|(_, script)| !script.is_builtin()) {
+                None => Stands::NoWhere,
+                Some((bundle, _)) if !bundles.contains(&bundle) => Stands::Outside,
+                Some((bundle, script)) => {
+                    let file = frame.original.and_then(|original| {
+                        let key = (bundle, original.file);
+                        let add = || places.add(key, script, &mut packages);
+                        *files.entry(key).or_insert_with(add)
+                    });
+                    file.map_or(Stands::Added(bundle), Stands::In)
+                }
+            };
+            places.of_frame.push(stands);
         }
+        places
     }
 
-    fn number(&mut self, bundle: ScriptId, part: T) -> u32 {
-        let list = &mut self.list;
-        *self.of.entry((bundle, part)).or_insert_with_key(|key| {
-            list.push(key.clone());
-            list.len() as u32 - 1
-        })
+    /// Gives a file its number, if it is one that the bundle was made of.
+    fn add(
+        &mut self,
+        file: (ScriptId, NameId),
+        bundle: &Script,
+        known: &mut BTreeMap<(ScriptId, Option<Vec<u8>>), Package>,
+    ) -> Option<File> {
+        let path = self.recording.name(file.1);
+        if is_of_bundler(path) {
+            return None;
+        }
+        let directory = installed_directory(path).or_else(|| installed_directory(&bundle.path));
+        let packages = &mut self.packages;
+        let package = (file.0, directory.map(<[u8]>::to_vec));
+        let package = *known.entry(package).or_insert_with_key(|package| {
+            packages.push(package.clone());
+            Package(packages.len() as u32 - 1)
+        });
+        self.files.push(file);
+        self.package_of.push(package);
+        Some(File(self.files.len() as u32 - 1))
+    }
+
+    fn bundle(&self, file: File) -> ScriptId {
+        self.files[file.0 as usize].0
+    }
+
+    fn package(&self, file: File) -> Package {
+        self.package_of[file.0 as usize]
+    }
+
+    /// Where the innermost frame of a stack stands.
+    fn of(&self, stack: StackId) -> Stands {
+        let stack = self.recording.stacks.get(stack.0 as usize);
+        let frame = stack.and_then(|stack| self.of_frame.get(stack.frame.0 as usize));
+        frame.copied().unwrap_or(Stands::NoWhere)
+    }
+
+    /// By stack: the file of the innermost function of the program, if that is in a bundle.
+    fn of_stacks(&self) -> Vec<Option<File>> {
+        let stacks = &self.recording.stacks;
+        let mut files: Vec<Option<File>> = Vec::with_capacity(stacks.len());
+        for (index, stack) in stacks.iter().enumerate() {
+            // A caller has a lower index.
+            let around = stack.caller.and_then(|caller| files.get(caller.0 as usize));
+            let around = around.copied().flatten();
+            files.push(match self.of(StackId(index as u32)) {
+                Stands::NoWhere => around,
+                Stands::Added(bundle) => around.filter(|file| self.bundle(*file) == bundle),
+                Stands::In(file) => Some(file),
+                Stands::Outside => None,
+            });
+        }
+        files
     }
 }
 
@@ -90,98 +245,45 @@ struct Sum {
     cpu_total_ns: u64,
 }
 
-/// Sums by process and number of a part.
-type Sums = Map<(ProcessId, u32), Sum>;
+/// What the parts of all bundles did.
+struct Adding<'a> {
+    recording: &'a Recording,
+    places: &'a Places<'a>,
+    bundles: &'a BTreeSet<(usize, ScriptId)>,
+    told: &'a dyn Fn(ProcessId) -> bool,
+    of_files: Map<(ProcessId, File), Sum>,
+    of_packages: Map<(ProcessId, Package), Sum>,
+    /// CPU time of samples by their stacks, of which many are the same.
+    weights: Map<(ProcessId, StackId), u64>,
+}
 
-impl Sources {
-    /// Those of each run, of the processes that are `told`. `followed`: what asynchronous requests led to, without a function of the program on its own stack, by
-    /// where they were made.
-    pub(super) fn of_runs(
-        recording: &Recording,
-        scripts: &Scripts,
-        told: &dyn Fn(ProcessId) -> bool,
-        followed: Vec<(ProcessId, StackId, Costs)>,
-    ) -> Vec<Sources> {
-        let mut runs = vec![Sources::default(); recording.runs.len()];
-        let run_of = |process: ProcessId| {
-            let process = recording.processes.get(process.0 as usize);
-            process.map_or(usize::MAX, |process| process.run.0 as usize)
-        };
-        let bundles = bundles(recording, scripts, &run_of);
-        if bundles.is_empty() {
-            return runs;
+impl Adding<'_> {
+    /// Whether a file is told of in a process: what one run sees as a bundle may be none to another.
+    fn is_told(&self, process: ProcessId, file: File) -> bool {
+        let key = (run_of(self.recording, process), self.places.bundle(file));
+        (self.told)(process) && self.bundles.contains(&key)
+    }
+
+    /// Gives costs to a file, and to its package.
+    fn give(&mut self, process: ProcessId, file: Option<File>, costs: &Costs) {
+        if let Some(file) = file.filter(|file| self.is_told(process, *file)) {
+            let package = self.places.package(file);
+            let of_file = self.of_files.entry((process, file)).or_default();
+            of_file.caused.add(costs);
+            let of_package = self.of_packages.entry((process, package)).or_default();
+            of_package.caused.add(costs);
         }
-        // Bundles of any run. What is in one is told of those runs alone that see it as one.
-        let of_any: BTreeSet<ScriptId> = bundles.iter().map(|(_, script)| *script).collect();
-        let mut files = Numbers::new();
-        let mut packages = Numbers::new();
-        // By bundle and file.
-        let mut places: Map<(ScriptId, NameId), Option<Place>> = Map::default();
-        let of_frame: Vec<Stands> = { recording.frames.iter() }
-            .map(|frame| {
-                let script = frame.file.and_then(|file| scripts.known(file));
-                let script = script.filter(|_| frame.kind == FrameKind::JavaScript);
-                let Some(script) = script.filter(|script| !scripts.get(*script).is_builtin())
-                else {
-                    return Stands::NoWhere;
-                };
-                if !of_any.contains(&script) {
-                    return Stands::Outside;
-                }
-                let place = frame.original.and_then(|original| {
-                    *places.entry((script, original.file)).or_insert_with(|| {
-                        let path = recording.name(original.file);
-                        let directory = installed_directory(path)
-                            .or_else(|| installed_directory(&scripts.get(script).path));
-                        (!is_of_bundler(path)).then(|| Place {
-                            file: files.number(script, original.file),
-                            package: packages.number(script, directory.map(<[u8]>::to_vec)),
-                        })
-                    })
-                });
-                place.map_or(Stands::Added(script), Stands::In)
-            })
-            .collect();
-        let of_frame = |stack: StackId| {
-            let stack = recording.stacks.get(stack.0 as usize);
-            let frame = stack.and_then(|stack| of_frame.get(stack.frame.0 as usize));
-            frame.copied().unwrap_or(Stands::NoWhere)
-        };
-        // Of the innermost function of the program. A caller has a lower index.
-        let mut of_stack: Vec<Option<Place>> = Vec::with_capacity(recording.stacks.len());
-        for (index, stack) in recording.stacks.iter().enumerate() {
-            let around = { stack.caller }.and_then(|caller| of_stack.get(caller.0 as usize));
-            let around = around.copied().flatten();
-            let of_bundle = |place: &Place, bundle: ScriptId| {
-                let file = files.list.get(place.file as usize);
-                file.is_some_and(|(of, _)| *of == bundle)
-            };
-            of_stack.push(match of_frame(StackId(index as u32)) {
-                Stands::NoWhere => around,
-                Stands::Added(bundle) => around.filter(|place| of_bundle(place, bundle)),
-                Stands::In(place) => Some(place),
-                Stands::Outside => None,
-            });
-        }
-        let is_told = |process: ProcessId, place: Place| {
-            let file = files.list.get(place.file as usize);
-            file.is_some_and(|(bundle, _)| bundles.contains(&(run_of(process), *bundle)))
-        };
-        let mut of_files = Sums::default();
-        let mut of_packages = Sums::default();
-        let mut give = |process: ProcessId, stack: Option<StackId>, costs: Costs| {
-            let place = stack.and_then(|stack| of_stack.get(stack.0 as usize).copied().flatten());
-            if let Some(place) = place.filter(|place| told(process) && is_told(process, *place)) {
-                let file = of_files.entry((process, place.file)).or_default();
-                file.caused.add(&costs);
-                let package = of_packages.entry((process, place.package)).or_default();
-                package.caused.add(&costs);
-            }
-        };
+    }
+
+    /// All events, and what asynchronous requests led to without a function of the program on its own stack, by where they were made.
+    fn events(&mut self, followed: Vec<(ProcessId, StackId, Costs)>) {
+        let recording = self.recording;
+        let of_stacks = self.places.of_stacks();
+        let file_of = |stack: Option<StackId>| of_stacks.get(stack?.0 as usize).copied().flatten();
         macro_rules! take {
             ($($events:ident),*) => {$(
                 for event in &recording.$events {
-                    give(event.process, event.stack, Costs::from(event));
+                    self.give(event.process, file_of(event.stack), &Costs::from(event));
                 }
             )*};
         }
@@ -195,77 +297,115 @@ impl Sources {
         );
         for access in &recording.files {
             let costs = Costs::of_file(access, recording.name(access.path));
-            give(access.process, access.stack, costs);
+            self.give(access.process, file_of(access.stack), &costs);
         }
+        let one = Costs {
+            lookups: 1,
+            ..Costs::default()
+        };
         for lookup in &recording.lookups {
-            let costs = Costs {
-                lookups: 1,
-                ..Costs::default()
-            };
-            give(lookup.process, lookup.stack, costs);
+            self.give(lookup.process, file_of(lookup.stack), &one);
         }
-        // Many samples have the same stack.
-        let mut weights: Map<(ProcessId, StackId), u64> = Map::default();
-        for (process, stack, costs) in followed {
-            give(process, Some(stack), costs);
-            count(weights.entry((process, stack)).or_default(), costs.cpu_ns);
-        }
-        for sample in recording
-            .samples
-            .iter()
-            .filter(|sample| told(sample.process))
-        {
+        for sample in &recording.samples {
             if let Some(stack) = sample.stack {
-                count(
-                    weights.entry((sample.process, stack)).or_default(),
-                    sample.weight.0,
-                );
+                self.weigh(sample.process, stack, sample.weight.0);
             }
         }
-        // Which of them were on the stack that is looked at.
-        let mut seen_files = vec![0u32; files.list.len()];
-        let mut seen_packages = vec![0u32; packages.list.len()];
-        for (look, ((process, stack), weight)) in (1..).zip(weights) {
+        for (process, stack, costs) in followed {
+            self.give(process, file_of(Some(stack)), &costs);
+            self.weigh(process, stack, costs.cpu_ns);
+        }
+    }
+
+    fn weigh(&mut self, process: ProcessId, stack: StackId, cpu_ns: u64) {
+        if cpu_ns > 0 {
+            count(self.weights.entry((process, stack)).or_default(), cpu_ns);
+        }
+    }
+
+    /// CPU time to all files and packages that have a function on a stack, once each.
+    fn totals(&mut self) {
+        let mut last_of_file = vec![0u32; self.places.files.len()];
+        let mut last_of_package = vec![0u32; self.places.packages.len()];
+        let weights = std::mem::take(&mut self.weights);
+        for (number, ((process, stack), weight)) in (1..).zip(weights) {
+            let is_first = |last: &mut u32| std::mem::replace(last, number) != number;
             let mut at = Some(stack);
             while let Some(id) = at {
-                if let Stands::In(place) = of_frame(id)
-                    && is_told(process, place)
+                if let Stands::In(file) = self.places.of(id)
+                    && self.is_told(process, file)
                 {
-                    for (seen, sums, number) in [
-                        (&mut seen_files, &mut of_files, place.file),
-                        (&mut seen_packages, &mut of_packages, place.package),
-                    ] {
-                        let seen = &mut seen[number as usize];
-                        if *seen != look {
-                            *seen = look;
-                            let sum = sums.entry((process, number)).or_default();
-                            count(&mut sum.cpu_total_ns, weight);
-                        }
+                    let package = self.places.package(file);
+                    if is_first(&mut last_of_file[file.0 as usize]) {
+                        let sum = self.of_files.entry((process, file)).or_default();
+                        count(&mut sum.cpu_total_ns, weight);
+                    }
+                    if is_first(&mut last_of_package[package.0 as usize]) {
+                        let sum = self.of_packages.entry((process, package)).or_default();
+                        count(&mut sum.cpu_total_ns, weight);
                     }
                 }
-                let caller = { recording.stacks.get(id.0 as usize) }.and_then(|s| s.caller);
+                let stack = self.recording.stacks.get(id.0 as usize);
+                let caller = stack.and_then(|stack| stack.caller);
                 at = caller.filter(|caller| *caller < id);
             }
         }
-        // Files of each package, in each process.
-        let package_of: Map<u32, u32> = { places.values().flatten() }
-            .map(|place| (place.file, place.package))
-            .collect();
-        let mut files_of: Map<(ProcessId, u32), u64> = Map::default();
-        for (process, file) in of_files.keys() {
-            if let Some(package) = package_of.get(file) {
-                count(files_of.entry((*process, *package)).or_default(), 1);
-            }
+    }
+}
+
+impl Sources {
+    /// Those of each run, of the processes that are `told`. `followed`: what asynchronous requests led to, without a function of the program on its own stack, by
+    /// where they were made.
+    pub(super) fn of_runs(
+        recording: &Recording,
+        scripts: &Scripts,
+        told: &dyn Fn(ProcessId) -> bool,
+        followed: Vec<(ProcessId, StackId, Costs)>,
+    ) -> Vec<Sources> {
+        let mut runs = vec![Sources::default(); recording.runs.len()];
+        let bundles = bundles_of_runs(recording, scripts);
+        if bundles.is_empty() {
+            return runs;
         }
-        for part in parts(of_files, &files.list, |_| 1) {
-            if let Some(run) = runs.get_mut(run_of(part.process)) {
+        let of_any_run = bundles.iter().map(|(_, script)| *script).collect();
+        let places = Places::new(recording, scripts, &of_any_run);
+        let mut adding = Adding {
+            recording,
+            places: &places,
+            bundles: &bundles,
+            told,
+            of_files: Map::default(),
+            of_packages: Map::default(),
+            weights: Map::default(),
+        };
+        adding.events(followed);
+        adding.totals();
+        let Adding {
+            of_files,
+            of_packages,
+            ..
+        } = adding;
+        let mut files_of: Map<(ProcessId, Package), u64> = Map::default();
+        for (process, file) in of_files.keys() {
+            let key = (*process, places.package(*file));
+            count(files_of.entry(key).or_default(), 1);
+        }
+        let files = of_files.into_iter().map(|((process, file), sum)| {
+            let (bundle, name) = places.files[file.0 as usize];
+            Part::new(process, bundle, name, 1, sum)
+        });
+        for part in in_order(files) {
+            if let Some(run) = runs.get_mut(run_of(recording, part.process)) {
                 run.files.push(part);
             }
         }
-        for part in parts(of_packages, &packages.list, |key| {
-            files_of.get(&key).copied().unwrap_or_default()
-        }) {
-            if let Some(run) = runs.get_mut(run_of(part.process)) {
+        let packages = of_packages.into_iter().map(|(key, sum)| {
+            let (bundle, directory) = places.packages[key.1.0 as usize].clone();
+            let files = files_of.get(&key).copied().unwrap_or_default();
+            Part::new(key.0, bundle, directory, files, sum)
+        });
+        for part in in_order(packages) {
+            if let Some(run) = runs.get_mut(run_of(recording, part.process)) {
                 run.packages.push(part);
             }
         }
@@ -273,100 +413,55 @@ impl Sources {
     }
 }
 
-/// By run: scripts whose functions are of several files, or of one of another package (what a bundler splits off of a bundle may be a single file), as far as
-/// events of that run show: what other runs of the recording saw changes nothing.
-fn bundles(
-    recording: &Recording,
-    scripts: &Scripts,
-    run_of: &dyn Fn(ProcessId) -> usize,
-) -> BTreeSet<(usize, ScriptId)> {
-    let has_maps = { recording.frames.iter() }.any(|frame| frame.original.is_some());
-    let mut bundles = BTreeSet::new();
-    if !has_maps {
-        return bundles;
-    }
-    let mut first: Map<(usize, ScriptId), NameId> = Map::default();
-    let mut reached: Map<(usize, StackId), ()> = Map::default();
-    let mut see = |process: ProcessId, stack: Option<StackId>| {
-        let run = run_of(process);
-        let mut at = stack;
-        while let Some(id) = at
-            && reached.insert((run, id), ()).is_none()
-            && let Some(stack) = recording.stacks.get(id.0 as usize)
-        {
-            at = stack.caller.filter(|caller| *caller < id);
-            let frame = recording.frames.get(stack.frame.0 as usize);
-            let Some(frame) = frame.filter(|frame| frame.kind == FrameKind::JavaScript) else {
-                continue;
-            };
-            if let Some(original) = frame.original
-                && let Some(script) = frame.file.and_then(|file| scripts.known(file))
-            {
-                let is_one_of_several =
-                    *first.entry((run, script)).or_insert(original.file) != original.file;
-                let path = &scripts.get(script).path;
-                if is_one_of_several || is_of_another_package(recording.name(original.file), path) {
-                    bundles.insert((run, script));
-                }
-            }
+impl<T> Part<T> {
+    fn new(process: ProcessId, bundle: ScriptId, part: T, files: u64, sum: Sum) -> Part<T> {
+        Part {
+            process,
+            bundle,
+            part,
+            files,
+            caused: sum.caused,
+            cpu_total_ns: sum.cpu_total_ns,
         }
-    };
-    macro_rules! look {
-        ($($events:ident),*) => {$(
-            for event in &recording.$events {
-                see(event.process, event.stack);
-            }
-        )*};
     }
-    look!(
-        crossings,
-        crossing_sums,
-        lookups,
-        files,
-        serializations,
-        serialization_sums,
-        compilations,
-        samples,
-        waits,
-        continuations
-    );
-    bundles
 }
 
-/// Whether a file that a script was made of is of a package that the script itself is not of.
-pub fn is_of_another_package(original: &[u8], script: &[u8]) -> bool {
-    let package = installed_directory(original);
-    package.is_some() && package != installed_directory(script)
-}
-
-/// Whether a source map names by this what a bundler itself added: webpack's own code, and its modules that only `require` one of Node's.
-pub fn is_of_bundler(original: &[u8]) -> bool {
-    let has = |part: &[u8]| original.windows(part.len()).any(|window| window == part);
-    original.ends_with(b"/webpack/bootstrap") || has(b"/webpack/runtime/") || has(b"/external ")
-}
-
-fn parts<T: Clone + Ord>(
-    sums: Sums,
-    list: &[(ScriptId, T)],
-    files: impl Fn((ProcessId, u32)) -> u64,
-) -> Vec<Part<T>> {
-    let mut parts: Vec<Part<T>> = { sums.into_iter() }
-        .filter_map(|((process, number), sum)| {
-            let (bundle, part) = list.get(number as usize)?.clone();
-            Some(Part {
-                process,
-                bundle,
-                part,
-                files: files((process, number)),
-                caused: sum.caused,
-                cpu_total_ns: sum.cpu_total_ns,
-            })
-        })
-        .collect();
+/// What took most CPU time first, then what called C++ most often.
+fn in_order<T: Ord>(parts: impl Iterator<Item = Part<T>>) -> Vec<Part<T>> {
+    let mut parts: Vec<Part<T>> = parts.collect();
     parts.sort_by(|a, b| {
         let figures = |of: &Part<T>| Reverse((of.caused.cpu_ns, of.caused.crossings));
         (figures(a).cmp(&figures(b)))
             .then_with(|| (a.process, a.bundle, &a.part).cmp(&(b.process, b.bundle, &b.part)))
     });
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bundler_adds_has_names_that_no_file_has() {
+        for added in [
+            "webpack://app/webpack/bootstrap",
+            "/app/dist/webpack/bootstrap",
+            "webpack:///webpack/bootstrap?1a2b",
+            "webpack://app/webpack/runtime/define property getters",
+            "webpack://app/external node-commonjs \"fs\"",
+            "webpack://app/external \"fs/promises\"?35ab",
+        ] {
+            assert!(is_of_bundler(added.as_bytes()), "{added}");
+        }
+        for file in [
+            "/media/external drive/app/src/a.js",
+            "/media/external \"drive\"/app/src/a.js?x",
+            "/app/src/webpack/runtime/index.ts",
+            "/app/src/webpack/bootstrap.js",
+            "webpack://app/./src/external.js",
+            "/app/node_modules/webpack/lib/bootstrap",
+        ] {
+            assert!(!is_of_bundler(file.as_bytes()), "{file}");
+        }
+    }
 }
