@@ -173,6 +173,7 @@ struct pieces {
 	struct thread *thread;
 	struct text_head *head;
 	__u64 from, length;
+	__u64 base; /* where in the whole they begin */
 	bool lost;
 };
 
@@ -185,14 +186,14 @@ static long write_piece(__u32 index, struct pieces *p)
 		return 1;
 	if (n > PIECE_BYTES)
 		n = PIECE_BYTES;
-	p->head->result = at;
+	p->head->result = p->base + at;
 	if (write_text(p->thread, p->head, p->from + at, n))
 		return 0;
 	p->lost = true;
 	return 1;
 }
 
-/* False if a piece found no room; what is longer than there are pieces is cut. */
+/* False if a piece found no room; of what is longer than there are pieces the last one is the end of it. */
 static __always_inline bool write_long_text(struct thread *t, struct text_head *h, __u64 from,
 					    __u64 length)
 {
@@ -200,6 +201,10 @@ static __always_inline bool write_long_text(struct thread *t, struct text_head *
 
 	h->duration = length;
 	bpf_loop(LARGEST_TEXT / PIECE_BYTES, write_piece, &p, 0);
+	if (length > LARGEST_TEXT && !p.lost) {
+		h->result = length - PIECE_BYTES;
+		p.lost = !write_text(t, h, from + length - PIECE_BYTES, PIECE_BYTES);
+	}
 	return !p.lost;
 }
 
@@ -228,6 +233,21 @@ static __always_inline bool lies_in_a_file(struct v8_string *name, bool wrapped)
 	       (((start & 0xff) == '/' && wrapped) || (start & 0xffffffffff) == ONE_BYTE_FILE);
 }
 
+/* Whether a script's text may end in a source map: in JSON in base64, of which the last character is a brace. */
+static __always_inline bool may_end_in_a_map(struct v8_string *source)
+{
+	__u32 width = source->two_byte ? 2 : 1;
+	__u16 end = 0;
+
+	if (source->length < 2)
+		return false;
+	bpf_probe_read_user(&end, width, (void *)(source->data + (source->length - 1) * width));
+	if (end == '\n')
+		bpf_probe_read_user(&end, width,
+				    (void *)(source->data + (source->length - 2) * width));
+	return end == '=' || end == '9';
+}
+
 /* Whether a script's text is the body of a function. */
 static __always_inline bool is_wrapped(struct image *image, __u64 script)
 {
@@ -248,15 +268,15 @@ static __always_inline bool is_module(struct image *image, __u64 script)
 
 /*
  * Writes a script's name, where its source lies if that is outside of the heap, what wraps it, and where its first line is
- * said to stand. The text of one that is in no file (an eval's) is written too: else nothing would tell its lines. Such texts leave
- * half of the buffer to all else. 0: there was no room for the name.
+ * said to stand. The text of one that is in no file (an eval's) is written too: else nothing would tell its lines; and of one that may have been made in
+ * memory with its map. Such texts leave half of the buffer to all else. 0: there was no room for the name.
  */
 __noinline int write_script(struct thread *t, struct image *image, __u64 script, __u32 number)
 {
 	struct text_head h = {};
 	struct v8_string source = {}, name = {};
 	__u64 tagged;
-	bool wrapped;
+	bool wrapped, in_file;
 
 	if (!t || !image)
 		return 0;
@@ -275,11 +295,15 @@ __noinline int write_script(struct thread *t, struct image *image, __u64 script,
 	v8_string_data(t, tagged, &name);
 	if (!write_string(t, &h, tagged))
 		return 0;
-	if (!source.data || lies_in_a_file(&name, wrapped))
+	if (!source.data)
+		return 1;
+	in_file = lies_in_a_file(&name, wrapped);
+	if (in_file && !may_end_in_a_map(&source))
 		return 1;
 	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) >
 	    bpf_ringbuf_query(&records, BPF_RB_RING_SIZE) / 2) {
-		count(COUNTER_SOURCES_LOST, 1);
+		if (!in_file)
+			count(COUNTER_SOURCES_LOST, 1);
 		return 1;
 	}
 	fill_header(&h.header, t, RECORD_SOURCE, 0);

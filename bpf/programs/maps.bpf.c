@@ -32,6 +32,7 @@ struct {
 	struct record_inlined inlined;
 	struct record_baseline baseline;
 	struct record_code_moved code_moved;
+	struct record_wasm wasm;
 	struct record_continuation continuation;
 	struct record_sample sample;
 	struct record_wait wait;

@@ -14,6 +14,7 @@
 #include "stack.bpf.h"
 #include "modules.bpf.h"
 #include "code.bpf.h"
+#include "wasm.bpf.h"
 #include "families.bpf.h"
 
 char LICENSE[] SEC("license")
@@ -131,6 +132,24 @@ int on_entry(struct pt_regs *ctx)
 		if (record_stacks)
 			write_code_moved(t, read_word(ctx->di) - 1, a, now);
 		break;
+	case ACTION_WASM_MODULE:
+		if (record_stacks)
+			write_wasm(t, WASM_MODULE, a, b, now);
+		break;
+	case ACTION_WASM_CODE:
+		if (record_stacks)
+			write_wasm(t, WASM_CODE | b << 32, a,
+				   ctx->sp + ((raw >> COOKIE_DETAIL_SHIFT) & 255) * 8, now);
+		break;
+	case ACTION_WASM_SCRIPT: {
+		int i = record_stacks ? push_frame(t, FRAME_SPAN, ctx->sp, now) : -1;
+
+		if (i >= 0) {
+			frame_at(t, i)->kind = SPAN_OWN;
+			frame_at(t, i)->value = read_word(a);
+		}
+		break;
+	}
 	case ACTION_REQUEST:
 		if (record_stacks)
 			write_continuation(t, CONTINUATION_REQUESTED, 0, a, event_stack(ctx, t),
@@ -211,6 +230,11 @@ int on_return(struct pt_regs *ctx)
 		if (i >= 0)
 			write_continuation(t, CONTINUATION_ENDED, frame_at(t, i)->callback, 0,
 					   STACK_NONE, now);
+		return 0;
+	case ACTION_WASM_SCRIPT:
+		i = pop_frame(t, FRAME_SPAN, sp, sp, now);
+		if (i >= 0 && ctx->ax)
+			write_wasm_script(t, frame_at(t, i)->value, read_word(ctx->ax), now);
 		return 0;
 	case ACTION_CODE:
 		i = pop_frame(t, FRAME_SPAN, sp, sp, now);

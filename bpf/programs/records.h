@@ -28,6 +28,9 @@ enum action {
 	ACTION_IMPORT,
 	ACTION_CODE,
 	ACTION_CODE_MOVED,
+	ACTION_WASM_MODULE,
+	ACTION_WASM_CODE,
+	ACTION_WASM_SCRIPT,
 	ACTION_REQUEST,
 	ACTION_RESUME,
 	ACTION_CALLBACK_SCOPE,
@@ -121,6 +124,8 @@ enum record_type {
 	RECORD_CODE_MOVED,
 	RECORD_CONTINUATION,
 	RECORD_ENVIRONMENT,
+	RECORD_WASM,
+	RECORD_WASM_NAMES, /* a text: the names of functions in a module's bytes. The module is told by the header's id and the descriptor */
 };
 
 /* Flags of a record. */
@@ -308,6 +313,19 @@ struct record_code_moved {
 	__u64 to;
 };
 
+/* What a record about WebAssembly tells; the header's kind. */
+#define WASM_MODULE 0 /* a module is there, of which code may be made */
+#define WASM_CODE   1 /* code of a function: its number */
+#define WASM_SCRIPT 2 /* what V8 names it by: number of a RECORD_SCRIPT */
+
+struct record_wasm {
+	struct record_header header;
+	__u64 module; /* by its address */
+	__u64 start, size;
+	__u32 number;
+	__u32 unused;
+};
+
 /* What a record of an asynchronous request tells; the header's kind. */
 #define CONTINUATION_REQUESTED 0 /* it is made, where the header's stack tells */
 #define CONTINUATION_BEGUN     1 /* node calls back; from here on all that runs is its consequence */
@@ -364,7 +382,7 @@ struct record_environment {
  * so that no character is torn.
  */
 #define PIECE_BYTES 4094
-/* What is longer is cut: a table of positions of some 20,000 lines, the text of an eval. */
+/* Of what is longer only the last piece follows: a table of positions of some 20,000 lines, the text of an eval. */
 #define LARGEST_TEXT (64 * PIECE_BYTES)
 /* What precedes the text in both. */
 #define TEXT_OFFSET __builtin_offsetof(struct record_text, text)
@@ -472,6 +490,7 @@ struct image {
 	__u8 code_flags;    /* 0: its table of positions is right, if there is one */
 	__u8 baseline_kind; /* one more than it, when one was seen: Maglev's */
 	__u8 position_independent;
+	__u8 wasm_frame;      /* 0: there is none */
 	__u8 collection_ends; /* the end of a garbage collection is probed */
 	/* Numbers of the milestones that somebody waits for; the same: not known. */
 	__u8 loop_start, loop_exit;

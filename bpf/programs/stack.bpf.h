@@ -124,7 +124,7 @@ struct walk {
 	__s32 match; /* innermost frame of the last walk that is still there */
 	__s32 copy, copy_until;
 	__u32 stack;
-	__u32 binary, builtin_exit;
+	__u32 binary, builtin_exit, wasm;
 	__u32 written; /* new frames but glue */
 	__u64 hash;
 	__u32 first;		     /* number of the outermost of them */
@@ -774,8 +774,8 @@ static long walk_frame(__u32 index, struct walker *walker)
 		/* A builtin in C++, such as JSON.parse; its function is among the arguments. */
 		note(slot, w->fp, w->pc, *(__u64 *)(frame + 64), 0, RAW_BUILTIN);
 	} else {
-		/* A number that is one of V8's kinds of frames; else no context, so a library. */
-		bool glue = !(context & 1) && context >> 1 < 64;
+		/* A number that is one of V8's kinds of frames; else no context, so a library. Those of WebAssembly are the program's. */
+		bool glue = !(context & 1) && context >> 1 < 64 && !(context && context == w->wasm);
 
 		note(slot, w->fp, w->pc, 0, 0, glue ? RAW_GLUE : RAW_MACHINE);
 	}
@@ -1349,6 +1349,7 @@ __noinline __u32 walk_stack(struct thread *t, __u64 ip, __u64 sp, __u64 bp, __u3
 	w->builtins_start = image->builtins_start + bias;
 	w->builtins_end = image->builtins_end + bias;
 	w->builtin_exit = image->builtin_exit_frame << 1;
+	w->wasm = image->wasm_frame << 1;
 	walker.slot = slot;
 	walk_with(&walker, ip, sp, bp);
 	flags = w->stack;

@@ -223,6 +223,20 @@ impl Cookie {
             Role::Parse => c.action = wire::ACTION_PARSE,
             Role::Import { referrer } => c.with(wire::ACTION_IMPORT, *referrer),
             Role::Code => c.action = wire::ACTION_CODE,
+            Role::WasmModule { module, bytes } => {
+                c.with(wire::ACTION_WASM_MODULE, *module);
+                c.register_b = *bytes as u8;
+            }
+            Role::WasmCode {
+                module,
+                index,
+                slot,
+            } => {
+                c.with(wire::ACTION_WASM_CODE, *module);
+                c.register_b = *index as u8;
+                c.detail = *slot;
+            }
+            Role::WasmScript { module } => c.with(wire::ACTION_WASM_SCRIPT, *module),
             Role::CodeMoved { delta } => c.with(wire::ACTION_CODE_MOVED, *delta),
             Role::Request { resource } => c.with(wire::ACTION_REQUEST, *resource),
             Role::Resume { resource } => c.with(wire::ACTION_RESUME, *resource),
@@ -361,6 +375,7 @@ pub(crate) fn image(plan: &AttachPlan) -> skeleton::types::image {
         [image.first_context_type, image.last_context_type] = v8.context_types;
         image.synthetic_module_type = v8.synthetic_module_type;
         image.builtin_exit_frame = v8.builtin_exit_frame.into();
+        image.wasm_frame = v8.wasm_frame;
         [image.byte_array_type, image.trusted_byte_array_type] = v8.byte_array_types;
         if let Some(code) = &v8.code {
             image.code_type = code.code_type;

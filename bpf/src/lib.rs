@@ -22,6 +22,7 @@ pub mod hold;
 mod kernel_types;
 mod leaving;
 mod loader;
+pub mod looking;
 pub mod preflight;
 mod process;
 mod records;
@@ -38,7 +39,7 @@ pub use process::stat_field;
 pub use records::{
     BaselinePart, BaselineRecord, Callee, CodeRecord, ContinuationEvent, DecodeError, ExitRecord,
     FrameCode, FunctionRecord, Header, InlinedRecord, MappingKind, MappingRecord, Origin, Piece,
-    Record, ScriptRecord, TranslationsPart, WaitRecord,
+    Record, ScriptRecord, TranslationsPart, WaitRecord, WasmEvent,
 };
 pub use ring::Reader;
 pub use samples::SampleError;

@@ -7,7 +7,7 @@ use crate::{skeleton::types as raw, wire};
 /// What every record begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Process (thread group) in the initial pid namespace.
+    /// Process (thread group) in the pid namespace of nodeprof.
     pub pid: u32,
     /// Thread.
     pub tid: u32,
@@ -134,6 +134,29 @@ pub struct FunctionRecord {
     pub name: Vec<u8>,
     /// Where it begins in the source, in characters.
     pub position: Option<u32>,
+}
+
+/// What is told of a WebAssembly module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WasmEvent {
+    /// It is there. What was told before of the same address was of another one.
+    Module,
+    /// Machine code of a function of it will lie there.
+    Code {
+        /// Its number in the module.
+        function: u32,
+        /// Address of its first instruction.
+        start: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// The names of its functions: the content of the part with the id 1 of its section `name`.
+    Names(Piece),
+    /// V8 names it by this script.
+    Script {
+        /// Number of its [`Record::Script`].
+        script: u32,
+    },
 }
 
 /// A script, as V8 describes it.
@@ -452,6 +475,13 @@ pub enum Record {
         code: u32,
         part: BaselinePart,
         piece: Piece,
+    },
+    /// Something about a WebAssembly module.
+    Wasm {
+        header: Header,
+        /** What V8 keeps of it, by its address. */
+        module: u64,
+        event: WasmEvent,
     },
     /// Code was moved by the garbage collector.
     CodeMoved {
@@ -997,6 +1027,31 @@ impl Record {
                         start: r.start,
                         size: r.size,
                     },
+                }
+            }
+            wire::RECORD_WASM => {
+                let r: raw::record_wasm = read(bytes, kind)?;
+                let event = match u32::from(first.kind) {
+                    wire::WASM_MODULE => WasmEvent::Module,
+                    wire::WASM_CODE => WasmEvent::Code {
+                        function: r.number,
+                        start: r.start,
+                        size: r.size,
+                    },
+                    _ => WasmEvent::Script { script: r.number },
+                };
+                Record::Wasm {
+                    header,
+                    module: r.module,
+                    event,
+                }
+            }
+            wire::RECORD_WASM_NAMES => {
+                let (head, names) = text(bytes, kind)?;
+                Record::Wasm {
+                    header,
+                    module: u64::from(head.descriptor as u32) << 32 | u64::from(first.id),
+                    event: WasmEvent::Names(piece(&head, names)),
                 }
             }
             wire::RECORD_CODE_MOVED => {

@@ -15,8 +15,12 @@ use nodeprof_flamegraphs::{
     select::{Point, Threads},
 };
 use nodeprof_probes::bpftrace::Group;
-use nodeprof_profile::groups::Selector;
+use nodeprof_profile::{groups::Selector, typed};
 use nodeprofd::recorder::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, Mode, Until};
+
+/// Where the files are that helps name.
+const DOCS: &str = "Files in docs/ are beside the README.md of an installation (/usr/local/share/doc/nodeprof, of a package \
+/usr/share/doc/nodeprof), and at https://github.com/nodeprof/nodeprof.";
 
 /// Tells exactly where the startup of a Node.js program goes, with eBPF, on the unmodified node binary.
 #[derive(Parser)]
@@ -24,6 +28,7 @@ use nodeprofd::recorder::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, Mode, Until};
     name = "nodeprof",
     version,
     max_term_width = 100,
+    after_long_help = DOCS,
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -139,7 +144,7 @@ pub struct Manual {
 pub enum Format {
     /// For people
     Text,
-    /// For programs; documented in docs/json.md
+    /// For programs
     Json,
 }
 
@@ -189,7 +194,7 @@ pub struct Trace {
     /// Who is asked
     #[command(flatten)]
     pub tracer: Tracer,
-    /// Format of the report
+    /// Format of the report; the JSON is documented in docs/json.md
     #[arg(long, default_value = "text")]
     pub format: Format,
     /// Print neither the report as text nor where the recording is; JSON that --format asks for is printed
@@ -448,8 +453,8 @@ pub const TIMES: &str = "times";
 #[derive(Args)]
 #[command(after_long_help = "\
 Views:
-  runs, phases, callbacks, to-js, package-json, files, serialization, serialization-callbacks, compile, modules, packages, outside,
-  processes: the fields are those of docs/json.md; in CSV, fields of fields have a point in their name
+  runs, phases, callbacks, to-js, package-json, files, serialization, serialization-callbacks, compile, modules, packages,
+  bundled-packages, sources, outside, processes: the fields are those of docs/json.md; in CSV, fields of fields have a point in their name
   times: of runs without probes; the JSON is hyperfine's, the CSV that of Node's benchmark/compare.js
 
 Examples:
@@ -518,7 +523,7 @@ pub struct Probes {
     /// The node binary [default: node of PATH]
     #[arg(long, value_name = "PATH")]
     pub node: Option<PathBuf>,
-    /// Format of the list
+    /// Format of the list; the JSON is documented in docs/json.md
     #[arg(long, default_value = "text")]
     pub format: Format,
     /// Print a bpftrace program for the plan instead: counts on machines without nodeprof, or a second opinion
@@ -563,10 +568,8 @@ fn until(text: &str) -> Result<Until, String> {
         "idle" => return Ok(Until::Idle),
         _ => {}
     }
-    match duration(
-        text,
-        "exit, loop-start, idle, or a time; type for example --until 1.5s",
-    )? {
+    let needed = format!("exit, loop-start, idle, or {}", typed::TIME);
+    match duration(text, &needed, "--until 1.5s")? {
         time if time > Duration::ZERO => Ok(Until::After(time)),
         _ => Err(format!(
             "found {text:?}; needed: a time above zero; type for example --until 800ms"
@@ -576,25 +579,19 @@ fn until(text: &str) -> Result<Until, String> {
 
 /// A time in words, as nanoseconds.
 fn nanoseconds(text: &str) -> Result<u64, String> {
-    let time = duration(text, "a time, for example 1.5ms")?;
+    let time = duration(text, typed::TIME, "1.5ms")?;
     Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A number with its unit.
-fn duration(text: &str, needed: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == 'µ');
-    let unit = match &text[digits.len()..] {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        _ => return Err(format!("found {text:?}; needed: {needed}")),
-    };
-    let number: f64 = digits.parse().map_err(|_| {
-        format!("found {digits:?}; needed: a number before the unit, for example 800ms")
-    })?;
-    Duration::try_from_secs_f64(number * unit)
-        .map_err(|_| format!("found {text:?}; needed: {needed}"))
+fn duration(text: &str, needed: &str, example: &str) -> Result<Duration, String> {
+    typed::time(text)
+        .map_err(|found| found.to_string())
+        .and_then(|nanoseconds| {
+            Duration::try_from_secs_f64(nanoseconds / 1e9)
+                .map_err(|_| format!("{text:?}, which is too long"))
+        })
+        .map_err(|found| format!("found {found}; needed: {needed}; type for example {example}"))
 }
 
 #[cfg(test)]
@@ -663,8 +660,47 @@ mod tests {
         assert_eq!(nanoseconds("20µs"), Ok(20_000));
         assert_eq!(nanoseconds("0s"), Ok(0));
         assert!(nanoseconds("5").is_err());
-        for bad in ["", "5", "s", "-1s", "0s", "1h", "nans", "infs", "1e400s"] {
+        assert_eq!(until("1h"), Ok(Until::After(Duration::from_secs(3600))));
+        for bad in ["", "5", "s", "-1s", "0s", "1y", "nans", "infs", "1e400s"] {
             assert!(until(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn options_take_the_same_times_and_tell_the_same_of_others() {
+        let parsed = |words: &str| {
+            let words = ["nodeprof"].into_iter().chain(words.split(' '));
+            Cli::try_parse_from(words).map_err(|error| error.to_string())
+        };
+        for option in [
+            "trace --until TIME -- node",
+            "flame x --of cpu --from TIME",
+            "flame x --of cpu --until TIME",
+            "tree x --min TIME",
+            "critical-chain x --fuzz TIME",
+            "service runs --since TIME",
+        ] {
+            for time in [
+                "5ns", "20us", "20µs", "1.5ms", ".5s", "1e3s", "2min", "2h", "7d",
+            ] {
+                let error = parsed(&option.replace("TIME", time)).err();
+                assert_eq!(error, None, "{option} {time}");
+            }
+            for (time, found) in [
+                ("5", "found \"5\", which has no unit; needed: "),
+                (
+                    "5y",
+                    "found \"5y\", of which \"y\" is no unit of time; needed: ",
+                ),
+                ("1e30d", "found \"1e30d\", which is too long; needed: "),
+            ] {
+                let error = parsed(&option.replace("TIME", time))
+                    .err()
+                    .unwrap_or_default();
+                let needed =
+                    "a number and its unit (ns, us, ms, s, min, h or d); type for example ";
+                assert!(error.contains(found) && error.contains(needed), "{error}");
+            }
         }
     }
 }

@@ -28,13 +28,15 @@ pub fn colored(color: Color, stream: &impl IsTerminal) -> bool {
     }
 }
 
+/// Columns that the environment asks for, on a terminal and in a pipe.
+fn asked_for() -> Option<usize> {
+    let columns = env::var("COLUMNS").ok()?.parse().ok()?;
+    (columns > 0).then_some(columns)
+}
+
 /// Columns of `stream`: COLUMNS, or what the terminal says, or [`DEFAULT_WIDTH`].
 pub fn width(stream: &(impl IsTerminal + AsRawFd)) -> usize {
-    if let Some(columns) = env::var("COLUMNS")
-        .ok()
-        .and_then(|c| c.parse::<usize>().ok())
-        && columns > 0
-    {
+    if let Some(columns) = asked_for() {
         return columns.clamp(60, 400);
     }
     let mut size = libc::winsize {
@@ -52,10 +54,10 @@ pub fn width(stream: &(impl IsTerminal + AsRawFd)) -> usize {
     }
 }
 
-/// Columns for lines that are broken or cut on a terminal only: whoever reads a pipe or file gets them whole.
+/// Columns for lines that are broken or cut on a terminal only: whoever reads a pipe or file gets them whole, unless COLUMNS says otherwise.
 pub fn room() -> Option<usize> {
     let out = io::stdout();
-    out.is_terminal().then(|| width(&out))
+    (out.is_terminal() || asked_for().is_some()).then(|| width(&out))
 }
 
 /// Text that begins in the column `begin`, as do the lines that it is broken into where it is wider than `room`; between words only.

@@ -9,6 +9,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use crate::commands::hints;
+
 /// Shorter ones can be guessed.
 const SHORTEST: usize = 16;
 
@@ -26,15 +28,17 @@ pub fn read(file: &Path) -> anyhow::Result<String> {
     let token = text.trim();
     if token.is_empty() {
         bail!(
-            "{shown} is empty; needed: a token of at least {SHORTEST} letters, digits and - . _ ~ + / =; type: head -c 24 /dev/urandom | base64 > {shown}"
+            "{shown} is empty; needed: a token of at least {SHORTEST} letters, digits and - . _ ~ + / =; type: head -c 24 /dev/urandom | base64 > {}",
+            hints::path(file)
         );
     }
     // So that it can be part of an address as it is.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     if token.len() < SHORTEST || !token.bytes().all(is_plain) {
         bail!(
-            "found in {shown}: {} characters; needed: at least {SHORTEST}, letters, digits and - . _ ~ + / =; type: head -c 24 /dev/urandom | base64 > {shown}",
-            token.len()
+            "found in {shown}: {} characters; needed: at least {SHORTEST}, letters, digits and - . _ ~ + / =; type: head -c 24 /dev/urandom | base64 > {}",
+            token.len(),
+            hints::path(file)
         );
     }
     Ok(token.to_owned())

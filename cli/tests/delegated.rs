@@ -338,7 +338,7 @@ fn who_may_not_is_told_why_and_the_program_has_not_run() {
 #[test]
 #[ignore = "needs root"]
 fn nothing_is_left_of_a_trace_whoever_is_killed() {
-    let Some(host) = Host::new("20.20.2") else {
+    let Some(mut host) = Host::new("20.20.2") else {
         return;
     };
     let program = write(
@@ -347,7 +347,7 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
         "console.log('up'); setInterval(() => {}, 1000);\n",
     );
     // Tracers, whose comm they give themselves, and whose parent is the service.
-    let tracers = || -> Vec<i32> {
+    let tracers = |host: &Host| -> Vec<i32> {
         let parent = host.service.child.id().to_string();
         let all = fs::read_dir("/proc").unwrap().flatten();
         all.filter_map(|entry| {
@@ -359,7 +359,7 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
         })
         .collect()
     };
-    for whose in ["nodeprof", "tracer"] {
+    for whose in ["nodeprof", "tracer", "nodeprofd"] {
         let mut command = host.nodeprof();
         let mut traced = command
             .args([
@@ -380,7 +380,7 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
             .unwrap();
         let mut up = [0; 3];
         std::io::Read::read_exact(traced.stdout.as_mut().unwrap(), &mut up).unwrap();
-        assert_eq!(tracers().len(), 1);
+        assert_eq!(tracers(&host).len(), 1);
         let children = format!("/proc/{0}/task/{0}/children", traced.id());
         let child: i32 = fs::read_to_string(children)
             .unwrap()
@@ -389,12 +389,13 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
             .unwrap();
         let victim = match whose {
             "nodeprof" => traced.id() as i32,
-            _ => tracers()[0],
+            "tracer" => tracers(&host)[0],
+            _ => host.service.child.id() as i32,
         };
         // SAFETY: processes of this test.
         unsafe { libc::kill(victim, libc::SIGKILL) };
         let until = Instant::now() + Duration::from_secs(10);
-        while !tracers().is_empty() {
+        while !tracers(&host).is_empty() {
             assert!(Instant::now() < until, "a tracer is left");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -402,8 +403,15 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
         assert!(fs::metadata(format!("/proc/{child}")).is_ok());
         // SAFETY: as above.
         unsafe { libc::kill(child, libc::SIGTERM) };
+        let since = Instant::now();
         let output = traced.wait_with_output().unwrap();
-        if whose == "tracer" {
+        if whose != "nodeprof" {
+            // Nobody waits for who is gone.
+            assert!(
+                since.elapsed() < Duration::from_secs(5),
+                "{whose}: {:?}",
+                since.elapsed()
+            );
             assert!(
                 fs::metadata(host.home.join("k.nodeprof")).is_ok(),
                 "{}",
@@ -411,6 +419,10 @@ fn nothing_is_left_of_a_trace_whoever_is_killed() {
             );
             let run = report(&host.home.join("k.nodeprof"));
             assert_eq!(run["losses"]["counts_unknown"], 1, "{}", run["losses"]);
+        }
+        if whose == "nodeprofd" {
+            host.service.child.wait().unwrap();
+            host.service.begin();
         }
     }
     // And the next one is traced as if nothing had been.
@@ -452,8 +464,10 @@ fn a_tracer_names_no_paths_to_others_and_there_may_be_any_number_of_them() {
         const parent = (pid) => Number(read(pid, 'stat').replace(/.*\\) . /s, '').split(' ')[0]);
         const isOf = (pid) => pid === Number(process.argv[2]) || (pid > 1 && isOf(parent(pid)));
         const all = fs.readdirSync('/proc').map(Number).filter((pid) => pid > 0 && isOf(pid));
-        const lines = all.map((pid) => read(pid, 'cmdline').split('\\0').slice(1, -1).join(' '));
-        console.log([...new Set(lines)].sort().join('|'));
+        // Who has ended has none.
+        const lines = all.map((pid) => read(pid, 'cmdline')).filter((line) => line !== '');
+        const options = lines.map((line) => line.split('\\0').slice(1, -1).join(' '));
+        console.log([...new Set(options)].sort().join('|'));
     ";
     let program = write(&host.home, "program.js", SCRIPT);
     let service = host.service.child.id().to_string();

@@ -80,6 +80,36 @@ fn an_imported_recording_can_be_reported() {
     assert!(folded.contains("spawnSync"), "{folded}");
 }
 
+/// In a timeline each sample lasts for its period, the first one, too.
+#[test]
+fn the_first_sample_is_whole_in_a_timeline() {
+    let folder = folder();
+    let sample = |at: &str, function: &str| {
+        format!("node 7/7 {at}: 2000000 cpu-clock: \n\t55 {function}+0x1 (/x.so)\n\n")
+    };
+    let samples = [sample("10.002", "first"), sample("10.004", "second")].concat();
+    write(folder.path(), "a.txt", &samples);
+    let imported = nodeprof(&["import", "a.txt"], folder.path());
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let chart = nodeprof(
+        &["flame", "a.nodeprof", "--format", "chrome"],
+        folder.path(),
+    );
+    assert!(chart.status.success(), "{}", stderr(&chart));
+    let chart: serde_json::Value = serde_json::from_slice(&chart.stdout).expect("JSON");
+    for (function, start) in [("first", 0.0), ("second", 2000.0)] {
+        let named = |event: &&serde_json::Value| {
+            event["ph"] == "X" && text(&event["name"]).starts_with(function)
+        };
+        let event = list(&chart["traceEvents"]).iter().find(named);
+        let event = event.expect(function);
+        assert_eq!(
+            (&event["ts"], &event["dur"]),
+            (&start.into(), &2000.0.into())
+        );
+    }
+}
+
 #[test]
 fn standard_input_is_read_and_no_file_is_overwritten_unasked() {
     let folder = folder();

@@ -124,7 +124,7 @@ fn runs_and_processes_are_chosen_by_number() {
             "has no modules of process 7; needed: one of 500",
         ),
         (&["--run", "0"], "0 is not in 1"),
-        (&["--min", "5"], "needed: a time, for example 1.5ms"),
+        (&["--min", "5"], "which has no unit; needed: a time"),
     ] {
         let output = nodeprof(&folder, &[&["tree", "a.nodeprof"], arguments].concat());
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");
@@ -136,6 +136,85 @@ fn runs_and_processes_are_chosen_by_number() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn hints_name_the_file_that_was_given() {
+    let folder = folder();
+    let (from, to) = (
+        folder.path().join("a.nodeprof"),
+        folder.path().join("my app.nodeprof"),
+    );
+    fs::copy(from, to).expect("a copy");
+    for (arguments, hint) in [
+        (&["report"][..], "nodeprof flame FILE --of"),
+        (&["tree", "--package", "x"], "type: nodeprof blame FILE"),
+        (&["flame", "--of", "off-cpu"], "type: nodeprof report FILE"),
+        (
+            &["flame", "--of", "cpu", "--format", "json"],
+            "nodeprof report FILE --format json has",
+        ),
+        (
+            &["tree", "--process", "7"],
+            "type: nodeprof report FILE, which lists",
+        ),
+        (&["import"], "type: nodeprof report FILE"),
+    ] {
+        for (file, typed) in [
+            ("a.nodeprof", "a.nodeprof"),
+            ("my app.nodeprof", "'my app.nodeprof'"),
+        ] {
+            let output = nodeprof(
+                &folder,
+                &[&arguments[..1], &[file], &arguments[1..]].concat(),
+            );
+            let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+            assert!(
+                said.contains(&hint.replace("FILE", typed)),
+                "{arguments:?}: {said}"
+            );
+            assert!(!said.contains("FILE"), "{arguments:?}: {said}");
+        }
+    }
+}
+
+/// As with `flame` and `export`: what was asked for and is not there is an error.
+#[test]
+fn a_tree_without_a_row_is_an_error() {
+    let folder = folder();
+    let tree =
+        |arguments: &[&str]| nodeprof(&folder, &[&["tree", "a.nodeprof"], arguments].concat());
+    for (arguments, said) in [
+        (
+            &["--package", "fast"][..],
+            "a.nodeprof: No module of a package \"fast\" was loaded",
+        ),
+        (
+            &["--min", "1min"],
+            "a.nodeprof: No module is as slow as that; type a smaller --min",
+        ),
+        (
+            &["--package", "slow", "--min", "1min"],
+            "No module of the package \"slow\" is as slow as that",
+        ),
+    ] {
+        let output = tree(arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+    let text = stdout(&tree(&["--package", "slow"]));
+    assert!(text.contains("slow/index.js"), "{text}");
+    // That a run had no modules is an answer.
+    let mut recording = Program::new("/app/main.js", true).end().0;
+    for process in &mut recording.processes {
+        process.node = None;
+    }
+    let folder = save(&recording);
+    let without = nodeprof(&folder, &["tree", "a.nodeprof"]);
+    assert!(without.status.success(), "{}", stderr(&without));
+    let text = String::from_utf8_lossy(&without.stdout).into_owned();
+    assert!(text.contains("No process of this run ran node"), "{text}");
 }
 
 #[test]

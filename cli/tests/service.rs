@@ -16,6 +16,9 @@ mod support;
 #[path = "support/copies.rs"]
 mod copies;
 
+#[path = "support/file_system.rs"]
+mod file_system;
+
 #[allow(dead_code, reason = "not every test file uses all of it")]
 #[path = "support/service.rs"]
 mod own_service;
@@ -25,15 +28,19 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        net::UnixStream,
+    },
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
 use copies::{COPIES_TWICE, assert_shared_again};
+use file_system::FileSystem;
 use nodeprof_profile::{Profile, Recording, recording::CrossingKind, store::database::Database};
 use nodeprofd::control::{Client, Find};
 use own_service::Service;
@@ -697,6 +704,72 @@ fn a_holder_that_is_killed_or_stopped_is_replaced() {
     });
 }
 
+/// What a process has open, by where its links in /proc lead.
+fn opened_by(pid: u32) -> Vec<String> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
+    targets
+        .map(|to| to.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The holder was forked while the database was open.
+#[test]
+#[ignore = "needs root"]
+fn a_store_that_is_removed_while_there_is_a_holder_is_begun_anew() {
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "");
+        let file = service.folder.path().join("starts/starts.db");
+        let start = || {
+            service.succeeds(&node, &["-e", "0"]);
+            service.says("recorded pid=");
+            service.recordings().len()
+        };
+        assert_eq!([start(), start()], [1, 2]);
+        fs::remove_file(&file).unwrap();
+        assert_eq!([start(), start()], [1, 2]);
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_holder_has_no_files_of_the_store_nor_connections_of_clients() {
+    // As many as a user may have.
+    const CLIENTS: usize = 8;
+    undisturbed(|| {
+        let Some(node) = Node::find("20.20.2") else {
+            return;
+        };
+        let service = Service::knowing(&node, "");
+        let socket = service.folder.path().join("control.sock");
+        let clients = [(); CLIENTS].map(|()| UnixStream::connect(&socket).unwrap());
+        let before = service.holder();
+        // SAFETY: the holder of our own service.
+        unsafe { libc::kill(before as i32, libc::SIGKILL) };
+        service.says("the holder process ended, and was started anew");
+        assert_ne!(service.holder(), before);
+        let count = |opened: &[String], what: &str| {
+            let found = opened.iter().filter(|to| to.starts_with(what));
+            found.count()
+        };
+        let opened = opened_by(service.child.id());
+        assert!(count(&opened, "socket:") >= CLIENTS, "{opened:?}");
+        let opened = opened_by(service.holder());
+        assert!(count(&opened, "socket:") < CLIENTS, "{opened:?}");
+        let starts = service.folder.path().join("starts");
+        let starts = starts.to_str().unwrap();
+        assert_eq!(count(&opened, starts), 0, "{opened:?}");
+        drop(clients);
+        service.succeeds(&node, &["-e", "0"]);
+        service.says("recorded pid=");
+        let last = service.recordings().pop().unwrap();
+        assert_eq!(last.processes[0].incomplete, None);
+    });
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_clock_that_is_stepped_costs_no_start() {
@@ -827,7 +900,10 @@ fn said_of(service: &Service, starts: usize) -> (usize, usize) {
             panic!("{recorded} were recorded and {told} told as lost, of {starts}");
         };
         match line.contains("not recorded") {
-            true => told += 1,
+            true => {
+                told += 1;
+                println!("{line}");
+            }
             false => recorded += usize::from(line.contains("recorded pid=")),
         }
     }
@@ -1454,12 +1530,44 @@ fn starts_during(service: &Service, node: &Node, mut change: impl FnMut(usize)) 
         for number in 0..CHANGES {
             std::thread::sleep(Duration::from_millis(500));
             change(number);
-            service.signal(libc::SIGHUP);
         }
         std::thread::sleep(Duration::from_millis(500));
         is_over.store(true, Ordering::Relaxed);
         threads.map(|thread| thread.join().unwrap()).iter().sum()
     })
+}
+
+/// Kills a process of it, if that is there at this moment.
+fn kill_process(service: &Service, name: &str) -> bool {
+    let found = service.find_process(name);
+    if let Some(pid) = found {
+        // SAFETY: of this test's service.
+        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    }
+    found.is_some()
+}
+
+/// Of one that was about to attach, nobody is told by it.
+#[test]
+#[ignore = "needs root"]
+fn no_start_vanishes_while_the_holder_is_killed() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let service = Service::knowing(&node, "");
+        let killed = AtomicUsize::new(0);
+        let started = starts_during(&service, &node, |_| {
+            let found = kill_process(&service, "nodeprof-holder");
+            killed.fetch_add(usize::from(found), Ordering::Relaxed);
+        });
+        assert!(killed.into_inner() > 0);
+        let (recorded, told) = said_of(&service, started);
+        println!("{started} starts: {recorded} recorded, {told} told as lost");
+        assert!(recorded > started / 2);
+        let status = Client::new(&service.folder.path().join("control.sock")).status();
+        assert_eq!(status.unwrap().lost, told as u64);
+    });
 }
 
 /// The holder is replaced, which has more binaries to watch: who begins then is recorded, late perhaps, or told as not recorded.
@@ -1474,6 +1582,7 @@ fn no_start_vanishes_while_the_holder_is_replaced() {
         let started = starts_during(&service, &node, |number| {
             let both = [&node.path, &other.path];
             service.configure(&format!("nodes = {:?}", &both[..1 + (number + 1) % 2]));
+            service.signal(libc::SIGHUP);
         });
         let (recorded, told) = said_of(&service, started);
         println!("{started} starts: {recorded} recorded, {told} told as lost");
@@ -1499,6 +1608,7 @@ fn starts_are_recorded_whole_while_the_configuration_is_read_again() {
         let started = starts_during(&service, &node, |number| {
             let rule = format!("[[rule]]\nmode = 'off'\ndirectory = '/nowhere-{number}/**'\n");
             service.configure(&format!("{nodes}\n{rule}"));
+            service.signal(libc::SIGHUP);
         });
         assert!(server.wait().unwrap().success());
         let (recorded, told) = said_of(&service, started + 1);
@@ -2046,11 +2156,11 @@ fn starts_that_a_rule_names_are_recorded_in_full() {
         service.signal(libc::SIGHUP);
         service.says("the configuration was read again");
         assert_eq!(one(&service, &script).runs[0].mode, "count");
-        let of =
-            fs::read_to_string(format!("/proc/{0}/task/{0}/children", service.child.id())).unwrap();
-        for pid in of.split_whitespace() {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            assert_ne!(name.trim(), "nodeprof-lane");
+        // It has seen through what it had begun with.
+        let until = Instant::now() + Duration::from_secs(5);
+        while service.find_process("nodeprof-lane").is_some() {
+            assert!(Instant::now() < until, "it is there still");
+            std::thread::sleep(Duration::from_millis(20));
         }
         service.end();
     });
@@ -2159,29 +2269,85 @@ fn starts_that_a_rule_wants_in_full_are_counted_while_nobody_records_so() {
     });
 }
 
-/// Its process is begun anew with each reading of the configuration.
+/// Node binaries begin, two at a time, while something is done to full mode, which wants them all, or has to look at their commands for that; each is told of once.
+/// Returns how many there were, and how many of them were told as not recorded.
+fn starts_in_full_mode_during(change: impl Fn(&Service)) -> Option<Vec<(usize, usize)>> {
+    let node = Node::find("24.21.0")?;
+    let told = ["", "command = '*version*'\n"].map(|fits| {
+        let rule = format!("[[rule]]\nmode = 'full'\ndirectory = '{{top}}/work'\n{fits}");
+        let service = Service::knowing(&node, &rule);
+        let started = starts_during(&service, &node, |_| change(&service));
+        let (recorded, told) = said_of(&service, started);
+        // None comes twice, either.
+        std::thread::sleep(Duration::from_secs(1));
+        let more = service.lines.try_iter();
+        let more: Vec<String> = more.filter(|line| line.contains("recorded pid=")).collect();
+        println!("{started} starts: {recorded} recorded, {told} told as lost");
+        assert!(more.is_empty(), "{more:#?}");
+        let status = Client::new(&service.folder.path().join("control.sock")).status();
+        assert_eq!(status.unwrap().lost, told as u64);
+        (started, told)
+    });
+    Some(told.to_vec())
+}
+
+/// Its process is begun anew with each reading of the configuration: it sees through what it has begun with, and count mode has the rest.
 #[test]
 #[ignore = "needs root"]
 fn no_start_vanishes_while_full_mode_is_begun_anew() {
     undisturbed(|| {
+        let all = starts_in_full_mode_during(|service| service.signal(libc::SIGHUP));
+        for (started, told) in all.into_iter().flatten() {
+            assert!(told <= started / 10, "{told} of {started}");
+        }
+    });
+}
+
+/// Kills a process of the service again and again while node binaries begin in full mode.
+fn kills_in_full_mode(name: &str) {
+    undisturbed(|| {
+        let is_there = AtomicBool::new(false);
+        let all = starts_in_full_mode_during(|service| {
+            is_there.fetch_or(kill_process(service, name), Ordering::Relaxed);
+        });
+        assert!(all.is_none() || is_there.into_inner());
+    });
+}
+
+/// What it has not handed over goes with it, and is told.
+#[test]
+#[ignore = "needs root"]
+fn no_start_vanishes_while_full_mode_is_killed() {
+    kills_in_full_mode("nodeprof-lane");
+}
+
+/// That of count mode, which cannot ask about what begins meanwhile: full mode has it.
+#[test]
+#[ignore = "needs root"]
+fn what_full_mode_records_is_not_told_as_lost_while_the_holder_of_count_mode_is_killed() {
+    kills_in_full_mode("nodeprof-holder");
+}
+
+/// Full mode hears of it later than count mode, which leaves its starts to it.
+#[test]
+#[ignore = "needs root"]
+fn no_start_vanishes_where_recording_goes_on_after_a_pause() {
+    const ROUNDS: usize = 20;
+    undisturbed(|| {
         let Some(node) = Node::find("24.21.0") else {
             return;
         };
-        for fits in ["", "command = '*version*'\n"] {
-            let rule = format!("[[rule]]\nmode = 'full'\ndirectory = '{{top}}/work'\n{fits}");
-            let service = Service::knowing(&node, &rule);
-            let started = starts_during(&service, &node, |_| {});
-            let (recorded, told) = said_of(&service, started);
-            // None comes twice, either.
-            std::thread::sleep(Duration::from_secs(1));
-            let more = service.lines.try_iter();
-            let more: Vec<String> = more.filter(|line| line.contains("recorded pid=")).collect();
-            println!("{started} starts: {recorded} recorded, {told} told as lost");
-            assert!(more.is_empty(), "{more:#?}");
-            assert!(recorded > started / 2);
-            let status = Client::new(&service.folder.path().join("control.sock")).status();
-            assert_eq!(status.unwrap().lost, told as u64);
+        let rule = "[[rule]]\nmode = 'full'\ndirectory = '{top}/work'\n";
+        let service = Service::knowing(&node, rule);
+        service.says("starts are recorded in full mode, too");
+        for _ in 0..ROUNDS {
+            for order in ["pause", "resume"] {
+                let (ok, text) = ask(&service, None, &[order]);
+                assert!(ok, "{text}");
+            }
+            service.succeeds(&node, &["--version"]);
         }
+        assert_eq!(said_of(&service, ROUNDS), (ROUNDS, 0));
     });
 }
 
@@ -2456,6 +2622,173 @@ fn a_node_binary_that_is_replaced_is_read_anew() {
         records(&service, &here(third.version));
         // And none: what was there is recorded no more, and nothing else minds.
         fs::remove_file(&path).unwrap();
+        service.end();
+    });
+}
+
+/// A start of this node is recorded from its beginning.
+fn records(service: &Service, node: &Node) {
+    service.succeeds(node, &["-e", "0"]);
+    let line = service.says("recorded pid=");
+    assert!(!line.contains("not recorded"), "{line}");
+    let last = service.recordings().pop().unwrap();
+    assert_eq!(last.processes[0].incomplete, None);
+}
+
+/// In one that hears what is asked of it, who asks cannot be killed.
+#[test]
+#[ignore = "needs root"]
+fn a_file_system_that_does_not_answer_keeps_nobody_waiting() {
+    const SILENT: &str = "found a file system that does not answer";
+    const RULE: &str =
+        "[[rule]]\nmode = 'full'\ncommand = '*in-full.js*'\ndirectory = '{top}/work'\n";
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        for reads in [false, true] {
+            let Some(dead) = FileSystem::mount(&node.path, reads) else {
+                return;
+            };
+            let nodes = |names: &[PathBuf]| format!("nodes = {names:?}\n{RULE}");
+            // It is ready all the same, and has said so.
+            let mut service = Service::start(&nodes(&[dead.file(), node.path.clone()]));
+            let status = || ask(&service, None, &["status"]);
+            let (ok, text) = status();
+            let file = dead.file().display().to_string();
+            assert!(
+                ok && text.contains(&file) && text.contains("1 file"),
+                "{text}"
+            );
+            let (_, json) = ask(&service, None, &["status", "--format", "json"]);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(json["not_answering"], 1, "{json}");
+            assert_eq!(json["not_answering_files"][0], file.as_str(), "{json}");
+            let (_, json) = ask(&service, Some("nogroup"), &["status", "--format", "json"]);
+            assert!(!json.contains(&file), "{json}");
+            service.says("starts are recorded in full mode, too");
+            records(&service, &node);
+            // A new holder.
+            // SAFETY: the holder of our own service.
+            unsafe { libc::kill(service.holder() as i32, libc::SIGKILL) };
+            service.says("the holder process ended, and was started anew");
+            records(&service, &node);
+            // It is known not to answer, so nobody waits for it again, nor is it told again.
+            let since = Instant::now();
+            let (ok, text) = ask(&service, None, &["reload"]);
+            let took = since.elapsed();
+            assert!(ok && took < Duration::from_secs(3), "{took:?}: {text}");
+            let said: Vec<String> = service.lines.try_iter().collect();
+            assert!(!said.iter().any(|line| line.contains(SILENT)), "{said:#?}");
+            records(&service, &node);
+            // Another one there, which is new.
+            let other = dead.file().with_file_name("other");
+            service.configure(&nodes(&[other.clone(), dead.file(), node.path.clone()]));
+            let (ok, text) = ask(&service, None, &["reload"]);
+            assert!(ok, "{text}");
+            let line = service.says(SILENT);
+            assert!(line.contains(&other.display().to_string()), "{line}");
+            records(&service, &node);
+            let since = Instant::now();
+            service.end();
+            let took = since.elapsed();
+            assert!(took < Duration::from_secs(3), "{took:?}");
+            // Processes of the last one may be there still, which nobody can end.
+            service.begin();
+            service.end();
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_file_that_answers_late_is_met_then() {
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let Some(late) = FileSystem::mount(&node.path, true) else {
+            return;
+        };
+        let service = Service::start(&format!("nodes = [{:?}]", late.file()));
+        late.answers(true);
+        service.says("its starts are recorded, from the second one on");
+        let (_, json) = ask(&service, None, &["status", "--format", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["not_answering"], 0, "{json}");
+        let node = Node {
+            version: node.version,
+            path: late.file(),
+        };
+        service.succeeds(&node, &["-e", "0"]);
+        service.says("recorded pid=");
+        records(&service, &node);
+    });
+}
+
+/// A frozen group of processes (control groups, version 1), which no signal ends, as none does who waits for some file systems.
+struct Frozen {
+    at: tempfile::TempDir,
+    group: PathBuf,
+}
+
+impl Frozen {
+    /// `None`: it says that a test was skipped.
+    fn mount() -> Option<Frozen> {
+        let at = folder();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "cgroup", "-o", "freezer", "none"]);
+        let group = at.path().join("nodeprof-test");
+        let mounted = mount.arg(at.path()).stderr(Stdio::null()).status();
+        let frozen = Frozen { at, group };
+        if !mounted.unwrap().success() || fs::create_dir(&frozen.group).is_err() {
+            println!("skipped: no processes can be frozen here (freezer of control groups v1)");
+            return None;
+        }
+        Some(frozen)
+    }
+
+    fn freeze(&self, pid: u32) {
+        fs::write(self.group.join("cgroup.procs"), pid.to_string()).unwrap();
+        fs::write(self.group.join("freezer.state"), "FROZEN").unwrap();
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = fs::write(self.group.join("freezer.state"), "THAWED");
+        let since = Instant::now();
+        // They were killed, and end now.
+        while fs::remove_dir(&self.group).is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+            && since.elapsed() < Duration::from_secs(5)
+        {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = Command::new("umount").arg(self.at.path()).status();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn full_mode_is_begun_anew_where_its_process_cannot_be_ended() {
+    const RULE: &str = "[[rule]]\nmode = 'full'\ndirectory = '{top}/work'\n";
+    undisturbed(|| {
+        let Some(node) = Node::find("24.21.0") else {
+            return;
+        };
+        let Some(frozen) = Frozen::mount() else {
+            return;
+        };
+        let mut service = Service::knowing(&node, RULE);
+        service.says("starts are recorded in full mode, too");
+        frozen.freeze(service.process("nodeprof-lane"));
+        service.says("the process of full mode ended");
+        service.says("starts are recorded in full mode, too");
+        records(&service, &node);
+        assert_eq!(service.recordings().pop().unwrap().runs[0].mode, "full");
+        // The first one is there still; nobody waits for it.
+        let (ok, text) = ask(&service, None, &["reload"]);
+        assert!(ok, "{text}");
         service.end();
     });
 }

@@ -1,6 +1,13 @@
 //! What a run says of the machine that it was made on, so that two machines are not compared as if they were one.
 
-use std::{collections::BTreeSet, fs, sync::OnceLock};
+use std::{
+    collections::BTreeSet,
+    ffi::{CString, c_char, c_int},
+    fs,
+    mem::MaybeUninit,
+    ptr,
+    sync::OnceLock,
+};
 
 use nodeprof_profile::groups::{KERNEL, MACHINE};
 
@@ -26,22 +33,51 @@ pub(crate) fn user_id(text: &str) -> Option<u32> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let name = std::ffi::CString::new(text).ok()?;
-    let mut buffer = vec![0; 64 << 10];
-    // SAFETY: a struct of pointers and integers.
-    let mut user: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    // SAFETY: a name with its NUL, a live struct and a buffer of the length that is told.
-    let done = unsafe {
-        libc::getpwnam_r(
-            name.as_ptr(),
-            &mut user,
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            &mut found,
-        )
+    let name = CString::new(text).ok()?;
+    let ask = |user: *mut libc::passwd, buffer: &mut [c_char], found: *mut *mut libc::passwd| {
+        // SAFETY: a name with its NUL, live places, and a buffer of the length that is told.
+        unsafe {
+            let (at, length) = (buffer.as_mut_ptr(), buffer.len());
+            libc::getpwnam_r(name.as_ptr(), user, at, length, found)
+        }
     };
-    (done == 0 && !found.is_null()).then_some(user.pw_uid)
+    look_up(ask, |user| user.pw_uid)
+}
+
+/// Number of a group, by its name.
+pub(crate) fn group_id(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let ask = |group: *mut libc::group, buffer: &mut [c_char], found: *mut *mut libc::group| {
+        // SAFETY: as above.
+        unsafe {
+            let (at, length) = (buffer.as_mut_ptr(), buffer.len());
+            libc::getgrnam_r(name.as_ptr(), group, at, length, found)
+        }
+    };
+    look_up(ask, |group| group.gr_gid)
+}
+
+/// Bytes of an entry of a group or user, with the names of all members. The first is enough for most.
+const BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 64 << 20;
+
+/// What one of libc's functions finds that take a place for the entry and a buffer for its texts, and point to the entry if there is one.
+fn look_up<E>(
+    ask: impl Fn(*mut E, &mut [c_char], *mut *mut E) -> c_int,
+    number: impl FnOnce(&E) -> u32,
+) -> Option<u32> {
+    let mut entry = MaybeUninit::<E>::zeroed();
+    let mut buffer = vec![0; BYTES];
+    loop {
+        let mut found = ptr::null_mut();
+        match ask(entry.as_mut_ptr(), &mut buffer, &mut found) {
+            // SAFETY: points to the entry, which was filled in.
+            0 => return unsafe { found.as_ref() }.map(number),
+            // A group of thousands of users.
+            libc::ERANGE if buffer.len() < MOST_BYTES => buffer.resize(2 * buffer.len(), 0),
+            _ => return None,
+        }
+    }
 }
 
 /// `2 × Intel(R) Xeon(R) Processor` of /proc/cpuinfo.
@@ -61,6 +97,34 @@ fn processors(cpuinfo: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_and_groups_have_their_numbers() {
+        assert_eq!((user_id("root"), user_id("12")), (Some(0), Some(12)));
+        assert_eq!(group_id("root"), Some(0));
+        assert_eq!((user_id("no such"), group_id("no such")), (None, None));
+    }
+
+    #[test]
+    fn an_entry_that_is_larger_than_the_buffer_is_asked_for_again() {
+        let of = |bytes: usize| {
+            let ask = |entry: *mut u32, buffer: &mut [c_char], found: *mut *mut u32| {
+                if buffer.len() < bytes {
+                    return libc::ERANGE;
+                }
+                // SAFETY: live places.
+                unsafe {
+                    *entry = 7;
+                    *found = entry;
+                }
+                0
+            };
+            look_up(ask, |number| *number)
+        };
+        assert_eq!(of(BYTES), Some(7));
+        assert_eq!(of(5 * BYTES), Some(7));
+        assert_eq!(of(MOST_BYTES + 1), None);
+    }
 
     #[test]
     fn processors_are_counted_by_model() {

@@ -294,6 +294,20 @@ impl Supervisor {
                 let path = path.display();
                 warn!(%path, "cannot be probed: {path}: {why}");
             }
+            Happening::Silent { path } => {
+                let path = path.display();
+                warn!(
+                    %path,
+                    "left out: {path}: found a file system that does not answer; needed: one that does; if this is node, none of its starts is recorded until then"
+                );
+            }
+            Happening::Answers { path } => {
+                let path = path.display();
+                info!(
+                    %path,
+                    "answers: {path}: its starts are recorded, from the second one on from their beginning"
+                );
+            }
             Happening::Stepped(stepped) => {
                 let (cpu, events) = (stepped.load.cpu_percent, stepped.load.events);
                 let (one_in, passed_over) = (stepped.one_in, stepped.passed_over);
@@ -372,7 +386,7 @@ fn stored(outcome: &Outcome) {
             at.display()
         ),
         Outcome::Removed { at } => error!(
-            "the store {} was removed while the service ran: what was in it is gone, and a new one was begun",
+            "the store {} was removed or replaced while the service ran: what was in it is not there any more; what lies there now is the store, or a new one that was begun",
             at.display()
         ),
         Outcome::Full => error!(

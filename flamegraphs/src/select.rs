@@ -5,6 +5,7 @@ use std::str::FromStr;
 use nodeprof_profile::Recording;
 use nodeprof_profile::breakdown::{PhaseId, Timeline};
 use nodeprof_profile::recording::{Nanoseconds, ProcessId, RunId, Sample, ThreadId};
+use nodeprof_profile::typed;
 
 use crate::fold::Metric;
 use crate::text::words::phase_name;
@@ -53,7 +54,8 @@ pub enum Point {
 /// Not a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "found {0:?}; needed: a milestone or phase such as loop_start, or a time since the exec such as 12ms or 1.5s"
+    "found {0}; needed: a milestone or phase such as loop_start, or since the exec {TIME}; type for example 12ms",
+    TIME = typed::TIME
 )]
 pub struct NotAPoint(String);
 
@@ -61,7 +63,7 @@ impl FromStr for Point {
     type Err = NotAPoint;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || NotAPoint(text.to_owned());
+        let wrong = || NotAPoint(format!("{text:?}"));
         if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             let named = text
                 .chars()
@@ -83,19 +85,11 @@ impl FromStr for Point {
                 false => Err(wrong()),
             };
         }
-        let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
-        let scale = match &text[digits.len()..] {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            _ => return Err(wrong()),
-        };
-        let number: f64 = digits.parse().map_err(|_| wrong())?;
-        // Beyond 2^53 ns, which are 104 days, a float is no longer exact.
-        match number * scale {
-            ns if ns.is_finite() && ns < 9e15 => Ok(Point::After(Nanoseconds(ns.round() as u64))),
-            _ => Err(wrong()),
+        match typed::time(text) {
+            // No run lasts 104 days.
+            Ok(ns) if ns < 9e15 => Ok(Point::After(Nanoseconds(ns.round() as u64))),
+            Ok(_) => Err(NotAPoint(format!("{text:?}, which is too long"))),
+            Err(found) => Err(NotAPoint(found.to_string())),
         }
     }
 }
@@ -416,6 +410,7 @@ mod tests {
         assert_eq!("1.5s".parse(), after(1_500_000_000));
         assert_eq!("7us".parse(), after(7_000));
         assert_eq!("0ns".parse(), after(0));
+        assert_eq!("1h".parse(), after(3_600_000_000_000));
         assert_eq!("loop-start".parse(), Ok(Point::Named("loop_start".into())));
         assert_eq!(
             "platform+v8".parse(),
@@ -432,7 +427,7 @@ mod tests {
         ] {
             assert_eq!(printed.parse(), Ok(Point::Named(name.into())), "{printed}");
         }
-        for wrong in ["", "12", "1h", "-1ms", "1e400s", "a.b", "_x", "1..2ms"] {
+        for wrong in ["", "12", "1y", "-1ms", "1e400s", "a.b", "_x", "1..2ms"] {
             assert!(wrong.parse::<Point>().is_err(), "{wrong}");
         }
     }

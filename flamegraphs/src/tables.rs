@@ -4,19 +4,14 @@
 //! in their name (`loading.crossings`), null is an empty cell, and lists are JSON.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use nodeprof_profile::{
     Profile, Recording, RunProfile,
     diff::figures::List,
-    recording::{FileOperation, NameId},
-    report::{Document, PathProfile, Time},
+    profile,
+    report::{self, Time},
 };
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, Visitor},
-    ser::SerializeMap as _,
-};
+use serde::Serialize;
 use serde_json::Value;
 
 /// What a row is.
@@ -164,13 +159,11 @@ impl<'a> RunRow<'a> {
 pub struct Rows(Vec<Row>);
 
 /// Fields in the order in which they are documented.
-#[derive(Clone, Debug, PartialEq)]
-struct Row(Vec<(String, Field)>);
-
-#[derive(Clone, Debug, PartialEq)]
-enum Field {
-    Row(Row),
-    Value(Value),
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row {
+    run: usize,
+    #[serde(flatten)]
+    of: Value,
 }
 
 impl Rows {
@@ -185,7 +178,7 @@ impl Rows {
         run: Option<usize>,
     ) -> serde_json::Result<Rows> {
         let files = match view {
-            View::Files => paths(recording),
+            View::Files => profile::paths(recording),
             _ => Vec::new(),
         };
         let mut rows = Rows(Vec::new());
@@ -233,12 +226,8 @@ impl Rows {
         rows: &[T],
     ) -> serde_json::Result<()> {
         for row in rows {
-            let row = Document::of_row(profile, list, row)?;
-            // By way of text, because that keeps the order of the fields.
-            let mut fields: Row = serde_json::from_str(&serde_json::to_string(&row)?)?;
-            let number = Field::Value(Value::from(run));
-            fields.0.insert(0, ("run".to_owned(), number));
-            self.0.push(fields);
+            let of = report::row(profile, list, row)?;
+            self.0.push(Row { run, of });
         }
         Ok(())
     }
@@ -270,8 +259,8 @@ impl Rows {
             .0
             .iter()
             .map(|row| {
-                let mut cells = Vec::new();
-                row.flatten("", &mut cells);
+                let mut cells = vec![("run".to_owned(), row.run.to_string())];
+                flatten(&row.of, "", &mut cells);
                 cells
             })
             .collect();
@@ -322,116 +311,15 @@ fn columns(rows: &[Vec<(String, String)>]) -> Vec<&str> {
         .collect()
 }
 
-impl Row {
-    fn flatten(&self, prefix: &str, cells: &mut Vec<(String, String)>) {
-        for (name, field) in &self.0 {
-            let name = format!("{prefix}{name}");
-            match field {
-                Field::Row(row) => row.flatten(&format!("{name}."), cells),
-                Field::Value(Value::Null) => cells.push((name, String::new())),
-                Field::Value(Value::String(text)) => cells.push((name, text.clone())),
-                Field::Value(value) => cells.push((name, value.to_string())),
-            }
+/// The cells of an object, by name: those of objects in it as `outer.inner`.
+fn flatten(object: &Value, prefix: &str, cells: &mut Vec<(String, String)>) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        let name = format!("{prefix}{name}");
+        match value {
+            Value::Object(_) => flatten(value, &format!("{name}."), cells),
+            Value::Null => cells.push((name, String::new())),
+            Value::String(text) => cells.push((name, text.clone())),
+            value => cells.push((name, value.to_string())),
         }
     }
-}
-
-impl Serialize for Row {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, field) in &self.0 {
-            match field {
-                Field::Row(row) => map.serialize_entry(name, row)?,
-                Field::Value(value) => map.serialize_entry(name, value)?,
-            }
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Row {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Row, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Row;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Row, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Row(fields))
-            }
-        }
-        deserializer.deserialize_map(Fields)
-    }
-}
-
-impl<'de> Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Field, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Row(Row),
-            Value(Value),
-        }
-        Ok(match Either::deserialize(deserializer)? {
-            Either::Row(row) => Field::Row(row),
-            Either::Value(value) => Field::Value(value),
-        })
-    }
-}
-
-/// Every path and operation of each run, longest sum of times first.
-fn paths(recording: &Recording) -> Vec<Vec<PathProfile>> {
-    let mut sums: Vec<BTreeMap<(NameId, FileOperation), PathProfile>> =
-        vec![BTreeMap::new(); recording.runs.len()];
-    for access in &recording.files {
-        let process = recording.processes.get(access.process.0 as usize);
-        let Some(sums) = process.and_then(|p| sums.get_mut(p.run.0 as usize)) else {
-            continue;
-        };
-        let sum = sums
-            .entry((access.path, access.operation))
-            .or_insert_with(|| {
-                let path = recording.name(access.path);
-                PathProfile {
-                    path: String::from_utf8_lossy(path).into_owned(),
-                    path_bytes: std::str::from_utf8(path)
-                        .is_err()
-                        .then(|| hexadecimal(path)),
-                    operation: access.operation,
-                    calls: 0,
-                    failed: 0,
-                    bytes: 0,
-                    total_ns: 0,
-                }
-            });
-        sum.calls += 1;
-        sum.failed += u64::from(access.result < 0);
-        if access.operation == FileOperation::Read {
-            let bytes = u64::try_from(access.result).unwrap_or(0);
-            sum.bytes = sum.bytes.saturating_add(bytes);
-        }
-        sum.total_ns = sum.total_ns.saturating_add(access.duration.0);
-    }
-    sums.into_iter()
-        .map(|run| {
-            let mut rows: Vec<PathProfile> = run.into_values().collect();
-            rows.sort_by(|a, b| {
-                b.total_ns
-                    .cmp(&a.total_ns)
-                    .then_with(|| a.path.cmp(&b.path))
-            });
-            rows
-        })
-        .collect()
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

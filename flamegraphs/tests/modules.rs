@@ -428,6 +428,49 @@ fn the_chain_begins_with_the_main_script_however_slow_a_preload_is() {
 }
 
 #[test]
+fn the_bootstrap_says_what_preloaded_modules_took_of_it() {
+    let mut p = Program::new("/srv/app/main.js", true);
+    p.require("/srv/tools/preload.js", &[], 900_000, |p| {
+        p.require("/srv/tools/agent.js", &[], 900_000, |p| p.busy(3_000_000));
+        p.cross("util", "X", 4_000);
+    });
+    p.require("/srv/app/main.js", &[], 90_000, |p| {
+        p.cross("util", "X", 4_000)
+    });
+    let mut profile = Profile::from_recording(&p.end().0);
+    let text = |profile: &Profile| render(profile, &plain(160)).replace('\n', " ");
+    assert!(
+        !text(&profile).contains("preloaded by -r"),
+        "after the bootstrap"
+    );
+    let run = &mut profile.runs[0];
+    let bootstrap = run
+        .phases
+        .iter_mut()
+        .find(|phase| phase.name == "bootstrap");
+    let bootstrap = bootstrap.unwrap();
+    bootstrap.end_ns += 100_000_000;
+    let end = bootstrap.end_ns;
+    let main = run.modules.iter_mut().find(|module| module.main_script);
+    main.unwrap().start_ns = Some(end);
+    let preload = run.modules.iter().find(|m| m.path.ends_with("preload.js"));
+    let preload = preload.unwrap();
+    let ended = preload
+        .end_earliest_ns
+        .unwrap()
+        .midpoint(preload.end_latest_ns.unwrap());
+    let spent = (ended - preload.start_ns.unwrap()) as f64 / 1e6;
+    let text = text(&profile);
+    let (before, after) = text
+        .split_once(" ms of it to load and run modules preloaded by -r: ")
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(after.starts_with("/srv/tools/preload.js "), "{text}");
+    let said: f64 = before.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((said - spent).abs() < 0.01, "{spent} ms: {text}");
+    assert!(!text.contains("preload.js, "), "{text}");
+}
+
+#[test]
 fn the_chain_leaves_out_what_callbacks_load() {
     let main = "/srv/app/main.js";
     let helper = "/srv/app/helper.js";
@@ -501,6 +544,83 @@ fn a_main_module_that_had_not_run_is_not_said_to_have_run() {
     assert!(had_run(&run));
     run.modules[main].end_latest_ns = None;
     assert!(!had_run(&run));
+}
+
+#[test]
+fn a_main_module_that_never_runs_is_not_said_to_have_run() {
+    let mut run = run(&program());
+    let main = run.modules.iter().position(|m| m.main_script).unwrap();
+    let text = |run: &RunProfile| chain(run).0;
+    let had_run = " until the main module had run";
+    run.modules[main].kind = ModuleKind::EsModule;
+    assert!(text(&run).contains(had_run));
+    // It waits for what cannot come.
+    run.processes[0].exit_status = Some(13);
+    assert!(text(&run).contains(" until the process ended with exit status 13"));
+    // An error after it had run, or while it ran.
+    run.processes[0].exit_status = Some(1);
+    assert!(text(&run).contains(had_run));
+    // What it imports is not there.
+    run.modules[main].end_earliest_ns = None;
+    run.modules[main].end_latest_ns = None;
+    let not_run = " until the process ended; the main module did not run";
+    assert!(text(&run).contains(not_run));
+    // One that does nothing is not seen to run.
+    run.processes[0].exit_status = Some(0);
+    assert!(text(&run).contains(had_run));
+    run.processes[0].command = ["node", "--check", "main.js"].map(str::to_owned).into();
+    assert!(text(&run).contains(not_run));
+}
+
+#[test]
+fn the_time_of_the_chain_is_the_time_that_passed() {
+    let (main, hook) = ("/srv/app/main.js", "/srv/tools/hook.js");
+    let mut p = Program::new(main, true);
+    p.require(hook, &[], 900_000, |p| {
+        p.busy(2_000_000);
+        p.cross("util", "X", 4_000);
+    });
+    p.native("node::LoadEnvironment", |p| {
+        p.call_javascript(|p| {
+            p.require(main, &[], 90_000, |p| {
+                p.require("/srv/app/lib.js", &[], 90_000, |p| {
+                    p.busy(5_000_000);
+                    p.cross("util", "X", 4_000);
+                });
+                p.function("compile", hook, 7, |p| {
+                    p.cross("util", "X", 4_000);
+                    p.busy(40_000_000);
+                    p.cross("util", "X", 4_000);
+                });
+                p.cross("util", "X", 4_000);
+            });
+        });
+    });
+    let mut run = run(&p.end().0);
+    let passed = "45.2 ms until the main module had run";
+    let (text, names) = chain(&run);
+    assert!(text.contains(passed), "{text}");
+    let besides = "40.0 ms of it in no module of the chain or what these required (at least 40.0 ms in /srv/tools/hook.js)";
+    assert!(text.contains(besides), "{text}");
+    assert_eq!(names, [main, "/srv/app/lib.js"], "{text}");
+    // Of whom it was is not known.
+    run.modules
+        .iter_mut()
+        .find(|m| m.path == hook)
+        .unwrap()
+        .end_latest_ns = None;
+    let (text, _) = chain(&run);
+    assert!(text.contains("40.0 ms of it in no module"), "{text}");
+    assert!(!text.contains("at least"), "{text}");
+    // What it imports without waiting for it begins before its end, and runs later.
+    let lib = run.modules.iter_mut().find(|m| m.path.ends_with("lib.js"));
+    let lib = lib.unwrap();
+    lib.self_ns += 400_000_000;
+    let after = "of the chain after that, in what import() loads";
+    assert!(!text.contains(after), "{text}");
+    let (text, _) = chain(&run);
+    assert!(text.contains(passed), "{text}");
+    assert!(text.contains(&format!("360 ms {after}")), "{text}");
 }
 
 #[test]

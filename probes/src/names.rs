@@ -1,5 +1,7 @@
 //! From C++ symbols to the names a user knows: `node::fs::InternalModuleStat(…)` → binding `fs`, function `InternalModuleStat`.
 
+use std::borrow::Cow;
+
 use crate::plan::CallbackSort;
 
 /// A mangled name without the suffixes GCC adds to clones (`.part.0`, `.constprop.0`, `.cold`).
@@ -48,6 +50,7 @@ fn demangle_reading(
     if mangled.len() > LONGEST_MANGLED {
         return None;
     }
+    let mangled = &*without_declarations(mangled);
     let (depth, reads) = how_to_parse(mangled)?;
     // What is written has an end of its own.
     let options = options.recursion_limit(RECURSION);
@@ -73,6 +76,46 @@ fn demangle_reading(
     }
     *read += reads;
     parse(mangled, depth, options)
+}
+
+/// The name without the `Tn` that clang 18 and newer (Node 26) put before the type of a template's parameter that is no type, where that type depends on others: the parser does
+/// not know it. The type stays, as an argument of its own, for what is substituted later counts it.
+fn without_declarations(mangled: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memmem::find(mangled, b"Tn").is_none() {
+        return Cow::Borrowed(mangled);
+    }
+    let mut out = Vec::with_capacity(mangled.len());
+    let mut rest = mangled;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let length = match digits {
+            0 if rest.starts_with(b"Tn") => {
+                rest = rest.get(2..).unwrap_or_default();
+                continue;
+            }
+            0 => 0,
+            // Of a substitution, a parameter or an array (`S1_`), or a literal (`Li5E`): no identifier follows.
+            _ if rest.get(digits) == Some(&b'_')
+                || matches!(out.as_slice(), [.., b'L', kind] if kind.is_ascii_lowercase()) =>
+            {
+                digits
+            }
+            _ => {
+                let number = std::str::from_utf8(rest.get(..digits).unwrap_or_default());
+                let length = number.ok().and_then(|number| number.parse().ok());
+                digits.saturating_add(length.unwrap_or(usize::MAX))
+            }
+        };
+        if length == 0 {
+            out.push(first);
+            rest = behind;
+            continue;
+        }
+        let (identifier, behind) = rest.split_at(length.min(rest.len()));
+        out.extend_from_slice(identifier);
+        rest = behind;
+    }
+    Cow::Owned(out)
 }
 
 fn parse(name: &[u8], depth: u32, options: cpp_demangle::DemangleOptions) -> Option<String> {
@@ -445,6 +488,30 @@ fn snake_case(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_of_template_parameters_that_depend_on_others_are_read() {
+        let mangled = b"_ZN4node17GetSockOrPeerNameINS_7TCPWrapETnPFiPKNT_10HandleTypeEP8sockaddrPiEXadL_Z18uv_tcp_getsocknameEEEEvRKN2v820FunctionCallbackInfoINSB_5ValueEEE";
+        let before = b"_ZN4node17GetSockOrPeerNameINS_7TCPWrapEXadL_Z18uv_tcp_getsocknameEEEEvRKN2v820FunctionCallbackInfoINS2_5ValueEEE";
+        let [new, old] = [&mangled[..], before].map(|name| {
+            let name = demangle(name).unwrap();
+            assert_eq!(sort_of(&name), Some(CallbackSort::Function), "{name}");
+            binding_and_function(&name)
+        });
+        assert_eq!(new, old);
+        // Not within identifiers, whatever number stands before.
+        for name in [
+            "_ZN4node5GetTnEv",
+            "_ZN4node3TnTILi3EEEvv",
+            "_ZN4node2TnIS1_EEvv",
+        ] {
+            assert_eq!(without_declarations(name.as_bytes()), name.as_bytes());
+        }
+        assert_eq!(
+            *without_declarations(b"_ZN99999999999999999999999Tn"),
+            *b"_ZN99999999999999999999999Tn"
+        );
+    }
 
     fn named(demangled: &str) -> (String, String) {
         binding_and_function(demangled)

@@ -244,6 +244,27 @@ pub enum Role {
     Parse,
     /// V8 makes machine code; a handle of it is returned in `rax`. The first word of what `rdi` points to is the isolate.
     Code,
+    /// V8 has the bytes of a WebAssembly module, before it makes code of it.
+    WasmModule {
+        /** Points to what V8 keeps of the module (`NativeModule`). */
+        module: Register,
+        /** Points to where the bytes lie, and how many there are. */
+        bytes: Register,
+    },
+    /// V8 is about to put the machine code of a WebAssembly function in its place.
+    WasmCode {
+        /** As for [`Role::WasmModule`]. */
+        module: Register,
+        /** Number of the function in its module. */
+        index: Register,
+        /** Where the code will lie, and its size: how many words from the stack pointer these stand. */
+        slot: u8,
+    },
+    /// V8 makes a script of a WebAssembly module, to name it by; a handle of it is returned in `rax`.
+    WasmScript {
+        /** Points to a pointer to what V8 keeps of the module. */
+        module: Register,
+    },
     /// V8 has moved machine code: `rdi` points to its object.
     CodeMoved {
         /** How far, in bytes; signed. */

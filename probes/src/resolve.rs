@@ -916,6 +916,22 @@ fn with_registers(role: &Role, holder: &dyn Fn(Register) -> Option<Register>) ->
             referrer: holder(*referrer)?,
         },
         Role::Load { name } => Role::Load { name: path(name)? },
+        Role::WasmModule { module, bytes } => Role::WasmModule {
+            module: holder(*module)?,
+            bytes: holder(*bytes)?,
+        },
+        Role::WasmCode {
+            module,
+            index,
+            slot,
+        } => Role::WasmCode {
+            module: holder(*module)?,
+            index: holder(*index)?,
+            slot: *slot,
+        },
+        Role::WasmScript { module } => Role::WasmScript {
+            module: holder(*module)?,
+        },
         Role::CodeMoved { delta } => Role::CodeMoved {
             delta: holder(*delta)?,
         },

@@ -55,6 +55,8 @@ pub struct V8Layout {
     pub function_template_type: u16,
     /// Number of the frames of builtins that are written in C++.
     pub builtin_exit_frame: u8,
+    /// Number of the frames of WebAssembly; 0: there are none.
+    pub wasm_frame: u8,
     /// Instance type of `SourceTextModule`.
     pub source_text_module_type: u16,
     /// Instance type of `SyntheticModule`.
@@ -396,6 +398,9 @@ impl V8Layout {
                 "the frames of builtins",
                 one("frametype_BuiltinExitFrame"),
             )?,
+            wasm_frame: one("frametype_WasmFrame").map_or(Ok(0), |number| {
+                offset("the frames of WebAssembly", Some(number))
+            })?,
             byte_array_types: [
                 instance("ByteArray")?,
                 instance("TrustedByteArray").unwrap_or(0),

@@ -71,6 +71,8 @@ pub struct Timeline {
     processes: Vec<ProcessTimeline>,
     /// Per run: the main node process.
     main: Vec<Option<ProcessId>>,
+    /// Per run: the first process of the recording that is its own.
+    first: Vec<Option<ProcessId>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -103,13 +105,28 @@ impl Timeline {
             .zip(milestones)
             .map(|(process, milestones)| ProcessTimeline::new(recording, process, milestones))
             .collect();
-        let main = main_processes(recording);
-        Timeline { processes, main }
+        let mut first = vec![None; recording.runs.len()];
+        for (process, id) in recording.processes.iter().zip(0..) {
+            if let Some(first) = first.get_mut(process.run.0 as usize) {
+                first.get_or_insert(ProcessId(id));
+            }
+        }
+        Timeline {
+            processes,
+            main: main_processes(recording),
+            first,
+        }
     }
 
     /// The node process that a run is about: its root, or the nearest descendant that runs node.
     pub fn main_process(&self, run: RunId) -> Option<ProcessId> {
         self.main.get(run.0 as usize).copied().flatten()
+    }
+
+    /// The same; of a run without node its first process.
+    pub fn main_or_first_process(&self, run: RunId) -> Option<ProcessId> {
+        let first = || self.first.get(run.0 as usize).copied().flatten();
+        self.main_process(run).or_else(first)
     }
 
     /// The phases of a process, in order of time, without gaps; never empty for a process of the recording.
@@ -339,7 +356,7 @@ pub fn main_processes(recording: &Recording) -> Vec<Option<ProcessId>> {
     let processes = &recording.processes;
     let depth_of = |mut index: usize| {
         let mut depth = 0;
-        // A parent is an earlier process in a consistent recording; the bound keeps a cycle from hanging us.
+        // A recording that is read has no cycle; the bound is for one that somebody makes.
         while depth <= processes.len() {
             match processes[index].parent {
                 Some(parent) if (parent.0 as usize) < processes.len() => {

@@ -199,7 +199,7 @@ impl Selector {
                 }),
                 there: match (recording.runs.len(), there.len()) {
                     (0, _) => "no runs".to_owned(),
-                    (_, 0) => "no labels".to_owned(),
+                    (_, 0) => "no labels that tell runs apart".to_owned(),
                     _ => words(there.iter().map(|(key, value)| format!("{key}={value}"))),
                 },
                 file,

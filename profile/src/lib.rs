@@ -19,7 +19,7 @@
 //! recording.save(&path, SaveOptions { overwrite: false })?;
 //! let profile = Profile::from_recording(&Recording::load(&path)?);
 //! assert_eq!(profile.runs[0].command, ["node", "app.js"]);
-//! println!("{}", serde_json::to_string_pretty(&Document::of(&profile)?)?);
+//! println!("{}", serde_json::to_string_pretty(&Document::from(&profile))?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -39,6 +39,7 @@
 //! | [`import`] | recordings made of what other tools saw: `perf script` |
 //! | [`redact`] | secrets that must not be kept |
 //! | [`trend`] | a figure from commit to commit, and where it changed |
+//! | [`typed`] | times as people type them |
 //! | [`report`] | the figures, in the shape of the JSON |
 #![warn(missing_docs)]
 mod append;
@@ -63,9 +64,11 @@ mod signed_ranks;
 pub mod statistics;
 pub mod store;
 #[doc(hidden)]
+#[cfg(feature = "synthetic")]
 pub mod synthetic;
 mod thin;
 pub mod trend;
+pub mod typed;
 pub mod v8;
 pub mod wording;
 

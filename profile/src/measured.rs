@@ -1,5 +1,7 @@
 //! What the runs of a group measured: times and memory, run by run, and pairs of them.
 
+use std::collections::HashMap;
+
 use crate::Recording;
 use crate::groups::{Group, KERNEL, MACHINE, PAIR};
 use crate::recording::{Process, Run, RunId};
@@ -24,7 +26,7 @@ pub struct Measured {
     pub system: Vec<f64>,
     /// Peak resident set of the largest process, bytes.
     pub max_rss: Vec<f64>,
-    /// Unique set size of the command's process at its exit, bytes.
+    /// Private dirty memory of the command's process at its exit, bytes.
     pub uss: Vec<f64>,
     /// Exit status of each run; `None`: a signal.
     pub exit_statuses: Vec<Option<i32>>,
@@ -50,13 +52,17 @@ impl Measured {
     /// Of the group's runs; the caller chooses bare or probed ones.
     pub fn of(recording: &Recording, group: &Group) -> Measured {
         let mut measured = Measured::default();
+        let mut processes: HashMap<RunId, Vec<&Process>> = HashMap::new();
+        for process in &recording.processes {
+            processes.entry(process.run).or_default().push(process);
+        }
         for id in &group.runs {
             let Some(run) = recording.runs.get(id.0 as usize) else {
                 continue;
             };
             measured.wall.push(wall(run));
             measured.exit_statuses.push(run.exit_status);
-            let processes: Vec<&Process> = processes(recording, *id).collect();
+            let processes = processes.get(id).map_or(&[][..], Vec::as_slice);
             let seconds = |time: fn(&Process) -> Option<u64>| {
                 let times: Option<Vec<u64>> = processes.iter().map(|p| time(p)).collect();
                 let times = times.filter(|times| !times.is_empty());
@@ -72,10 +78,6 @@ impl Measured {
         }
         measured
     }
-}
-
-fn processes(recording: &Recording, run: RunId) -> impl Iterator<Item = &Process> {
-    recording.processes.iter().filter(move |p| p.run == run)
 }
 
 /// Wall times (base, head) in seconds of runs that carry the same number of a pair, in order of these numbers. A pair with one run

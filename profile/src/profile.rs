@@ -13,8 +13,9 @@ use crate::modules::script::ScriptId;
 use crate::modules::{Bucket, Costs, Module, Modules, is_package_json, script};
 use crate::probe_cost::{HitsInside, hits_inside_crossings};
 use crate::recording::{
-    Binary, CallbackId, CrossingKind, FileOperation, FrameKind, NameId, Nanoseconds, Process,
-    ProcessId, Recording, RunId, StackId, UNREADABLE,
+    Binary, CallbackId, CrossingKind, FamilyState, FileOperation, FrameKind, KeptFigure, Loss,
+    NameId, Nanoseconds, Overhead, ProbeHits, Process, ProcessId, Recording, RunId, Sample,
+    StackId, UNREADABLE,
 };
 use crate::report::{
     Attribution, BundledPackageProfile, CallbackProfile, CallsByKind, Compile, Crossings, Family,
@@ -34,9 +35,9 @@ impl Profile {
 
     /// The same with a timeline that the caller has for other views.
     pub fn with_timeline(recording: &Recording, timeline: &Timeline) -> Profile {
-        let cells = ByRun::new(recording, timeline);
         let hits = hits_inside_crossings(recording);
         let modules = Modules::new(recording, timeline);
+        let cells = ByRun::new(recording, timeline, &modules);
         let runs = cells
             .runs
             .iter()
@@ -49,8 +50,9 @@ impl Profile {
                     main: timeline.main_process(RunId(index as u32)),
                     hits: &hits,
                     modules: &modules,
+                    cells,
                 };
-                context.profile(cells)
+                context.profile()
             })
             .collect();
         Profile {
@@ -60,9 +62,17 @@ impl Profile {
     }
 }
 
-/// The cells of one run.
+/// The cells of one run, and what else of the recording is its own.
 #[derive(Default)]
-struct RunCells {
+struct RunCells<'a> {
+    samples: Vec<&'a Sample>,
+    /// By index in [`Modules::list`].
+    modules: Vec<usize>,
+    figures: Vec<&'a KeptFigure>,
+    families: Vec<&'a FamilyState>,
+    losses: Vec<&'a Loss>,
+    overheads: Vec<&'a Overhead>,
+    probe_hits: Vec<&'a ProbeHits>,
     processes: Vec<ProcessId>,
     crossings: Vec<CrossingCell>,
     lookups: Vec<LookupCell>,
@@ -72,12 +82,12 @@ struct RunCells {
 }
 
 /// Cells dealt out to their runs: a recording of many runs is read once, not once per run.
-struct ByRun {
-    runs: Vec<RunCells>,
+struct ByRun<'a> {
+    runs: Vec<RunCells<'a>>,
 }
 
-impl ByRun {
-    fn new(recording: &Recording, timeline: &Timeline) -> ByRun {
+impl<'a> ByRun<'a> {
+    fn new(recording: &'a Recording, timeline: &Timeline, modules: &Modules) -> ByRun<'a> {
         let mut runs: Vec<RunCells> = recording.runs.iter().map(|_| RunCells::default()).collect();
         let run_of = |process: ProcessId| {
             let process = recording.processes.get(process.0 as usize)?;
@@ -106,8 +116,102 @@ impl ByRun {
                 run.processes.push(ProcessId(index as u32));
             }
         }
+        for sample in &recording.samples {
+            if let Some(run) = run_of(sample.process).and_then(|run| runs.get_mut(run)) {
+                run.samples.push(sample);
+            }
+        }
+        for (index, module) in modules.list.iter().enumerate() {
+            let run = run_of(modules.threads[module.unit].0);
+            if let Some(run) = run.and_then(|run| runs.get_mut(run)) {
+                run.modules.push(index);
+            }
+        }
+        macro_rules! own {
+            ($($field:ident),*) => {$(
+                for row in &recording.$field {
+                    if let Some(run) = runs.get_mut(row.run.0 as usize) {
+                        run.$field.push(row);
+                    }
+                }
+            )*};
+        }
+        own!(figures, families, losses, overheads, probe_hits);
         ByRun { runs }
     }
+}
+
+/// Every path and operation of each run, the slowest first: all of which [`Files::slowest`] has the first.
+pub fn paths(recording: &Recording) -> Vec<Vec<PathProfile>> {
+    let timeline = Timeline::new(recording);
+    let mut runs: Vec<Vec<FileCell>> = recording.runs.iter().map(|_| Vec::new()).collect();
+    for cell in breakdown::file_accesses(recording, &timeline) {
+        let process = recording.processes.get(cell.process.0 as usize);
+        if let Some(run) = process.and_then(|process| runs.get_mut(process.run.0 as usize)) {
+            run.push(cell);
+        }
+    }
+    let runs = runs.iter().map(|cells| by_path(cells));
+    runs.map(|paths| ranked(recording, paths.iter(), SLOWEST, usize::MAX))
+        .collect()
+}
+
+/// What is done with each path, over all processes and phases.
+fn by_path(cells: &[FileCell]) -> Vec<FileCell> {
+    let mut paths: Map<(NameId, u8), FileCell> = Map::default();
+    for cell in cells {
+        let empty = FileCell {
+            calls: 0,
+            failed: 0,
+            bytes: 0,
+            total: Nanoseconds(0),
+            ..*cell
+        };
+        let path = paths
+            .entry((cell.path, cell.operation as u8))
+            .or_insert(empty);
+        count(&mut path.calls, cell.calls);
+        count(&mut path.failed, cell.failed);
+        count(&mut path.bytes, cell.bytes);
+        add(&mut path.total, cell.total);
+    }
+    paths.into_values().collect()
+}
+
+/// By what paths are sorted, the highest first.
+type Rank = fn(&FileCell) -> (u64, u64);
+
+const SLOWEST: Rank = |cell| (cell.total.0, cell.calls);
+
+/// The first of these paths.
+fn ranked<'c>(
+    recording: &Recording,
+    paths: impl Iterator<Item = &'c FileCell>,
+    rank: Rank,
+    most: usize,
+) -> Vec<PathProfile> {
+    let name = |cell: &FileCell| recording.name(cell.path);
+    let mut paths: Vec<&FileCell> = paths.collect();
+    paths.sort_by(|a, b| {
+        (rank(b).cmp(&rank(a)))
+            .then_with(|| name(a).cmp(name(b)))
+            .then(a.operation.cmp(&b.operation))
+    });
+    let first = paths.into_iter().take(most);
+    first
+        .map(|cell| {
+            let (path, path_bytes) = text(name(cell));
+            PathProfile {
+                path,
+                path_bytes,
+                operation: cell.operation,
+                calls: cell.calls,
+                failed: cell.failed,
+                bytes: cell.bytes,
+                total_ns: cell.total.0,
+            }
+        })
+        .collect()
 }
 
 /// Text of bytes, and the bytes in hexadecimal where the text does not tell them.
@@ -145,10 +249,12 @@ struct RunContext<'a> {
     main: Option<ProcessId>,
     hits: &'a HitsInside,
     modules: &'a Modules,
+    cells: &'a RunCells<'a>,
 }
 
 impl RunContext<'_> {
-    fn profile(&self, cells: &RunCells) -> RunProfile {
+    fn profile(&self) -> RunProfile {
+        let cells = self.cells;
         let run = &self.recording.runs[self.run.0 as usize];
         let exec = self.main.and_then(|main| self.timeline.exec(main));
         let overhead = self.overhead();
@@ -184,8 +290,7 @@ impl RunContext<'_> {
             losses: self.losses(),
             overhead: overhead.unwrap_or_default(),
         };
-        let kept = self.recording.figures.iter();
-        thin::restore(&mut profile, kept.filter(|figure| figure.run == self.run));
+        thin::restore(&mut profile, cells.figures.iter().copied());
         profile
     }
 
@@ -487,7 +592,6 @@ impl RunContext<'_> {
 
     fn files(&self, cells: &RunCells) -> Files {
         let mut result = Files::default();
-        let mut paths: Map<(NameId, u8), FileCell> = Map::default();
         let mut distinct: Map<NameId, ()> = Map::default();
         for cell in &cells.files {
             let operation = match cell.operation {
@@ -508,48 +612,15 @@ impl RunContext<'_> {
             count(total_ns, cell.total.0);
             count(&mut result.bytes_read, cell.bytes);
             distinct.insert(cell.path, ());
-            let empty = FileCell {
-                calls: 0,
-                failed: 0,
-                bytes: 0,
-                total: Nanoseconds(0),
-                ..*cell
-            };
-            let path = paths
-                .entry((cell.path, cell.operation as u8))
-                .or_insert(empty);
-            count(&mut path.calls, cell.calls);
-            count(&mut path.failed, cell.failed);
-            count(&mut path.bytes, cell.bytes);
-            add(&mut path.total, cell.total);
         }
         result.paths = distinct.len() as u64;
 
-        let paths: Vec<FileCell> = paths.into_values().collect();
-        let name = |cell: &FileCell| self.recording.name(cell.path);
-        let top = |keep: fn(&FileCell) -> bool, rank: fn(&FileCell) -> (u64, u64)| {
-            let mut top: Vec<&FileCell> = paths.iter().filter(|cell| keep(cell)).collect();
-            top.sort_by(|a, b| {
-                (rank(b).cmp(&rank(a)))
-                    .then_with(|| name(a).cmp(name(b)))
-                    .then(a.operation.cmp(&b.operation))
-            });
-            top.truncate(TOP_PATHS);
-            let list = top.into_iter().map(|cell| {
-                let (path, path_bytes) = self.name(cell.path);
-                PathProfile {
-                    path,
-                    path_bytes,
-                    operation: cell.operation,
-                    calls: cell.calls,
-                    failed: cell.failed,
-                    bytes: cell.bytes,
-                    total_ns: cell.total.0,
-                }
-            });
-            list.collect()
+        let paths = by_path(&cells.files);
+        let top = |keep: fn(&FileCell) -> bool, rank: Rank| {
+            let kept = paths.iter().filter(|cell| keep(cell));
+            ranked(self.recording, kept, rank, TOP_PATHS)
         };
-        result.slowest = top(|_| true, |cell| (cell.total.0, cell.calls));
+        result.slowest = top(|_| true, SLOWEST);
         result.most_repeated = top(|cell| cell.calls > 1, |cell| (cell.calls, cell.total.0));
         result
     }
@@ -649,12 +720,11 @@ impl RunContext<'_> {
 
     /// Modules of the run with their index in [`Modules::list`].
     fn own_modules(&self) -> impl Iterator<Item = (usize, &Module)> {
-        let list = self.modules.list.iter().enumerate();
-        list.filter(|(_, module)| {
-            let (process, _) = self.modules.threads[module.unit];
-            self.process(process)
-                .is_some_and(|process| process.run == self.run)
-        })
+        let list = &self.modules.list;
+        self.cells
+            .modules
+            .iter()
+            .map(|&index| (index, &list[index]))
     }
 
     fn modules(&self) -> Vec<ModuleProfile> {
@@ -811,13 +881,7 @@ impl RunContext<'_> {
         // Many samples have the same stack.
         let mut known: Map<StackId, (bool, bool, Work)> = Map::default();
         let (mut complete, mut inlining) = (0u64, 0u64);
-        for sample in &self.recording.samples {
-            if self
-                .process(sample.process)
-                .is_none_or(|p| p.run != self.run)
-            {
-                continue;
-            }
+        for sample in &self.cells.samples {
             samples.count += 1;
             samples.cpu_ns = samples.cpu_ns.saturating_add(sample.weight.0);
             let (whole, inlined, work) = match sample.stack {
@@ -916,9 +980,8 @@ impl RunContext<'_> {
     }
 
     fn families(&self) -> Vec<Family> {
-        let families = self.recording.families.iter();
+        let families = self.cells.families.iter();
         families
-            .filter(|family| family.run == self.run)
             .map(|family| Family {
                 name: family.name.clone(),
                 state: family.state.clone(),
@@ -929,8 +992,7 @@ impl RunContext<'_> {
 
     fn losses(&self) -> BTreeMap<String, u64> {
         let mut losses = BTreeMap::from([("records".to_owned(), 0u64)]);
-        let of_run = self.recording.losses.iter();
-        for loss in of_run.filter(|loss| loss.run == self.run) {
+        for loss in &self.cells.losses {
             let lost = losses.entry(loss.kind.clone()).or_default();
             count(lost, loss.count);
         }
@@ -939,10 +1001,9 @@ impl RunContext<'_> {
 
     /// `None` if the recording does not tell.
     fn overhead(&self) -> Option<OverheadProfile> {
-        let recording = self.recording;
-        let of_run = recording.overheads.iter().find(|o| o.run == self.run)?;
+        let of_run = self.cells.overheads.first()?;
         let mut by_family: BTreeMap<String, u64> = BTreeMap::new();
-        for probe in recording.probe_hits.iter().filter(|p| p.run == self.run) {
+        for probe in &self.cells.probe_hits {
             let hits = by_family.entry(probe.family.clone()).or_default();
             count(hits, probe.hits);
         }

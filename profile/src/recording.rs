@@ -58,7 +58,7 @@ index! {
     FrameId,
     /// Index into [`Recording::stacks`]: the innermost frame of a stack.
     StackId,
-    /// A thread as the kernel numbers it (tid in the initial pid namespace).
+    /// A thread as the kernel numbers it (tid in the pid namespace of nodeprof).
     ThreadId,
 }
 
@@ -109,7 +109,7 @@ pub struct Binary {
 pub struct Process {
     /// Of which run.
     pub run: RunId,
-    /// Process id in the initial pid namespace.
+    /// Process id in the pid namespace of nodeprof.
     pub pid: u32,
     /// Who forked it, if that is in the tree.
     pub parent: Option<ProcessId>,
@@ -433,6 +433,9 @@ pub enum FrameKind {
     Kernel = 5,
     /// Machine code that belongs to none of them, for example another program's.
     Unknown = 6,
+    /// A function of WebAssembly.
+    #[serde(rename = "webassembly")]
+    WebAssembly = 7,
 }
 
 /// Which of V8's compilers made the code of a JavaScript frame.
@@ -466,7 +469,7 @@ pub struct Frame {
     /// Column where the function begins, from 1.
     pub function_column: Option<u32>,
     /// Where that place is in the source from which the script was made, by its source map. If `line` is not known, where
-    /// the function begins in it.
+    /// the function begins in it. Of [evaluated](Frame::is_evaluated) code without a map: in its own text, by the name that it gives itself.
     pub original: Option<OriginalPosition>,
     /// Compiler of its code; JavaScript only.
     pub tier: Option<Tier>,
@@ -496,6 +499,12 @@ impl Frame {
             inlined: false,
             inlining_possible: false,
         }
+    }
+
+    /// Whether it is of code that was evaluated (`eval`, `new Function`) and names itself (`//# sourceURL=…`): its `file` is the script that evaluated it, and all that is
+    /// known of places is the `original` one.
+    pub const fn is_evaluated(&self) -> bool {
+        self.original.is_some() && self.line.is_none() && self.function_line.is_none()
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::{CompilationUnit, CrossingKind, FileOperation};
 
-pub use document::Document;
+pub use document::{Document, row};
 pub use modules::{
     Attribution, BundledPackageProfile, CpuByKind, ModuleProfile, OutsideProfile, PackageProfile,
     SamplesProfile, SourceProfile,
@@ -188,7 +188,7 @@ pub struct Time {
     pub system_ns: Option<u64>,
     /// Largest peak resident set of one process.
     pub max_rss_bytes: Option<u64>,
-    /// Unique set size of the main node process: at exit if known, else at loop start.
+    /// Private dirty memory of the main node process: at exit if known, else at loop start.
     pub private_dirty_bytes: Option<u64>,
     /// At loop start.
     pub private_dirty_loop_start_bytes: Option<u64>,
@@ -473,7 +473,7 @@ pub struct ProcessProfile {
     pub system_ns: Option<u64>,
     /// Peak resident set.
     pub max_rss_bytes: Option<u64>,
-    /// Unique set size: at exit if known, else at loop start.
+    /// Private dirty memory: at exit if known, else at loop start.
     pub private_dirty_bytes: Option<u64>,
     /// Fork, ns since the run's start (negative for the command itself: it is forked before its first exec).
     pub start_ns: i64,

@@ -86,6 +86,15 @@ fn variance(values: &[f64], mean: f64) -> f64 {
     values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64
 }
 
+/// The median of values that are numbers; `None` without any.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
+    let (low, high) = (*sorted.get(low)?, *sorted.get(high)?);
+    Some(low.midpoint(high))
+}
+
 /// A quantile of ascending values, between two of them by linear interpolation.
 fn quantile(sorted: &[f64], at: f64) -> f64 {
     let place = at * (sorted.len().saturating_sub(1)) as f64;
@@ -344,6 +353,22 @@ fn middle(count: usize, random: &mut Random) -> f64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        let infinite = f64::INFINITY;
+        for (values, expected) in [
+            (&[][..], None),
+            (&[f64::NAN], None),
+            (&[3.0], Some(3.0)),
+            (&[4.0, 1.0, f64::NAN], Some(2.5)),
+            (&[9.0, 1.0, 5.0], Some(5.0)),
+            (&[1.0, infinite, infinite], Some(infinite)),
+            (&[1.0, infinite], Some(infinite)),
+        ] {
+            assert_eq!(median(values), expected, "{values:?}");
+        }
+    }
 
     fn near(found: f64, expected: f64) {
         assert!(

@@ -170,9 +170,9 @@ pub(crate) fn restore<'a>(run: &mut RunProfile, figures: impl Iterator<Item = &'
     put!(run.serialization, "serialization": calls bytes total_ns);
     put!(run.compile, "compile": compilations cached total_ns);
     put!(run.samples, "samples": count cpu_ns);
-    put!(run.samples.by_kind, "samples.by_kind": javascript_ns node_javascript_ns builtins_ns inline_cache_misses_ns
-        eager_compilation_ns lazy_compilation_ns baseline_compilation_ns optimizing_compilation_ns deserialization_ns
-        garbage_collection_ns native_ns kernel_ns tracing_ns unknown_ns);
+    put!(run.samples.by_kind, "samples.by_kind": javascript_ns node_javascript_ns builtins_ns webassembly_ns
+        inline_cache_misses_ns eager_compilation_ns lazy_compilation_ns baseline_compilation_ns optimizing_compilation_ns
+        webassembly_compilation_ns deserialization_ns garbage_collection_ns native_ns kernel_ns tracing_ns unknown_ns);
     // Of a run that was thinned before there were kinds.
     if run.samples.by_kind == CpuByKind::default() {
         run.samples.by_kind.unknown_ns = run.samples.cpu_ns;

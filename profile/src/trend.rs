@@ -6,12 +6,14 @@ use serde::Serialize;
 
 use crate::diff::Sides;
 use crate::diff::compare::constant_change;
-use crate::diff::figures::{List, Unit, varies_with_machine};
+use crate::diff::figures::{Figures, List, Table, Unit, varies_with_machine};
 use crate::diff::settings::Setting;
 use crate::diff::sides::{Side, ending_of, program, usual};
 use crate::diff::statements::failure;
 use crate::groups::Group;
 use crate::random::Random;
+use crate::recording::RunId;
+use crate::statistics::median;
 
 /// Chance that a series without any change shows one.
 pub const FALSE_ALARM: f64 = 0.001;
@@ -123,74 +125,19 @@ impl Trend {
             group: Group::default(),
         };
         let sides = Sides::new(&nothing, side);
-        let found = sides.figures.tables.iter().find_map(|table| {
-            let fields = 0..table.list.fields().len();
-            let mut all =
-                fields.flat_map(|field| (0..table.names.len()).map(move |row| (row, field)));
-            let (row, field) = all.find(|(row, field)| table.figure(*row, *field) == figure)?;
-            Some((table, row, field))
-        });
-        let Some((table, row, field)) = found else {
+        let Some(of) = Found::in_figures(&sides.figures, figure) else {
             let figure = figure.to_owned();
             return Err(TrendError::NoFigure { figure });
         };
-        let unit = table.unit(row, field);
+        let unit = of.table.unit(of.row, of.field);
         let noise = Noise::of(figure, unit);
         let depends_on_recording = noise == Noise::Machine || figure.starts_with("overhead.");
-        let mut left_out = 0;
-        let field = if table.list == List::Run { 0 } else { field };
-        let mut programs: BTreeMap<String, usize> = BTreeMap::new();
-        let mut order: Vec<(&str, u64)> = Vec::new();
-        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut runs: Vec<_> = side.group.runs.iter().enumerate().collect();
-        let started = |id: &crate::recording::RunId| {
-            let run = side.recording.runs.get(id.0 as usize);
-            run.map_or(0, |run| run.started_unix_ns)
-        };
-        runs.sort_by_key(|(_, id)| started(id));
-        // Place of the point, run, value.
-        let mut all: Vec<(usize, usize, f64)> = Vec::new();
-        for (index, id) in runs {
-            let run = side.recording.runs.get(id.0 as usize);
-            let Some(value) = run.and_then(|run| run.label(by)) else {
-                continue;
-            };
-            let place = *places.entry(value).or_insert_with(|| {
-                order.push((value, started(id)));
-                order.len() - 1
-            });
-            let known = table.value(row, index, field);
-            if known.is_finite() {
-                all.push((place, index, known));
-            }
-        }
-        if order.is_empty() {
+        let along = Along::new(side, by, |run| of.value(run));
+        if along.points.is_empty() {
             return Err(TrendError::NoLabel { by: by.to_owned() });
         }
-        let endings = all.iter().map(|(_, run, _)| ending_of(sides.runs[*run]));
-        let good = |all: &[_]| usual(all.iter().filter(|of| failure(of).is_none()).cloned());
-        let endings: Vec<_> = endings.collect();
-        let of_good = good(&endings);
-        let all_failed = of_good.is_none() && !endings.is_empty();
-        let expected = of_good.or_else(|| usual(endings.iter().cloned()));
-        let mut ended_otherwise = 0;
-        let mut series: Vec<Vec<f64>> = vec![Vec::new(); order.len()];
-        let mut recorded: BTreeMap<Setting, Vec<Vec<f64>>> = BTreeMap::new();
-        for ((place, run, value), ending) in all.into_iter().zip(endings) {
-            if Some(ending) != expected {
-                ended_otherwise += 1;
-            } else if table.is_low(row, run, field) {
-                left_out += 1;
-            } else {
-                let profile = sides.runs[run];
-                series[place].push(value);
-                let setting = Setting::of(profile, false, depends_on_recording);
-                let of = recorded.entry(setting);
-                of.or_insert_with(|| vec![Vec::new(); order.len()])[place].push(value);
-                *programs.entry(program(profile)).or_default() += 1;
-            }
-        }
-        let mut points: Vec<Point> = (order.iter().zip(&series))
+        let taken = Taken::new(&sides, &of, &along, depends_on_recording);
+        let mut points: Vec<Point> = (along.points.iter().zip(&taken.series))
             .map(|((value, first), known)| Point {
                 value: (*value).to_owned(),
                 runs: known.len(),
@@ -201,39 +148,11 @@ impl Trend {
                 change: None,
             })
             .collect();
-        let known: BTreeSet<Setting> = recorded.keys().cloned().collect();
-        let mut recorded: Vec<(Recorded, Vec<Vec<f64>>)> = { Setting::names(&known).into_iter() }
-            .zip(recorded.into_values())
-            .map(|(name, values)| {
-                let of = Recorded {
-                    name,
-                    runs: values.iter().map(Vec::len).sum(),
-                    points: values.iter().filter(|point| !point.is_empty()).count(),
-                };
-                (of, values)
-            })
-            .collect();
-        recorded.sort_by_key(|(of, _)| std::cmp::Reverse(of.runs));
-        if programs.len() < 2 {
-            // With a part of the chance it takes one point more on each side: 2 of 12,870 ways to draw eight of sixteen are enough for six ways of recording.
-            let more = if recorded.len() > 1 && noise == Noise::Machine {
-                2
-            } else {
-                0
-            };
-            let can_change = |of: &Recorded| of.points >= noise.least_points() + more;
-            let looked = recorded.iter().filter(|(of, _)| can_change(of)).count();
-            let level = FALSE_ALARM / looked.max(1) as f64;
-            for (of, values) in &recorded {
-                if !can_change(of) {
-                    continue;
-                }
-                for (at, change) in changes_below(values, noise, level) {
-                    points[at].change.get_or_insert(change);
-                }
-            }
+        let recorded = by_setting(taken.recorded);
+        if taken.programs.len() < 2 {
+            mark_changes(&mut points, &recorded, noise);
         }
-        let mut programs: Vec<(String, usize)> = programs.into_iter().collect();
+        let mut programs: Vec<(String, usize)> = taken.programs.into_iter().collect();
         programs.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
         Ok(Trend {
             figure: figure.to_owned(),
@@ -241,23 +160,170 @@ impl Trend {
             noise,
             by: by.to_owned(),
             programs,
-            left_out,
-            ended_otherwise,
-            all_failed,
+            left_out: taken.left_out,
+            ended_otherwise: taken.ended_otherwise,
+            all_failed: taken.all_failed,
             settings: recorded.into_iter().map(|(of, _)| of).collect(),
             points,
         })
     }
 }
 
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+/// Where the values of a figure are.
+struct Found<'f> {
+    table: &'f Table,
+    row: usize,
+    field: usize,
+}
+
+impl<'f> Found<'f> {
+    fn in_figures(figures: &'f Figures, figure: &str) -> Option<Found<'f>> {
+        figures.tables.iter().find_map(|table| {
+            let fields = 0..table.list.fields().len();
+            let mut all =
+                fields.flat_map(|field| (0..table.names.len()).map(move |row| (row, field)));
+            let (row, field) = all.find(|(row, field)| table.figure(*row, *field) == figure)?;
+            Some(Found { table, row, field })
+        })
+    }
+
+    fn value(&self, run: usize) -> f64 {
+        self.table.value(self.row, run, self.value_field())
+    }
+
+    fn is_low(&self, run: usize) -> bool {
+        self.table.is_low(self.row, run, self.value_field())
+    }
+
+    /// Of the run itself each figure is a row of one field.
+    fn value_field(&self) -> usize {
+        match self.table.list {
+            List::Run => 0,
+            _ => self.field,
+        }
+    }
+}
+
+/// The runs along a label, as they started.
+struct Along<'a> {
+    /// Values of the label, and when the first run of each started.
+    points: Vec<(&'a str, u64)>,
+    /// Of runs whose figure is known: place of the point, run, figure.
+    values: Vec<(usize, usize, f64)>,
+}
+
+impl<'a> Along<'a> {
+    fn new(side: &Side<'a>, by: &str, value: impl Fn(usize) -> f64) -> Along<'a> {
+        let recording = side.recording;
+        let run_of = |id: &RunId| recording.runs.get(id.0 as usize);
+        let started = |id: &RunId| run_of(id).map_or(0, |run| run.started_unix_ns);
+        let mut runs: Vec<_> = side.group.runs.iter().enumerate().collect();
+        runs.sort_by_key(|(_, id)| started(id));
+        let mut along = Along {
+            points: Vec::new(),
+            values: Vec::new(),
+        };
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, id) in runs {
+            let Some(label) = run_of(id).and_then(|run| run.label(by)) else {
+                continue;
+            };
+            let place = *places.entry(label).or_insert_with(|| {
+                along.points.push((label, started(id)));
+                along.points.len() - 1
+            });
+            let known = value(index);
+            if known.is_finite() {
+                along.values.push((place, index, known));
+            }
+        }
+        along
+    }
+}
+
+/// The runs that are taken, and why others are not.
+struct Taken {
+    /// The figures of each point.
+    series: Vec<Vec<f64>>,
+    /// The same of runs that were recorded alike.
+    recorded: BTreeMap<Setting, Vec<Vec<f64>>>,
+    /// How many are of each program.
+    programs: BTreeMap<String, usize>,
+    left_out: usize,
+    ended_otherwise: usize,
+    all_failed: bool,
+}
+
+impl Taken {
+    fn new(sides: &Sides<'_>, of: &Found, along: &Along, depends_on_recording: bool) -> Taken {
+        let runs = along.values.iter().map(|(_, run, _)| sides.runs[*run]);
+        let endings: Vec<_> = runs.map(ending_of).collect();
+        let of_good = usual(endings.iter().filter(|of| failure(of).is_none()).cloned());
+        let all_failed = of_good.is_none() && !endings.is_empty();
+        let expected = of_good.or_else(|| usual(endings.iter().cloned()));
+        let nothing = || vec![Vec::new(); along.points.len()];
+        let mut taken = Taken {
+            series: nothing(),
+            recorded: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            left_out: 0,
+            ended_otherwise: 0,
+            all_failed,
+        };
+        for (&(place, run, value), ending) in along.values.iter().zip(endings) {
+            if Some(ending) != expected {
+                taken.ended_otherwise += 1;
+            } else if of.is_low(run) {
+                taken.left_out += 1;
+            } else {
+                let profile = sides.runs[run];
+                taken.series[place].push(value);
+                let setting = Setting::of(profile, false, depends_on_recording);
+                let alike = taken.recorded.entry(setting);
+                alike.or_insert_with(nothing)[place].push(value);
+                *taken.programs.entry(program(profile)).or_default() += 1;
+            }
+        }
+        taken
+    }
+}
+
+/// Runs that were recorded alike under a name, the most frequent first.
+fn by_setting(recorded: BTreeMap<Setting, Vec<Vec<f64>>>) -> Vec<(Recorded, Vec<Vec<f64>>)> {
+    let known: BTreeSet<Setting> = recorded.keys().cloned().collect();
+    let mut recorded: Vec<(Recorded, Vec<Vec<f64>>)> = { Setting::names(&known).into_iter() }
+        .zip(recorded.into_values())
+        .map(|(name, values)| {
+            let of = Recorded {
+                name,
+                runs: values.iter().map(Vec::len).sum(),
+                points: values.iter().filter(|point| !point.is_empty()).count(),
+            };
+            (of, values)
+        })
+        .collect();
+    recorded.sort_by_key(|(of, _)| std::cmp::Reverse(of.runs));
+    recorded
+}
+
+/// Tells the points at which the level changes, of runs that were recorded alike among themselves.
+fn mark_changes(points: &mut [Point], recorded: &[(Recorded, Vec<Vec<f64>>)], noise: Noise) {
+    // With a part of the chance it takes one point more on each side: 2 of 12,870 ways to draw eight of sixteen are enough for six ways of recording.
+    let more = if recorded.len() > 1 && noise == Noise::Machine {
+        2
+    } else {
+        0
+    };
+    let can_change = |of: &Recorded| of.points >= noise.least_points() + more;
+    let looked = recorded.iter().filter(|(of, _)| can_change(of)).count();
+    let level = FALSE_ALARM / looked.max(1) as f64;
+    for (of, values) in recorded {
+        if !can_change(of) {
+            continue;
+        }
+        for (at, change) in changes_below(values, noise, level) {
+            points[at].change.get_or_insert(change);
+        }
     }
 }
 

@@ -77,7 +77,9 @@ pub fn compilation(function: &str) -> Option<Work> {
 /// Whether a native function parses or compiles, for whichever compilation.
 pub fn is_compilation(function: &str) -> bool {
     const EITHER: [&str; 2] = ["v8::internal::Compiler::", "v8::internal::parsing::"];
-    compilation(function).is_some() || begins(function, &EITHER)
+    compilation(function).is_some()
+        || begins(function, &EITHER)
+        || is_webassembly_compilation(function)
 }
 
 /// Whether a native function makes objects of a snapshot or of a code cache. The same from 9.4 to 14.6.
@@ -116,6 +118,12 @@ fn is_inline_cache_miss(function: &str) -> bool {
         }
         None => begins(function, &CLASSES),
     }
+}
+
+/// Whether a native function reads, compiles or instantiates WebAssembly. The same from 9.4 to 14.6.
+fn is_webassembly_compilation(function: &str) -> bool {
+    // What functions of WebAssembly call for instructions that the processor has not, such as `memory_fill_wrapper`, is named so.
+    begins(function, &["v8::internal::wasm::"]) && !function.contains("_wrapper(")
 }
 
 /// Whether a function is one through which the kernel comes to run probes. A breakpoint is one of ours: no debugger is attached.
@@ -162,6 +170,8 @@ pub enum Work {
     NodeJavaScript,
     /// Builtins that JavaScript calls, such as `Array.prototype.map`.
     Builtins,
+    /// Functions of WebAssembly.
+    WebAssembly,
     /// Inline caches that missed.
     InlineCacheMisses,
     /// Parsing and compiling whole scripts, and compilations of which no more is known.
@@ -172,6 +182,8 @@ pub enum Work {
     BaselineCompilation,
     /// Maglev and TurboFan.
     OptimizingCompilation,
+    /// Reading, compiling and instantiating modules of WebAssembly.
+    WebAssemblyCompilation,
     /// Making objects of a snapshot or of a code cache.
     Deserialization,
     /// Collecting garbage.
@@ -191,11 +203,12 @@ impl Work {
     /// activities which the innermost JavaScript function's callees are in, with what the kernel does for it; else what runs.
     pub fn of<'a>(frames: impl IntoIterator<Item = (FrameKind, &'a str, bool)>) -> Work {
         let mut runs = None;
-        let mut compiles = false;
+        let (mut optimizes, mut compiles) = (false, false);
         for (kind, function, built_in) in frames {
             let innermost = match kind {
                 FrameKind::JavaScript if built_in => Work::NodeJavaScript,
                 FrameKind::JavaScript => Work::JavaScript,
+                FrameKind::WebAssembly => Work::WebAssembly,
                 FrameKind::Builtin => Work::Builtins,
                 FrameKind::Native | FrameKind::Library | FrameKind::AddOn => Work::Native,
                 FrameKind::Kernel => Work::Kernel,
@@ -203,7 +216,7 @@ impl Work {
             };
             let runs = runs.get_or_insert(innermost);
             match kind {
-                FrameKind::JavaScript => break,
+                FrameKind::JavaScript | FrameKind::WebAssembly => break,
                 FrameKind::Kernel if is_tracing(function) => return Work::Tracing,
                 // The name of what the kernel hides may be missing, and what it calls still be known.
                 FrameKind::Native if *runs == Work::Unknown => *runs = Work::Native,
@@ -212,12 +225,18 @@ impl Work {
             if kind != FrameKind::Native {
                 continue;
             }
-            if let Some(compilation) = compilation(function) {
-                return compilation;
+            // The compiler that optimises is that of WebAssembly, too.
+            if is_webassembly_compilation(function) {
+                return Work::WebAssemblyCompilation;
+            }
+            match compilation(function) {
+                Some(Work::OptimizingCompilation) => optimizes = true,
+                Some(compilation) if !optimizes => return compilation,
+                _ => {}
             }
             compiles |= is_compilation(function);
             match () {
-                () if compiles => {}
+                () if optimizes || compiles => {}
                 () if is_garbage_collection(function) => return Work::GarbageCollection,
                 () if is_deserialization(function) => return Work::Deserialization,
                 () if is_inline_cache_miss(function) => return Work::InlineCacheMisses,
@@ -225,6 +244,7 @@ impl Work {
             }
         }
         match runs {
+            _ if optimizes => Work::OptimizingCompilation,
             _ if compiles => Work::EagerCompilation,
             Some(runs) => runs,
             None => Work::Unknown,
@@ -236,4 +256,50 @@ impl Work {
 /// a callback or of a promise. It returns if a handler of the program's takes it, else it ends the process.
 pub fn is_uncaught_exception(function: &str) -> bool {
     function.starts_with("node::errors::TriggerUncaughtException")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What frames do, the innermost first: C++ by name, of other kinds the kind.
+    fn work(frames: &[&str]) -> Work {
+        Work::of(frames.iter().map(|frame| match *frame {
+            "js" => (FrameKind::JavaScript, "f", false),
+            "wasm" => (FrameKind::WebAssembly, "f", false),
+            "kernel" => (FrameKind::Kernel, "do_fault", false),
+            function => (FrameKind::Native, function, false),
+        }))
+    }
+
+    #[test]
+    fn webassembly_and_what_compiles_it_are_told_apart_from_javascript() {
+        let optimizer = "v8::internal::compiler::Pipeline::Run";
+        let unit =
+            "v8::internal::wasm::WasmCompilationUnit::ExecuteCompilation(v8::internal::Counters*)";
+        assert_eq!(work(&["wasm", "js"]), Work::WebAssembly);
+        assert_eq!(work(&["kernel", "wasm", "js"]), Work::Kernel);
+        assert_eq!(work(&["js", "wasm"]), Work::JavaScript);
+        assert_eq!(work(&[optimizer, unit]), Work::WebAssemblyCompilation);
+        assert_eq!(
+            work(&["kernel", "memset", unit, "wasm"]),
+            Work::WebAssemblyCompilation
+        );
+        assert_eq!(
+            work(&[optimizer, "v8::internal::Runtime_CompileOptimized", "js"]),
+            Work::OptimizingCompilation
+        );
+        assert_eq!(work(&[optimizer, "js", unit]), Work::OptimizingCompilation);
+        assert_eq!(
+            work(&[
+                "v8::internal::wasm::memory_fill_wrapper(unsigned long)",
+                "wasm"
+            ]),
+            Work::Native
+        );
+        assert_eq!(
+            work(&["v8::internal::Heap::CollectGarbage", unit]),
+            Work::GarbageCollection
+        );
+    }
 }

@@ -73,6 +73,28 @@ fn equal_sides_differ_in_nothing() {
     assert!(diff.tests.constant_counts > 300, "{:?}", diff.tests);
 }
 
+/// Half of base's runs take 1.1 s and half 1.2 s, and head's 10 % more: that is 115 ms of the median, 1.15 s, not 120 ms.
+#[test]
+fn what_pairs_differ_by_is_a_share_of_the_median_also_of_an_even_number() {
+    let pairs = |name: &str, factor: f64| {
+        let base = (0..10).map(|index| if index < 5 { 1.1 } else { 1.2 });
+        let micros: Vec<u64> = base
+            .map(|s: f64| ((s * factor - 1.0) * 1e6).round() as u64)
+            .collect();
+        side(name, &micros, |recording, index| {
+            let pair = (nodeprof_profile::groups::PAIR.into(), index.to_string());
+            recording.runs[0].labels.push(pair);
+        })
+    };
+    let diff = compare(pairs("base", 1.0), pairs("head", 1.1));
+    assert_eq!(diff.verdict.rule, Rule::Pairs);
+    let sentence = &diff.verdict.sentence;
+    assert!(
+        sentence.starts_with("head is slower by 115 ms, 10.0 %"),
+        "{sentence}"
+    );
+}
+
 #[test]
 fn one_more_crossing_is_exact_and_named() {
     let diff = compare(

@@ -416,6 +416,37 @@ fn json_add_ons_and_nodes_own_modules_are_modules() {
 }
 
 #[test]
+fn a_package_json_that_is_required_is_not_what_is_looked_at_for_each_module() {
+    let json = "/app/node_modules/a/package.json";
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        work(p, 1);
+        p.look_at(json);
+        p.require("/app/node_modules/a/index.js", &[], 30_000, |p| {
+            work(p, 1);
+            for name in ["b", "c", "d"] {
+                let path = format!("/app/node_modules/a/{name}.js");
+                p.require(&path, &[], 10_000, |p| work(p, 1));
+            }
+        });
+        p.require_json(json);
+        work(p, 1);
+    });
+    let (_, found) = check(p);
+    let json = found.module(json);
+    assert_eq!((json.kind, json.loading.stats), (ModuleKind::Json, 1));
+    let [requirer, json] =
+        [MAIN, "/app/node_modules/a/package.json"].map(|path| found.module(path));
+    assert!(json.start.unwrap() > requirer.execute_start.unwrap());
+    let [last, json] = [
+        "/app/node_modules/a/d.js",
+        "/app/node_modules/a/package.json",
+    ]
+    .map(|path| found.module(path).start.unwrap());
+    assert!(json > last, "it begins when it is required");
+}
+
+#[test]
 fn es_modules_belong_to_who_imports_them() {
     let url = |path: &str| format!("file:///app/{path}");
     let mut p = Program::new("/app/main.mjs", true);
@@ -453,7 +484,151 @@ fn es_modules_belong_to_who_imports_them() {
     assert_eq!(found.modules.outside[0].costs[&Bucket::Loader].lookups, 1);
 }
 
+/// It is not only looked at, as where Node compiles a file to see whether it is CommonJS.
+#[test]
+fn a_main_script_that_node_has_in_itself_is_loaded() {
+    for by in [
+        ("embedderRunCjs", "node:internal/main/embedding"),
+        ("embedderRunCjs", "node:internal/util/embedding"),
+        ("minimalRunCjs", "node:internal/main/mksnapshot"),
+    ] {
+        let mut p = Program::new(MAIN, true);
+        p.native("node::LoadEnvironment", |p| {
+            p.call_javascript(|p| p.run_embedded(MAIN, by, 700_000, |p| work(p, 2)));
+        });
+        let found = Found::new(&p.end().0);
+        let main = found.module(MAIN);
+        assert_eq!((main.kind, main.loads), (ModuleKind::CommonJs, 1), "{by:?}");
+        assert!(main.compile_ns >= 700_000, "{}, {by:?}", main.compile_ns);
+        assert!(main.main_script, "{by:?}");
+    }
+}
+
+/// A runner of tests runs files by `vm`, and Node loads some of them for another module.
+#[test]
+fn a_file_that_node_loads_is_a_module_whoever_ran_it_before() {
+    let (ran, both) = ("/app/ran.js", "/app/both.js");
+    let mut p = Program::new(MAIN, true);
+    p.require(MAIN, &[], 50_000, |p| {
+        p.run_script(ran, 20_000, |p| work(p, 1));
+        p.run_script(both, 20_000, |p| work(p, 1));
+        p.require(both, &[], 20_000, |p| work(p, 1));
+    });
+    let found = Found::new(&p.end().0);
+    let kind = |path: &str| (found.module(path).kind, found.module(path).loads);
+    assert_eq!(kind(ran), (ModuleKind::Script, 1));
+    assert_eq!(kind(both), (ModuleKind::CommonJs, 2));
+}
+
+#[test]
+fn an_es_module_that_only_imports_has_run_when_what_it_imports_has() {
+    let url = |path: &str| format!("file:///app/{path}");
+    let uncaught = "node::errors::TriggerUncaughtException(v8::Isolate*, v8::Local<v8::Value>)";
+    for fails in [false, true] {
+        let mut p = Program::new("/app/main.mjs", true);
+        // A circle, and a module that does nothing at all.
+        p.load_esm(&url("main.mjs"), None, 60_000);
+        p.load_esm(&url("index.mjs"), Some(&url("main.mjs")), 20_000);
+        p.load_esm(&url("types.mjs"), Some(&url("index.mjs")), 20_000);
+        p.load_esm(&url("main.mjs"), Some(&url("index.mjs")), 60_000);
+        p.load_esm(&url("first.mjs"), Some(&url("index.mjs")), 20_000);
+        p.load_esm(&url("last.mjs"), Some(&url("index.mjs")), 20_000);
+        for path in ["first.mjs", "last.mjs"] {
+            p.evaluate(&url(path), |p| work(p, 2));
+        }
+        match fails {
+            true => p.native(uncaught, |p| p.busy(3_000_000)),
+            // Long after the start.
+            false => p.native("uv_run", |p| {
+                p.busy(50_000_000);
+                p.call_javascript(|p| {
+                    p.function("later", "/app/last.mjs", 9, |p| work(p, 1));
+                });
+            }),
+        }
+        let (recording, _) = p.end();
+        let found = Found::new(&recording);
+        let ends = |path: &str| {
+            let module = found.module(path);
+            (module.end_earliest, module.end_latest)
+        };
+        let last = ends("/app/last.mjs");
+        assert!(last.0.is_some() && last.1.is_some());
+        let expected = if fails { (None, None) } else { last };
+        for path in ["/app/main.mjs", "/app/index.mjs"] {
+            assert_eq!(ends(path), expected, "{path}, fails: {fails}");
+            assert_eq!(found.module(path).execute_start, None);
+        }
+        assert_eq!(ends("/app/types.mjs"), (None, None));
+    }
+}
+
 /// Its loader looks for one file after the other, by promises; what it looked for before is another module's.
+#[test]
+fn json_that_is_parsed_by_a_promise_is_parsed_for_its_module() {
+    let url = |path: &str| format!("file:///app/{path}");
+    let main = url("main.mjs");
+    let mut p = Program::new("/app/main.mjs", true);
+    p.load_esm(&main, None, 10_000);
+    p.load_esm(&url("a.mjs"), Some(&main), 5_000);
+    p.import_json(&url("big.json"), &main, 8_000_000);
+    p.load_esm(&url("b.mjs"), Some(&main), 5_000);
+    p.evaluate(&url("a.mjs"), |p| work(p, 1));
+    p.evaluate(&url("b.mjs"), |p| work(p, 1));
+    p.evaluate(&main, |p| work(p, 1));
+    let (recording, ledger) = p.end();
+    let found = Found::new(&recording);
+    let json = found.module("/app/big.json");
+    assert_eq!(json.kind, ModuleKind::Json);
+    let told = ledger["/app/big.json"].execute_ns;
+    let bound = json.uncertain_ns;
+    assert!(
+        told.abs_diff(json.execute_ns) <= bound + 300,
+        "parsing took {told} ns, found {}, uncertain {bound}",
+        json.execute_ns
+    );
+    assert!(bound < 10_000, "uncertain: {bound} ns");
+    assert_eq!(json.loading.crossings, 2, "to decode, and to make a module");
+    for path in ["/app/a.mjs", "/app/b.mjs", "/app/main.mjs"] {
+        let module = found.module(path);
+        assert!(module.self_ns() < 1_000_000, "{path}");
+    }
+    assert_eq!(
+        found.module("/app/main.mjs").caused,
+        ledger["/app/main.mjs"].caused
+    );
+}
+
+#[test]
+fn what_takes_the_types_out_of_a_module_is_done_for_that_module() {
+    let url = |path: &str| format!("file:///app/{path}");
+    let [a, b, c] = ["a.mts", "b.mts", "c.mts"].map(url);
+    let mut p = Program::new("/app/a.mts", true);
+    p.load_typescript(&a, None, 9_000_000);
+    p.load_typescript(&b, Some(&a), 300_000);
+    p.load_typescript(&c, Some(&b), 200_000);
+    p.evaluate(&c, |p| work(p, 1));
+    p.evaluate(&b, |p| work(p, 1));
+    p.evaluate(&a, |p| work(p, 1));
+    let (recording, ledger) = p.end();
+    let found = Found::new(&recording);
+    for path in ["/app/a.mts", "/app/b.mts", "/app/c.mts"] {
+        let (module, told) = (found.module(path), ledger[path]);
+        let bound = module.uncertain_ns + 300;
+        assert!(bound < 50_000, "uncertain: {bound} ns");
+        for (step, told, found) in [
+            ("resolve", told.resolve_ns, module.resolve_ns),
+            ("read", told.read_ns, module.read_ns),
+            ("compile", told.compile_ns, module.compile_ns),
+        ] {
+            assert!(
+                told.abs_diff(found) <= bound,
+                "{path}: {step} took {told} ns, found {found}, uncertain {bound}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_es_module_does_not_start_before_its_loader_looks_for_it() {
     let url = |name: &str| format!("file:///app/{name}");

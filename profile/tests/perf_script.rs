@@ -260,6 +260,24 @@ fn without_periods_the_frequency_tells_the_weight() {
     assert_eq!(fixed.runs[0].sample_hz, None);
 }
 
+/// A sample stands for the time before it: of a text without execs the run begins where that of the first one does.
+#[test]
+fn the_run_begins_with_the_time_of_the_first_sample() {
+    let samples = "a 1/1 10.003: 2000000 cpu-clock: \n\nb 2/2 10.004: 2500000 cpu-clock: \n\n";
+    let begins = |records: &str| {
+        let recording = import(format!("{records}{samples}").as_bytes()).unwrap();
+        let forked = |process: usize| recording.processes[process].forked.0 / 1000;
+        let run = recording.runs[0].started.0 / 1000;
+        (run, forked(0), forked(1))
+    };
+    assert_eq!(begins(""), (10_001_000, 10_001_000, 10_001_500));
+    // No process has a sample of the time before it.
+    let exec = "a 1/1 10.0015: PERF_RECORD_COMM exec: a:1/1\n";
+    let fork = "a 1/1 10.002: PERF_RECORD_FORK(2:2):(1:1)\n";
+    let all = begins(&format!("{exec}{fork}"));
+    assert_eq!(all, (10_001_500, 10_001_500, 10_002_000));
+}
+
 #[test]
 fn a_deep_stack_is_marked_as_cut() {
     let frames =
@@ -290,6 +308,11 @@ fn what_is_no_text_of_perf_is_refused_with_its_line() {
     let error = fails(b"node 1 1.0: 1 cpu-clock: \n\t10 f (/x.so)\nhello\n");
     assert!(error.contains("line 3: found \"hello\""), "{error}");
     assert!(error.contains("type: perf script -F"), "{error}");
+    for event in ["-1 cpu-clock:", "1.5 cpu-clock:", "some words"] {
+        let error = fails(format!("a 1 1.0: 1 cpu-clock: \n\na 1 1.1: {event} \n\n").as_bytes());
+        assert!(error.contains("line 3: found \"a 1 1.1: "), "{error}");
+        assert!(error.contains("the period, a whole number"), "{error}");
+    }
     let error = fails(b"\n\n\t10 f (/x.so)\n");
     assert!(error.contains("line 3"), "{error}");
     assert!(error.contains("a sample before its frames"), "{error}");

@@ -589,7 +589,7 @@ fn figures_of_families_that_were_not_recorded_are_null() {
     let mut recording = small();
     let whole = Profile::from_recording(&recording);
     let as_json = |profile: &Profile| {
-        serde_json::to_value(nodeprof_profile::report::Document::of(profile).unwrap()).unwrap()
+        serde_json::to_value(nodeprof_profile::report::Document::from(profile)).unwrap()
     };
     assert_eq!(as_json(&whole), serde_json::to_value(&whole).unwrap());
     recording.crossings.clear();
@@ -671,8 +671,7 @@ fn times_that_count_mode_does_not_take_are_null() {
     recording.serialization_sums.clear();
     recording.runs[0].mode = "count".into();
     let profile = Profile::from_recording(&recording);
-    let json =
-        serde_json::to_value(nodeprof_profile::report::Document::of(&profile).unwrap()).unwrap();
+    let json = serde_json::to_value(nodeprof_profile::report::Document::from(&profile)).unwrap();
     let run = &json["runs"][0];
     for (field, is_known) in [
         ("crossings self_ns", false),
@@ -709,7 +708,7 @@ fn times_that_count_mode_does_not_take_are_null() {
 #[test]
 fn figures_that_went_when_a_run_was_thinned_are_null() {
     use nodeprof_profile::diff::figures::List;
-    use nodeprof_profile::report::Document;
+    use nodeprof_profile::report::{Document, row};
     let mut whole = small();
     for name in ["package-json", "files", "compile", "crossings", "cpu"] {
         whole.families.retain(|family| family.name != name);
@@ -726,7 +725,7 @@ fn figures_that_went_when_a_run_was_thinned_are_null() {
     whole.lookups.clear();
     let before = Profile::from_recording(&whole);
     let after = Profile::from_recording(&whole.thin("it is old"));
-    let as_json = |profile: &Profile| serde_json::to_value(Document::of(profile).unwrap()).unwrap();
+    let as_json = |profile: &Profile| serde_json::to_value(Document::from(profile)).unwrap();
     let (before, json) = (as_json(&before), as_json(&after));
     let (before, run) = (&before["runs"][0], &json["runs"][0]);
     // Of the run all is as it was.
@@ -779,11 +778,10 @@ fn figures_that_went_when_a_run_was_thinned_are_null() {
     }
     // The same as rows of tables.
     let run = &after.runs[0];
-    let row = Document::of_row(run, List::Run, &run.processes[0]).unwrap();
-    assert!(serde_json::to_value(row).unwrap()["lookups"].is_null());
-    let row = Document::of_row(run, List::Phases, &run.phases[0]).unwrap();
-    assert!(serde_json::to_value(row).unwrap()["stats"].is_null());
+    let of_process = row(run, List::Run, &run.processes[0]).unwrap();
+    assert!(of_process["lookups"].is_null());
+    let of_phase = row(run, List::Phases, &run.phases[0]).unwrap();
+    assert!(of_phase["stats"].is_null());
     let of_run = serde_json::json!({"lookups": 0, "cached_compilations": 0, "reads": 0});
-    let row = Document::of_row(run, List::Run, &of_run).unwrap();
-    assert_eq!(serde_json::to_value(row).unwrap(), of_run);
+    assert_eq!(row(run, List::Run, &of_run).unwrap(), of_run);
 }

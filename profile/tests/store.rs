@@ -238,11 +238,11 @@ fn edited(sql: &str) -> Vec<u8> {
 
 #[test]
 fn a_newer_schema_is_refused_with_its_number_and_what_to_do() {
-    let error = malformed(&edited("PRAGMA user_version=5"));
-    assert!(matches!(error, Malformed::Newer { found: 5 }));
+    let error = malformed(&edited("PRAGMA user_version=6"));
+    assert!(matches!(error, Malformed::Newer { found: 6 }));
     assert_eq!(
         error.to_string(),
-        "the recording has schema 5, this nodeprof reads up to 4; update nodeprof"
+        "the recording has schema 6, this nodeprof reads up to 5; update nodeprof"
     );
     let error = malformed(&edited("PRAGMA user_version=0"));
     assert!(
@@ -449,8 +449,8 @@ fn values_that_we_do_not_write_are_named() {
             "needs text in UTF-8",
         ),
         (
-            "UPDATE frame SET kind = 7",
-            "needs an id of frame_kind, found 7",
+            "UPDATE frame SET kind = 8",
+            "needs an id of frame_kind, found 8",
         ),
         ("UPDATE frame SET tier = 3", "needs an id of tier, found 3"),
         (
@@ -635,6 +635,7 @@ fn numbers_are_named_as_in_the_json() {
         FrameKind::AddOn,
         FrameKind::Kernel,
         FrameKind::Unknown,
+        FrameKind::WebAssembly,
     ]);
     assert_eq!(names("frame_kind"), frame_kinds);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::CString,
     fs::{self, File},
     io,
@@ -18,7 +18,10 @@ use std::{
 use nodeprof_probes::is_node_binary;
 
 use super::{guard::Guarded, table::HeldExecs, worker::Version};
-use crate::closing::{HIGHEST, as_high};
+use crate::{
+    closing::{HIGHEST, as_high},
+    looking::{Looking, News},
+};
 
 /// A new group, without marks. Needs CAP_SYS_ADMIN; to use it needs nothing.
 pub(super) fn new_group() -> io::Result<OwnedFd> {
@@ -44,11 +47,54 @@ pub(super) struct Fanotify {
     marked: RefCell<HashMap<PathBuf, Version>>,
 }
 
-/// How long to look whether files are node binaries before anything is held.
+/// How long to look whether files are node binaries before anything is held. They have been looked at a moment ago.
 const EXAMINING: Duration = Duration::from_secs(2);
 
 /// Files that are marked again at most.
 const MOST_MARKED: usize = 1024;
+
+/// The node binaries at these paths, as places. Of nothing else execs are held: users decide what lies at the paths of theirs, and a link there may lead to any
+/// program of the host. What is left out is then caught at exec.
+pub(super) fn node_binaries(paths: &[PathBuf]) -> Vec<(File, PathBuf)> {
+    let since = Instant::now();
+    // Files of users may take their time to be read.
+    let examined = paths.iter().filter(|_| since.elapsed() < EXAMINING);
+    let examined = examined.filter_map(|path| Some((node_binary(path)?, path.clone())));
+    // Collected: what is marked is so when all are examined, for who executes one of them waits until somebody reads of that.
+    examined.collect()
+}
+
+/// The same for who must not hang with a file system that does not answer any more.
+pub(super) fn node_binaries_that_answer(paths: &[PathBuf]) -> Vec<(File, PathBuf)> {
+    let of_child = paths.to_vec();
+    let look = move |number: usize| {
+        let file = of_child.get(number).and_then(|path| node_binary(path));
+        (Vec::new(), file.map(OwnedFd::from))
+    };
+    let Ok(looking) = Looking::start(paths.len(), EXAMINING, look) else {
+        return Vec::new();
+    };
+    let until = Instant::now() + EXAMINING;
+    let mut found = BTreeMap::new();
+    // Who is silent is left out, and its process ended, if it can be.
+    while let Some(news) = looking.next(until.saturating_duration_since(Instant::now())) {
+        match news {
+            News::Seen(number, (_, Some(file))) => drop(found.insert(number, File::from(file))),
+            News::Seen(..) | News::Silent(_) | News::Behind(_) => {}
+            News::AllTold | News::Gone => break,
+        }
+    }
+    let found = found.into_iter();
+    found
+        .filter_map(|(number, file)| Some((file, paths.get(number)?.clone())))
+        .collect()
+}
+
+fn node_binary(path: &Path) -> Option<File> {
+    open(path)
+        .ok()
+        .filter(|file| is_node_binary(&through(file)))
+}
 
 impl Fanotify {
     /// A group that nobody else knows.
@@ -75,23 +121,6 @@ impl Fanotify {
     /// For a thread that lets them go if need be.
     pub(super) fn held(&self) -> Arc<HeldExecs> {
         Arc::clone(&self.held)
-    }
-
-    /// Holds execs of the node binaries at these paths. Of nothing else: users decide what lies at the paths of theirs, and a link there may lead to any
-    /// program of the host. What cannot be marked is not held; its processes are then caught at exec.
-    pub(super) fn watch<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) {
-        let since = Instant::now();
-        let examined = paths.into_iter().filter_map(|path| {
-            // Files of users may take their time to be read.
-            let file = open(path).ok()?;
-            let is_node = since.elapsed() < EXAMINING && is_node_binary(&through(&file));
-            is_node.then_some((file, path))
-        });
-        // Marked when all are examined: who executes one of them waits until somebody reads of that.
-        let examined: Vec<_> = examined.collect();
-        for (file, path) in &examined {
-            self.watch_file(file, path);
-        }
     }
 
     /// Holds execs of an open file that is known to be a node binary.

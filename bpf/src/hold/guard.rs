@@ -9,12 +9,14 @@
 //! guard can be a small process of its own that does nothing else (`nodeprof-holder`), which hands the group over a Unix socket.
 
 use std::{
+    ffi::CStr,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt as _,
     },
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     time::{Duration, Instant},
 };
@@ -69,34 +71,12 @@ impl Guarded {
     /// # Errors
     /// If there can be no socket or process.
     pub fn fork() -> io::Result<Asked> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        // SAFETY: the child only uses what it has copies of, and leaves by _exit.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => {
-                drop(ours);
-                leave_terminal();
-                let theirs = keep_only(theirs);
-                // SAFETY: constants.
-                unsafe { libc::prctl(libc::PR_SET_NAME, c"nodeprof-guard".as_ptr()) };
-                let outcome = std::panic::catch_unwind(|| guard(&theirs));
-                // SAFETY: ends this process.
-                unsafe { libc::_exit(i32::from(outcome.is_err())) }
-            }
-            pid => {
-                drop(theirs);
-                Ok(Asked {
-                    socket: ours,
-                    since: Instant::now(),
-                    child: Some(Child(pid)),
-                })
-            }
-        }
+        let (socket, pid) = fork_apart(c"nodeprof-guard", |socket| guard(&socket))?;
+        Ok(Asked {
+            socket,
+            since: Instant::now(),
+            child: Some(Child(pid)),
+        })
     }
 
     /// Asks the guard that listens at this path.
@@ -268,6 +248,34 @@ impl Drop for Child {
     }
 }
 
+/// Forks a process that has nothing but a socket, does this, and ends. Our end of the socket, and its number.
+pub(crate) fn fork_apart(
+    name: &CStr,
+    act: impl FnOnce(OwnedFd),
+) -> io::Result<(OwnedFd, libc::pid_t)> {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: the child only uses what it has copies of, and leaves by _exit.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(ours);
+            leave_terminal();
+            let theirs = keep_only(theirs);
+            // SAFETY: a string with its end.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            let outcome = catch_unwind(AssertUnwindSafe(|| act(theirs)));
+            // SAFETY: ends this process, with its threads.
+            unsafe { libc::_exit(i32::from(outcome.is_err())) }
+        }
+        pid => Ok((ours, pid)),
+    }
+}
+
 /// Closes all else that a fork has brought along: the other end of a socket among it, whose end others wait for.
 fn keep_only(socket: OwnedFd) -> OwnedFd {
     const KEPT: RawFd = 3;
@@ -369,7 +377,7 @@ fn hand(socket: &OwnedFd, kind: u8, number: i32, descriptors: &[BorrowedFd<'_>])
     Ok(())
 }
 
-pub(super) fn is_readable(descriptor: RawFd, limit: Duration) -> bool {
+pub(crate) fn is_readable(descriptor: RawFd, limit: Duration) -> bool {
     wait([descriptor], Some(limit)) == [true]
 }
 

@@ -2,13 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io,
+    fs::File,
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-
-use nodeprof_probes::is_node_binary;
 
 use super::{Admission, aside, images::Use, is_dropping, worker::FileId};
 use crate::{Link, Programs, copies::let_copies_go};
@@ -60,9 +59,9 @@ impl Recorded {
 
 impl Host {
     /// With the binaries that are known: another holder may have ended while one of them was executed.
-    pub(super) fn new(admission: Admission, syscalls: bool, known: &[PathBuf]) -> Host {
-        let known = known.iter().filter(|path| is_node_binary(path));
-        let inodes = known.filter_map(|path| Some(fs::metadata(path).ok()?.ino()));
+    pub(super) fn new(admission: Admission, syscalls: bool, known: &[(File, PathBuf)]) -> Host {
+        let inodes = known.iter();
+        let inodes = inodes.filter_map(|(file, _)| Some(file.metadata().ok()?.ino()));
         Host {
             admission,
             syscalls,

@@ -23,7 +23,7 @@ use nodeprof_probes::is_node_binary;
 
 use super::{
     Execs, HolderOptions, NOT_OPEN, Obeys, Request, act_first, aside,
-    fanotify::{Fanotify, Held},
+    fanotify::{Fanotify, Held, node_binaries, node_binaries_that_answer},
     host::Host,
     is_dropping, is_followed, is_main_thread, message,
     mounts::Mounts,
@@ -117,6 +117,50 @@ fn leave_soon(link: Link) {
     }
 }
 
+/// Messages for which a socket had no room.
+#[derive(Default)]
+struct Unsent {
+    messages: VecDeque<Vec<u8>>,
+    /// That they take.
+    bytes: usize,
+}
+
+impl Unsent {
+    /// More than of tens of thousands of processes, which a stopped tracer reads when it goes on.
+    const MOST: usize = 16 << 20;
+
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether there are so many that nobody will read them.
+    fn is_too_much(&self) -> bool {
+        self.bytes > Self::MOST
+    }
+
+    fn add(&mut self, message: Vec<u8>) {
+        self.bytes += Self::weight(&message);
+        self.messages.push_back(message);
+    }
+
+    fn weight(message: &Vec<u8>) -> usize {
+        message.capacity() + size_of_val(message)
+    }
+
+    /// Sends what there is room for.
+    fn flush(&mut self, socket: &OwnedFd) {
+        while let Some(first) = self.messages.front() {
+            match transmit(socket, first, libc::MSG_DONTWAIT) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                _ => {
+                    self.bytes -= Self::weight(first);
+                    self.messages.pop_front();
+                }
+            }
+        }
+    }
+}
+
 enum StopState {
     Asked,
     /// Since this instant, at this signal.
@@ -133,7 +177,7 @@ pub(super) struct Keeper {
     fanotify: io::Result<Fanotify>,
     changes: Changes,
     /// Messages for which the socket had no room: the tracer may be stopped, and must not stop us.
-    unsent: VecDeque<Vec<u8>>,
+    unsent: Unsent,
     waiting: HashMap<u64, Waiting>,
     /// Processes of a service for which a job is under way that they wait for no longer.
     gone_on: HashMap<u64, (u32, Instant)>,
@@ -174,12 +218,21 @@ impl Keeper {
             Execs::Guarded(guarded) => Fanotify::guarded(&guarded),
             Execs::Not(why) => Err(io::Error::other(why)),
         };
+        // A trace has looked at its files itself, a moment ago; what a service is told of by others may hang by now.
+        let is_own = options.admission.is_none() && matches!(options.obeys, Obeys::Socket);
+        let nodes = match (fanotify.is_ok() || is_next, is_own) {
+            (false, _) => Vec::new(),
+            (true, true) => node_binaries(&options.candidates),
+            (true, false) => node_binaries_that_answer(&options.candidates),
+        };
         if let Ok(f) = &fanotify {
-            f.watch(options.candidates.iter().map(PathBuf::as_path));
+            for (file, path) in &nodes {
+                f.watch_file(file, path);
+            }
         }
         // Of who was executed before there was a holder nothing is told.
         let known = match is_next {
-            true => &options.candidates[..],
+            true => &nodes[..],
             false => &[],
         };
         let host = options
@@ -198,7 +251,7 @@ impl Keeper {
             )?,
             fanotify,
             changes,
-            unsent: VecDeque::new(),
+            unsent: Unsent::default(),
             waiting: HashMap::new(),
             gone_on: HashMap::new(),
             given_up: HashSet::new(),
@@ -364,6 +417,9 @@ impl Keeper {
             if fds[0].revents & libc::POLLOUT != 0 {
                 self.flush();
             }
+            if matches!(self.obeys, Obeys::Nobody(_)) && self.unsent.is_too_much() {
+                return; // the memory is the service's, and the tracer somebody else
+            }
             if fds[0].revents & libc::POLLIN != 0 {
                 match receive(&self.socket).and_then(Request::parse) {
                     // Who asks and does not read is not told again and again.
@@ -384,17 +440,12 @@ impl Keeper {
 
     /// Sends to the tracer, at once or as soon as it reads.
     fn tell(&mut self, kind: u8, pid: u32, body: &[u8]) {
-        self.unsent.push_back(message(kind, pid, body));
+        self.unsent.add(message(kind, pid, body));
         self.flush();
     }
 
     fn flush(&mut self) {
-        while let Some(first) = self.unsent.front() {
-            match transmit(&self.socket, first, libc::MSG_DONTWAIT) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                _ => self.unsent.pop_front(),
-            };
-        }
+        self.unsent.flush(&self.socket);
     }
 
     /// Whether system calls are traced, if that is another than before.
@@ -543,10 +594,7 @@ impl Keeper {
             let Ok(path) = path else {
                 // Nobody held it, for we were late, or it was started before we were.
                 if host.knows(execution.inode) {
-                    self.tell_missed(
-                        pid,
-                        "it had ended before its probes came, or anybody could ask whether it is to be recorded",
-                    );
+                    self.tell(b'u', pid, &[]);
                 }
                 return;
             };
@@ -626,7 +674,7 @@ impl Keeper {
     /// A job is done: says so, then lets go who waited for it.
     fn finish(&mut self, mut done: Done, programs: &Programs) {
         let number = done.number;
-        self.gone_on.remove(&number);
+        let has_gone_on = self.gone_on.remove(&number).is_some();
         if self.given_up.remove(&number) {
             // Told already, as one that was not recorded.
             return detach_needless(&mut done);
@@ -698,7 +746,8 @@ impl Keeper {
         }
         if self.host.is_some() && matches!(done.outcome, Outcome::Failed(_)) {
             self.release(done.pid, programs);
-            if let (Some(host), Some(Waiting::Exec(..))) = (&mut self.host, &waiting) {
+            let was_held = has_gone_on || matches!(waiting, Some(Waiting::Exec(..)));
+            if let (Some(host), true) = (&mut self.host, was_held) {
                 host.refuse(done.pid); // it is told now, and need not be when it has been executed
             }
             // It had ended before its probes came: the next start of it is held.
@@ -1000,4 +1049,36 @@ fn detach_needless(done: &mut Done) {
 fn executes_another(done: &Done) -> Option<bool> {
     let now = fs::metadata(format!("/proc/{}/exe", done.pid)).ok()?;
     Some(done.file.is_some_and(|file| file != file_id(&now)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_reads_is_too_much_at_some_time_and_what_is_read_is_not() {
+        let kind = SocketType::SEQPACKET;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let mut unsent = Unsent::default();
+        let mut count = 0;
+        while !unsent.is_too_much() {
+            unsent.add(message(b'a', 1, &[7; 1000]));
+            unsent.flush(&ours);
+            count += 1;
+        }
+        assert!(
+            (Unsent::MOST / 1100..2 * Unsent::MOST / 1000).contains(&count),
+            "{count}"
+        );
+        for _ in 0..count {
+            let (kind, pid, body) = receive(&theirs).unwrap();
+            assert_eq!((kind, pid, body.len()), (b'a', 1, 1000));
+            unsent.flush(&ours);
+        }
+        assert!(unsent.is_empty() && unsent.bytes == 0);
+    }
 }

@@ -115,6 +115,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A process of a service had executed a known node binary, and ended, before anybody could ask whether it is to be recorded.
+    Unasked {
+        /// Process.
+        pid: u32,
+    },
     /// The holder answers a [`Holder::ping`].
     Alive,
     /// The holder is gone: no probe is attached any more.
@@ -123,6 +128,19 @@ pub enum Event {
     Holding(Result<(), String>),
     /// System calls of whom a service records from now on cannot be traced, and why; or are traced again.
     Tracing(Result<(), String>),
+}
+
+impl Event {
+    /// The process whose start it tells of, and no other event does.
+    #[must_use]
+    pub fn start(&self) -> Option<u32> {
+        match self {
+            Event::Attached { pid, .. } | Event::Failed { pid, .. } | Event::Unasked { pid } => {
+                Some(*pid)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What the tracer asks for.
@@ -215,6 +233,16 @@ impl Holder {
             0 => {
                 drop(ours);
                 leave_terminal();
+                if options.admission.is_some() || matches!(options.obeys, Obeys::Nobody(_)) {
+                    let mut used = vec![theirs.as_raw_fd()];
+                    if let Execs::Guarded(guarded) = &options.execs {
+                        used.extend([guarded.descriptor(), guarded.memory().as_raw_fd()]);
+                    }
+                    if let Obeys::Nobody(Some((_, binary))) = &options.obeys {
+                        used.push(binary.as_raw_fd());
+                    }
+                    let_go_of_others(&used);
+                }
                 let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     Keeper::new(programs, options, theirs, is_next)
                         .map(|keeper| keeper.run(programs))
@@ -398,6 +426,7 @@ impl Holder {
                     path: path(split),
                 })
             }
+            b'u' => Some(Event::Unasked { pid }),
             b's' => Some(Event::Stopped {
                 pid,
                 from: word(0)?,
@@ -502,7 +531,7 @@ pub fn is_followed(threads: RawFd, pid: u32) -> bool {
 
 /// Takes the holder out of the tracer's session, away from the terminal, the standard streams, and the folder, whose file system could not be
 /// unmounted while it is there.
-fn leave_terminal() {
+pub(crate) fn leave_terminal() {
     // SAFETY: plain system calls on constants; failures leave the holder where it was, which is harmless.
     unsafe {
         libc::setsid();
@@ -522,6 +551,32 @@ fn leave_terminal() {
             libc::dup2(null, stream);
         }
     }
+}
+
+/// Lets go of the files, sockets and pipes that the holder of a service or a tracer has by its fork, and does not use: a database that is removed would keep its space, a client's
+/// connection would have no end while the holder lives. What is the kernel's own (BPF, fanotify, events) stays. Each number stays taken, by nothing: its owner may still close it.
+fn let_go_of_others(used: &[RawFd]) {
+    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let all: Vec<RawFd> = numbers.collect();
+    // SAFETY: a constant with its NUL.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    for descriptor in all {
+        let is_stream = descriptor <= libc::STDERR_FILENO;
+        if is_stream || descriptor == null || used.contains(&descriptor) {
+            continue;
+        }
+        let leads_to = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
+        let is_others = |to: PathBuf| !to.as_os_str().as_bytes().starts_with(b"anon_inode:");
+        if leads_to.is_ok_and(is_others) {
+            // SAFETY: who owns it does not use it in this process.
+            unsafe { libc::dup3(null, descriptor, libc::O_CLOEXEC) };
+        }
+    }
+    // SAFETY: opened above.
+    unsafe { libc::close(null) };
 }
 
 /// Ahead of all ordinary programs: what was executed shall be stopped before its main, 1 to 3 ms later, on a busy

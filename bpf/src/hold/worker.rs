@@ -389,7 +389,16 @@ impl Bench {
         let file = match opened {
             Ok(file) => file,
             Err(e) => {
-                done.outcome = Outcome::Failed(e.to_string());
+                let has_ended =
+                    done.path.as_os_str().is_empty() && e.kind() == io::ErrorKind::NotFound;
+                let why = match has_ended {
+                    true => {
+                        done.path = "node".into();
+                        ended_before(false, job.after_exec).to_owned()
+                    }
+                    false => e.to_string(),
+                };
+                done.outcome = Outcome::Failed(why);
                 return done;
             }
         };

@@ -68,7 +68,7 @@ pub struct Blame {
     /// Rows; 0: none, only how many there are and what they take in all [default: all]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = super::number::<usize>)]
     pub limit: Option<usize>,
-    /// Format of the list
+    /// Format of the list; the JSON is documented in docs/json.md
     #[arg(long, default_value = "text")]
     pub format: Format,
 }
@@ -91,6 +91,8 @@ pub struct CriticalChain {
 
 /// `nodeprof tree`.
 #[derive(Args)]
+#[command(after_long_help = "\
+Where --min and --package leave no module of any run, the exit status is 125.")]
 pub struct Tree {
     /// Which modules
     #[command(flatten)]

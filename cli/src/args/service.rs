@@ -8,6 +8,7 @@ use super::Format;
 
 /// `nodeprof service`.
 #[derive(Args)]
+#[command(after_long_help = super::DOCS)]
 pub struct Service {
     /// What to ask for
     #[command(subcommand)]
@@ -20,7 +21,7 @@ pub struct Service {
         default_value = "/run/nodeprof/control.sock"
     )]
     pub socket: PathBuf,
-    /// Format; the keys of the JSON are documented in docs/service.md
+    /// Format; the keys of the JSON are documented in docs/service.md, those of a report and of a diff in docs/json.md
     #[arg(long, global = true, default_value = "text")]
     pub format: Format,
 }
@@ -125,15 +126,5 @@ fn run_number(text: &str) -> Result<u32, String> {
 }
 
 fn ago(text: &str) -> Result<std::time::Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => f64::NAN,
-    };
-    let seconds = digits.parse::<f64>().unwrap_or(f64::NAN) * unit;
-    std::time::Duration::try_from_secs_f64(seconds)
-        .map_err(|_| format!("found {text:?}; needed: a time such as 90s, 30min, 2h or 7d"))
+    super::duration(text, nodeprof_profile::typed::TIME, "--since 2h")
 }

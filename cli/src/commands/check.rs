@@ -11,7 +11,10 @@ use nodeprof_profile::{
     groups::{Group, Selector},
 };
 
-use super::diff::{Loaded, have_one_name, quoted};
+use super::{
+    diff::{Loaded, have_one_name},
+    hints::{self, quoted},
+};
 use crate::{
     args::{
         Color,
@@ -45,7 +48,10 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
         true => Drift::Allowed,
         false => Drift::Forbidden,
     };
-    let report = report_of(&args.head, &args.store);
+    let report = format!(
+        "nodeprof report {}",
+        hints::selected(&args.head, &args.store)
+    );
     let checked = match &args.against {
         Some(base) => {
             let loaded = Loaded::load(base, Some(&args.head), &args.store)?;
@@ -86,28 +92,12 @@ pub fn run(args: &args::Check, color: Color) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What to type for a report of the runs.
-fn report_of(head: &Selector, store: &Store) -> String {
-    if !store.store {
-        return format!(
-            "nodeprof report {}",
-            quoted(&head.file.display().to_string())
-        );
-    }
-    let path = store.store_path.as_ref();
-    let path = path.map(|path| format!(" --store-path {}", quoted(&path.display().to_string())));
-    format!(
-        "nodeprof report --store{} {}",
-        path.unwrap_or_default(),
-        quoted(&head.to_string())
-    )
-}
-
 fn read(path: &Path) -> anyhow::Result<Budgets> {
     let shown = path.display();
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "there is no {shown}; needed: a file of budgets; to write one from a baseline, type: nodeprof budget init BASE -o {shown}"
+            "there is no {shown}; needed: a file of budgets; to write one from a baseline, type: nodeprof budget init BASE -o {}",
+            hints::path(path)
         ),
         other => other.with_context(|| format!("{shown} cannot be read"))?,
     };

@@ -1,6 +1,6 @@
 //! `nodeprof diff`.
 
-use std::{collections::BTreeSet, fmt::Write as _, io, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, io, path::Path, process::ExitCode};
 
 use nodeprof_flamegraphs::{
     differential, printable,
@@ -12,9 +12,9 @@ use nodeprof_profile::{
     diff::sides::{ending, usual_ending},
     diff::{self, Side},
     groups::{BASE, Group, HEAD, NAME, Selector},
-    wording::is_unprintable,
 };
 
+use super::hints::{self, quoted};
 use crate::{
     args::{Color, diff as args, diff::DiffFormat, store::Store},
     terminal,
@@ -37,8 +37,7 @@ pub fn run(args: &args::Diff, color: Color) -> anyhow::Result<ExitCode> {
         (false, _) => head,
         (true, None) => format!("{head} --store"),
         (true, Some(path)) => {
-            let path = quoted(&path.to_string_lossy());
-            format!("{head} --store --store-path {path}")
+            format!("{head} --store --store-path {}", hints::path(path))
         }
     };
     let text = match args.format {
@@ -188,7 +187,7 @@ impl<T> Loaded<T> {
             if base_group.runs.is_empty() || head_group.runs.is_empty() {
                 anyhow::bail!(
                     "{base} selects no run of one side; needed: runs of both; type for example: nodeprof diff {}",
-                    quoted(&base.file.display().to_string())
+                    hints::path(&base.file)
                 );
             }
             let text = |name: &str| {
@@ -303,49 +302,5 @@ fn same_file(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,
-    }
-}
-
-/// A word for a shell, as a terminal can show it.
-pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "@%+=:,./-_".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    if !text.contains(is_unprintable) {
-        return format!("'{}'", text.replace('\'', "'\\''"));
-    }
-    let mut word = "$'".to_owned();
-    for c in text.chars() {
-        match c {
-            '\'' | '\\' => word.extend(['\\', c]),
-            c if is_unprintable(c) => {
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    // Three digits always: what follows is none of them. Writing to a string does not fail.
-                    let _ = write!(word, "\\{byte:03o}");
-                }
-            }
-            c => word.push(c),
-        }
-    }
-    word + "'"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_for_a_shell_is_no_command_to_the_terminal() {
-        for (text, word) in [
-            ("a.nodeprof@base", "a.nodeprof@base"),
-            ("", "''"),
-            ("it's", r"'it'\''s'"),
-            ("a\u{1b}[2J\n1'\\", r"$'a\033[2J\0121\'\\'"),
-            ("a\u{9b}2J\u{202e}", r"$'a\302\2332J\342\200\256'"),
-        ] {
-            assert_eq!(quoted(text), word);
-            assert!(!quoted(text).contains(is_unprintable));
-        }
     }
 }

@@ -18,6 +18,7 @@ use nodeprof_profile::{
     groups::{NAME, Selector},
 };
 
+use super::hints;
 use crate::args::{Flame, FlameDirection, FlameFormat};
 
 /// Draws a flame graph.
@@ -51,7 +52,9 @@ pub fn run(args: &Flame) -> anyhow::Result<ExitCode> {
         );
     }
     let mut content = Vec::new();
-    for note in draw(args, &recording, &request, &mut content)? {
+    let drawn = draw(args, &recording, &request, &mut content);
+    let named = hints::selected(file, &args.store);
+    for note in drawn.map_err(|error| hints::naming_in(&error, &named))? {
         say!("{note}");
     }
     output(args, &content)?;

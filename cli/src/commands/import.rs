@@ -15,6 +15,7 @@ use nodeprof_profile::{
     wording::counted,
 };
 
+use super::hints;
 use crate::args::Import;
 
 /// Makes a recording of what `perf script` printed.
@@ -28,14 +29,14 @@ pub fn run(args: &Import) -> anyhow::Result<ExitCode> {
     if output.as_os_str() == "-" {
         anyhow::bail!(
             "found: standard output for a recording, which is a database; needed: the name of a file; type: -o {}",
-            name_for(&args.file).display()
+            hints::path(&name_for(&args.file))
         );
     }
     if is_one_file(&args.file, &output) {
         anyhow::bail!(
             "{} is what is imported; needed: another name for the recording; type: -o {}",
             output.display(),
-            name_for(&args.file).display()
+            hints::path(&name_for(&args.file))
         );
     }
     match recording.save(&output, SaveOptions { overwrite }) {
@@ -87,7 +88,11 @@ fn read(path: &Path, options: &perf_script::Options) -> anyhow::Result<Recording
         ImportError::Read(error) => anyhow::Error::new(error).context(format!(
             "{shown} cannot be read; needed: what `perf script` printed, or - for standard input"
         )),
-        error => anyhow::anyhow!("{shown}: {error}"),
+        error if path == Path::new("-") => anyhow::anyhow!("{shown}: {error}"),
+        error => anyhow::anyhow!(hints::naming(
+            &format!("{shown}: {error}"),
+            &hints::path(path)
+        )),
     })
 }
 

@@ -18,6 +18,7 @@ pub mod diff;
 pub mod doctor;
 pub mod export;
 pub mod flame;
+pub mod hints;
 pub mod import;
 pub mod manual;
 pub mod measure;
@@ -90,7 +91,7 @@ impl Example {
 
     /// In a folder.
     fn within(self, folder: &Path) -> String {
-        format!("{} {}", self.option, folder.join(self.name).display())
+        format!("{} {}", self.option, hints::path(&folder.join(self.name)))
     }
 
     /// Wherever it is.

@@ -10,11 +10,13 @@ use nodeprof_profile::{
     Profile, RunProfile,
     diff::figures::List,
     groups::{BARE, numbered_run},
-    report::{Document, SCHEMA},
+    modules::ModuleKind,
+    report::{self, SCHEMA},
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::hints;
 use crate::{
     args::{
         Color, Format,
@@ -39,16 +41,18 @@ pub fn blame(args: &args::Blame, color: Color) -> anyhow::Result<ExitCode> {
         limit: args.limit,
     };
     match args.format {
-        Format::Text => print(&runs, color, |run, style| text::blame(run, &options, style))?,
+        Format::Text => print(&args.source, &runs, color, |run, style| {
+            text::blame(run, &options, style)
+        })?,
         Format::Json => {
             let mut rows_of_runs = Vec::new();
             for (number, run) in &runs {
                 let rows = Blamed::of_run(run, &options).into_iter();
                 let rows = rows.take(options.limit.unwrap_or(usize::MAX));
-                let rows: serde_json::Result<Vec<Document>> = rows
+                let rows: serde_json::Result<Vec<Value>> = rows
                     .map(|row| match row {
-                        Blamed::Module(module) => Document::of_row(run, List::Modules, module),
-                        Blamed::Package(package) => Document::of_row(run, List::Packages, package),
+                        Blamed::Module(module) => report::row(run, List::Modules, module),
+                        Blamed::Package(package) => report::row(run, List::Packages, package),
                     })
                     .collect();
                 rows_of_runs.push(match options.by {
@@ -73,14 +77,14 @@ fn of_bundles(
     run: &RunProfile,
     parts: Vec<impl Serialize>,
     options: &BlameOptions,
-) -> serde_json::Result<Vec<Document>> {
+) -> serde_json::Result<Vec<Value>> {
     let shown = match options.role {
         Role::Requirer => options.limit.unwrap_or(usize::MAX),
         Role::Loaded => 0,
     };
     let parts = parts.into_iter().take(shown);
     parts
-        .map(|part| Document::of_row(run, List::BundledPackages, &part))
+        .map(|part| report::row(run, List::BundledPackages, &part))
         .collect()
 }
 
@@ -89,7 +93,7 @@ pub fn critical_chain(args: &args::CriticalChain, color: Color) -> anyhow::Resul
     let options = ChainOptions {
         fuzz_ns: args.fuzz.unwrap_or_default(),
     };
-    print(&runs(&args.source)?, color, |run, style| {
+    print(&args.source, &runs(&args.source)?, color, |run, style| {
         text::critical_chain(run, &options, style)
     })?;
     Ok(ExitCode::SUCCESS)
@@ -103,16 +107,48 @@ pub fn tree(args: &args::Tree, color: Color) -> anyhow::Result<ExitCode> {
         package: args.package.clone(),
         builtins: args.builtins,
     };
-    print(&runs(&args.source)?, color, |run, style| {
+    let runs = runs(&args.source)?;
+    let narrowed = options.package.is_some() || options.least_ns > 0;
+    if narrowed
+        && !runs.iter().any(|(_, run)| shows(run, &options))
+        && let Some((_, run)) = runs.first()
+    {
+        // In one line, however long.
+        let style = Style {
+            width: usize::MAX,
+            color: false,
+        };
+        let reason = text::tree(run, &options, &style);
+        bail!(
+            "{}: {}",
+            args.source.file.display(),
+            hints::naming(reason.trim(), &named(&args.source))
+        );
+    }
+    print(&args.source, &runs, color, |run, style| {
         text::tree(run, &options, style)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether a tree with these options has a row: a module that they mean, which keeps those that required it.
+fn shows(run: &RunProfile, options: &TreeOptions) -> bool {
+    run.modules.iter().any(|module| {
+        (options.builtins || module.kind != ModuleKind::Builtin)
+            && module.total_ns >= options.least_ns
+            && (options.package.is_none() || module.package == options.package)
+    })
+}
+
+/// The recording in hints.
+fn named(source: &Source) -> String {
+    hints::source(&source.file, &source.store)
+}
+
 /// The runs asked for, with their numbers from 1.
 fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
     let recording = super::source::load(&source.file, &source.store)?;
-    let shown = source.file.display();
+    let (shown, named) = (source.file.display(), named(source));
     if let Some(number) = source.run {
         numbered_run(&recording, number, &shown.to_string())?;
     }
@@ -130,7 +166,7 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
     let is_bare = |(_, run): &(usize, RunProfile)| run.mode == BARE;
     if let (Some(number), true) = (source.run, runs.iter().any(is_bare)) {
         bail!(
-            "{shown}: found: run {number}, which had no probes, so that no module was seen; needed: another run, or one with probes; type: nodeprof report {shown}, which lists the runs"
+            "{shown}: found: run {number}, which had no probes, so that no module was seen; needed: another run, or one with probes; type: nodeprof report {named}, which lists the runs"
         );
     }
     // Those without probes are left out of several.
@@ -150,7 +186,7 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
         if !known.contains(&pid) {
             let known: Vec<String> = known.iter().map(u32::to_string).collect();
             bail!(
-                "{shown} has no modules of process {pid}; needed: {}; type: nodeprof report {shown}, which lists the processes",
+                "{shown} has no modules of process {pid}; needed: {}; type: nodeprof report {named}, which lists the processes",
                 match known.is_empty() {
                     true => "a recording with stacks".to_owned(),
                     false => format!("one of {}", known.join(", ")),
@@ -162,12 +198,13 @@ fn runs(source: &Source) -> anyhow::Result<Vec<(usize, RunProfile)>> {
     if let Some(Some(reason)) = reasons.next()
         && reasons.all(|reason| reason.is_some())
     {
-        bail!("{shown}: {reason}");
+        bail!("{shown}: {}", hints::naming(&reason, &named));
     }
     Ok(runs)
 }
 
 fn print(
+    source: &Source,
     runs: &[(usize, RunProfile)],
     color: Color,
     view: impl Fn(&RunProfile, &Style) -> String,
@@ -184,5 +221,5 @@ fn print(
             _ => format!("Run {number}\n{}", view(run, &style)),
         })
         .collect();
-    terminal::print(&views.join("\n"))
+    terminal::print(&hints::naming(&views.join("\n"), &named(source)))
 }

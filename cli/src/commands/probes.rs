@@ -81,16 +81,11 @@ fn as_json(plan: &AttachPlan) -> serde_json::Value {
 const KIND: usize = 33;
 /// The column of the function.
 const SYMBOL: usize = 47;
+/// Where a line of its own begins that does not fit into the columns.
+const INDENT: usize = 4;
 
 /// `room`: columns of the terminal that it is for.
 fn as_text(plan: &AttachPlan, color: bool, room: Option<usize>) -> String {
-    let paint = |code: &str, text: String| {
-        if color {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text
-        }
-    };
     let mut out = String::new();
     let b = &plan.binary;
     let binary = format!(
@@ -110,53 +105,10 @@ fn as_text(plan: &AttachPlan, color: bool, room: Option<usize>) -> String {
     }
     for name in families {
         let members: Vec<&Probe> = plan.probes.iter().filter(|p| family(p) == name).collect();
-        let counts: Vec<String> = [
-            ProbeState::Resolved,
-            ProbeState::SlowInstruction,
-            ProbeState::Absent,
-            ProbeState::Unsafe,
-        ]
-        .into_iter()
-        .filter_map(|s| {
-            let of_state: Vec<_> = members.iter().filter(|p| p.state == s).collect();
-            of_state
-                .first()
-                .map(|p| format!("{} {}", of_state.len(), state(p)))
-        })
-        .collect();
-        let _ = writeln!(
-            out,
-            "{}",
-            paint("1", format!("{name}: {}", counts.join(", ")))
-        );
-        for p in members {
-            let shown = match p.state {
-                ProbeState::Resolved => paint("32", format!("{:<16}", state(p))),
-                ProbeState::SlowInstruction => paint("33", format!("{:<16}", state(p))),
-                ProbeState::Absent => paint("2", format!("{:<16}", state(p))),
-                ProbeState::Unsafe => paint("31", format!("{:<16}", state(p))),
-            };
-            let kind = if p.with_return {
-                "enter+return"
-            } else {
-                "enter"
-            };
-            let address = p
-                .address
-                .map_or_else(|| format!("{:>12}", "–"), |a| format!("{:>#12x}", a.0));
-            let symbol = shortened(&p.symbol, room.map(|room| room.saturating_sub(SYMBOL)));
-            let reason = p.reason.as_deref().map(|reason| {
-                let wide = SYMBOL + symbol.chars().count() + reason.chars().count() + 4;
-                match room.is_some_and(|room| wide > room) {
-                    true => {
-                        let broken = terminal::broken(&format!("({reason})"), KIND, room);
-                        format!("\n{:KIND$}{broken}", "")
-                    }
-                    false => format!("  ({reason})"),
-                }
-            });
-            let reason = reason.unwrap_or_default();
-            let _ = writeln!(out, "  {shown} {address}  {kind:<12}  {symbol}{reason}");
+        let heading = format!("{name}: {}", by_state(&members));
+        let _ = writeln!(out, "{}", painted(color, "1", heading));
+        for probe in members {
+            let _ = writeln!(out, "{}", line(probe, color, room));
         }
         out.push('\n');
     }
@@ -166,6 +118,64 @@ fn as_text(plan: &AttachPlan, color: bool, room: Option<usize>) -> String {
         plan.callbacks.len()
     );
     out
+}
+
+fn painted(color: bool, code: &str, text: String) -> String {
+    match color {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text,
+    }
+}
+
+/// How many probes of a family are in which state.
+fn by_state(members: &[&Probe]) -> String {
+    let states = [
+        ProbeState::Resolved,
+        ProbeState::SlowInstruction,
+        ProbeState::Absent,
+        ProbeState::Unsafe,
+    ];
+    let counts = states.into_iter().filter_map(|s| {
+        let mut of_state = members.iter().filter(|p| p.state == s);
+        let first = of_state.next()?;
+        Some(format!("{} {}", 1 + of_state.count(), state(first)))
+    });
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+/// A probe; the reason for its state is on a line of its own where it does not fit.
+fn line(probe: &Probe, color: bool, room: Option<usize>) -> String {
+    let code = match probe.state {
+        ProbeState::Resolved => "32",
+        ProbeState::SlowInstruction => "33",
+        ProbeState::Absent => "2",
+        ProbeState::Unsafe => "31",
+    };
+    let shown = painted(color, code, format!("{:<16}", state(probe)));
+    let kind = match probe.with_return {
+        true => "enter+return",
+        false => "enter",
+    };
+    let address = probe
+        .address
+        .map_or_else(|| format!("{:>12}", "–"), |a| format!("{:>#12x}", a.0));
+    let symbol = shortened(&probe.symbol, room.map(|room| room.saturating_sub(SYMBOL)));
+    let mut line = format!("  {shown} {address}  {kind:<12}  {symbol}");
+    if let Some(reason) = &probe.reason {
+        let reason = format!("({reason})");
+        let wide = SYMBOL + symbol.chars().count() + 2 + reason.chars().count();
+        match room.filter(|room| wide > *room) {
+            None => line.push_str(&format!("  {reason}")),
+            Some(room) => {
+                let words = reason.split(' ').map(|word| word.chars().count());
+                let fits = words.max().is_some_and(|longest| KIND + longest <= room);
+                let begin = if fits { KIND } else { INDENT };
+                let broken = terminal::broken(&reason, begin, Some(room));
+                line.push_str(&format!("\n{:begin$}{broken}", ""));
+            }
+        }
+    }
+    line
 }
 
 /// A function without its parameters where there is no room for them, and without the beginning of its name where there is none for that.

@@ -13,6 +13,7 @@ use nodeprof_profile::{
     report::Document,
 };
 
+use super::hints;
 use crate::{
     args::{Color, Report, ReportFormat},
     terminal,
@@ -61,7 +62,7 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
                     if let Some(probed) = recording.runs.iter().position(|run| !run.is_bare()) {
                         text.push_str(&format!(
                             "\nThe report of a run with probes: nodeprof report {} --run {}\n",
-                            super::diff::quoted(&args.file.to_string_lossy()),
+                            hints::source(&args.file, &args.store),
                             probed + 1
                         ));
                     }
@@ -70,6 +71,10 @@ pub fn run(args: &Report, color: Color) -> anyhow::Result<ExitCode> {
                 _ => render(&profile, &style),
             }
         }
+    };
+    let text = match args.format {
+        ReportFormat::Text => hints::naming(&text, &hints::source(&args.file, &args.store)),
+        ReportFormat::Json | ReportFormat::Html => text,
     };
     super::output(
         args.output.as_ref(),
@@ -108,5 +113,5 @@ pub fn html(
 
 /// The documented JSON.
 pub fn json(profile: &Profile) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(&Document::of(profile)?)? + "\n")
+    Ok(serde_json::to_string_pretty(&Document::from(profile))? + "\n")
 }

@@ -18,7 +18,8 @@ use nodeprof_profile::{
 use nodeprofd::control::{Ask, Client, Find, Status};
 
 use super::{
-    diff::{Loaded, derived, quoted},
+    diff::{Loaded, derived},
+    hints::{self, quoted},
     report,
     source::{Runs, filter, of, tell_missing},
 };
@@ -66,7 +67,8 @@ pub fn run(args: &args::Service, color: Color) -> anyhow::Result<ExitCode> {
             let profile = Profile::from_recording(&client.fetch(&[*run])?);
             match json {
                 true => report::json(&profile)?,
-                false => render(&profile, &style),
+                // It can be read there, too: by who may, or as nodeprofd hands it over.
+                false => hints::naming(&render(&profile, &style), &format!("--store {run}")),
             }
         }
         ServiceCommand::Diff { base, head } => {
@@ -212,6 +214,17 @@ fn status_text(status: &Status) -> String {
         n => wording::counted(n, "; # [start was|starts were] passed over for that"),
     };
     let _ = writeln!(text, "  costs     {costs}{ceiling}{passed_over}");
+    if status.not_answering > 0 {
+        let files = status.not_answering as u64;
+        let silent = wording::counted(
+            files,
+            "# file[|s] that may be node, as [its file system does|their file systems do] not answer; needed: [one that does|ones that do]",
+        );
+        let _ = writeln!(text, "  missing   starts of {silent}");
+    }
+    for file in &status.not_answering_files {
+        let _ = writeln!(text, "            {file}");
+    }
     for (kind, &count) in &status.losses_by_kind {
         let _ = writeln!(text, "  missing   {kind}: {}", text::loss(kind, count));
     }

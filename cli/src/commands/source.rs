@@ -12,6 +12,7 @@ use nodeprof_profile::{
 };
 use nodeprofd::control::{AskError, Client, DEFAULT_SOCKET, Find};
 
+use super::hints;
 use crate::args::store::Store;
 
 /// Where nodeprofd keeps starts, by its default configuration.
@@ -29,7 +30,8 @@ pub fn load(file: &Path, store: &Store) -> anyhow::Result<Recording> {
     if Reader::recognises(file) {
         let shown = file.display();
         bail!(
-            "{shown} is a store of many runs; needed: which of them; type: --store --store-path {shown} NUMBER, or KEY=VALUE for runs with a label"
+            "{shown} is a store of many runs; needed: which of them; type: --store --store-path {} NUMBER, or KEY=VALUE for runs with a label",
+            hints::path(file)
         );
     }
     if !file.exists()
@@ -37,7 +39,7 @@ pub fn load(file: &Path, store: &Store) -> anyhow::Result<Recording> {
         && !selector.labels.is_empty()
         && selector.file.exists()
     {
-        let (shown, whole) = (file.display(), selector.file.display());
+        let (shown, whole) = (file.display(), hints::path(&selector.file));
         let recording = Recording::load(&selector.file)?;
         let group = selector.group(&recording)?;
         // One without probes has no events to show.
@@ -55,7 +57,8 @@ pub fn load(file: &Path, store: &Store) -> anyhow::Result<Recording> {
             numbers.join(", ")
         );
     }
-    Ok(Recording::load(file)?)
+    let loaded = Recording::load(file).map_err(anyhow::Error::from);
+    loaded.map_err(|error| hints::naming_in(&error, &hints::path(file)))
 }
 
 /// Loads the runs that a selector selects, of a recording or of the store.

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{ExitCode, ExitStatus},
 };
 
@@ -11,10 +12,12 @@ use nodeprof_flamegraphs::text::{Style, render};
 use nodeprof_profile::{Profile, Recording, wording::counted};
 use nodeprofd::{
     measure::MeasureError,
-    recorder::{CommandError, DEFAULT_HZ, Leaving, TraceError, TraceOptions, Traced, trace},
+    recorder::{
+        CommandError, DEFAULT_HZ, Leaving, TraceError, TraceOptions, Traced, Verification, trace,
+    },
 };
 
-use super::{measure::check_labels, report, target::Target};
+use super::{hints, measure::check_labels, report, target::Target};
 use crate::{
     args::{Color, Format, Trace},
     terminal,
@@ -70,40 +73,25 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
         run.labels.splice(0..0, args.labels.iter().cloned());
     }
     // Saving and reading the figures out take a core each.
-    let (saved, printed) = std::thread::scope(|scope| {
+    let (saved, text) = std::thread::scope(|scope| {
         let saving = scope.spawn(|| target.save(&recording));
-        let printed = print(&args, color, &recording);
+        let text = text(&args, color, &recording);
         (
             saving
                 .join()
                 .unwrap_or_else(|_| Err(anyhow::anyhow!("saving the recording failed"))),
-            printed,
+            text,
         )
     });
+    // Its name is known when it is written: a default one gives way to a file that is there.
+    let printed =
+        text.and_then(|text| print(&args, &text, saved.as_ref().ok().and_then(Option::as_deref)));
     match &saved {
         Ok(Some(path)) if !args.quiet => say!("recording: {}", path.display()),
         _ => {}
     }
-    if let Some(v) = verification {
-        say!(
-            "verified: {} {} of binding callbacks, {} {} by call and construction: {}",
-            v.entries,
-            counted(v.entries, "entr[y|ies]"),
-            v.crossings,
-            counted(v.crossings, "crossing[|s]"),
-            if v.differences.is_empty() {
-                "equal for every callback"
-            } else {
-                "different for these callbacks"
-            }
-        );
-        for (binding, function, entries, crossings) in v.differences {
-            say!(
-                "  {binding}.{function}: {}, {}",
-                counted(entries, "# entr[y|ies]"),
-                counted(crossings, "# crossing[|s]")
-            );
-        }
+    if let Some(verification) = verification {
+        tell(verification);
     }
     let status = child.wait().context("waiting for the program");
     if let Leaving::Child(_) = leaving
@@ -118,25 +106,63 @@ pub fn run(args: Trace, color: Color) -> anyhow::Result<ExitCode> {
     leave(status)
 }
 
-fn print(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<()> {
+/// Whether all calls were seen.
+fn tell(v: Verification) {
+    say!(
+        "verified: {} {} of binding callbacks, {} {} by call and construction: {}",
+        v.entries,
+        counted(v.entries, "entr[y|ies]"),
+        v.crossings,
+        counted(v.crossings, "crossing[|s]"),
+        if v.differences.is_empty() {
+            "equal for every callback"
+        } else {
+            "different for these callbacks"
+        }
+    );
+    for (binding, function, entries, crossings) in v.differences {
+        say!(
+            "  {binding}.{function}: {}, {}",
+            counted(entries, "# entr[y|ies]"),
+            counted(crossings, "# crossing[|s]")
+        );
+    }
+}
+
+/// The report in the format asked for.
+fn text(args: &Trace, color: Color, recording: &Recording) -> anyhow::Result<String> {
     // JSON that was asked for is no chatter.
     if args.quiet && args.format == Format::Text {
-        return Ok(());
+        return Ok(String::new());
     }
     let profile = Profile::from_recording(recording);
     match args.format {
-        Format::Json => terminal::print(&report::json(&profile)?),
+        Format::Json => report::json(&profile),
         Format::Text => {
             let err = io::stderr();
             let style = Style {
                 width: terminal::width(&err),
                 color: terminal::colored(color, &err),
             };
-            // If nobody can read it, there is the recording still.
-            let _ = err.lock().write_all(render(&profile, &style).as_bytes());
-            Ok(())
+            Ok(render(&profile, &style))
         }
     }
+}
+
+/// Prints it; hints name the recording, if it was written.
+fn print(args: &Trace, text: &str, recording: Option<&Path>) -> anyhow::Result<()> {
+    match (args.format, recording) {
+        (Format::Json, _) => return terminal::print(text),
+        // If nobody can read it, there is the recording still.
+        (Format::Text, Some(path)) => {
+            let named = hints::naming(text, &hints::path(path));
+            let _ = io::stderr().lock().write_all(named.as_bytes());
+        }
+        (Format::Text, None) => {
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+        }
+    }
+    Ok(())
 }
 
 /// Processes that, as the first one, reap who comes to them: init systems, those that containers have, and shells.

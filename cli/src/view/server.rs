@@ -42,7 +42,7 @@ use crate::{http, token::same};
 /// Files change several times while they are written: the list is made anew when they are quiet.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Bytes that runs of a store take which a request loads, about, or the files of recordings: what is made of them takes as much again twice, and the unit allows 1 GB (`MemoryMax`).
+/// Bytes that runs of a store take which a request loads, about: what is made of them takes as much again twice, and the unit allows 1 GB (`MemoryMax`).
 pub(super) const MOST_LOADED: u64 = 256 << 20;
 
 /// What is served.

@@ -215,6 +215,22 @@ fn verified(traced: &Traced) -> (u64, u64) {
     (next(), next())
 }
 
+/// Callbacks that call methods with the signature of one (`StreamBase::Writev`), and those whose names have types of template parameters on 26.
+const WRITES: &str = "
+const net = require('net');
+const server = net.createServer((socket) => {
+  socket.write(Buffer.from('1'));
+  socket.cork();
+  socket.write('2');
+  socket.write(Buffer.from('3'));
+  socket.uncork();
+  socket.end();
+}).listen(0, '127.0.0.1', () => {
+  const client = net.connect(server.address().port, '127.0.0.1');
+  client.resume().on('close', () => server.close());
+});
+";
+
 pub(crate) fn entries_of_callbacks_equal_crossings(node: &Node) {
     let mut programs: Vec<Vec<String>> = KNOWN
         .iter()
@@ -222,6 +238,7 @@ pub(crate) fn entries_of_callbacks_equal_crossings(node: &Node) {
         .collect();
     programs.push(node.command([project("examples/workers/main.js")]));
     programs.push(node.command([project("examples/children/main.js")]));
+    programs.push(node.command(["-e", WRITES]));
     for (example, script) in [("express", "app.js"), ("esm", "main.js")] {
         if has_packages(&format!("examples/{example}")) {
             programs.push(node.command([project(&format!("examples/{example}/{script}"))]));

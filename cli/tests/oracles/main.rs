@@ -25,5 +25,6 @@ mod source_maps;
 mod stacks;
 mod unknown_nodes;
 mod waits;
+mod webassembly;
 
 pub(crate) use support::on_each_node;

@@ -37,6 +37,9 @@ on_each_node!(
     what_was_looked_for_in_vain_is_no_part_of_what_is_loaded_next,
     what_an_es_module_imports_is_its_however_it_is_loaded,
     json_that_is_imported_is_a_module_by_its_url,
+    parsing_json_that_is_imported_is_of_its_module,
+    taking_the_types_out_of_a_module_is_of_that_module,
+    a_package_json_that_is_required_is_not_what_is_looked_at_for_each_module,
     who_asks_for_a_module_in_a_url_requires_it,
     add_ons_are_loaded_as_often_as_they_are_asked_for,
 );
@@ -387,6 +390,128 @@ fn json_that_is_imported_is_a_module_by_its_url(node: &Node) {
     assert_eq!(found, expected);
 }
 
+fn parsing_json_that_is_imported_is_of_its_module(node: &Node) {
+    if node.major() < 18 {
+        println!("skipped: no JSON modules without an option");
+        return;
+    }
+    let rows: Vec<String> = (0..100_000)
+        .map(|i| format!(r#"{{"id":{i},"name":"name{i}","list":[{i},1,2,3]}}"#))
+        .collect();
+    let json = format!("[{}]", rows.join(","));
+    let files = [
+        (
+            "main.mjs",
+            "import './before.mjs';\n\
+             import './big.json' with { type: 'json' };\n\
+             import './after.mjs';",
+        ),
+        ("before.mjs", ""),
+        ("after.mjs", ""),
+        ("big.json", json.as_str()),
+    ];
+    let (traced, top) = trace_files(node, &files, &["--no-warnings", "main.mjs"]);
+    let time = |name: &str, step: &str| -> u64 {
+        let path = format!("{top}/{name}");
+        let mut all = program_modules(&traced);
+        let module = all.find(|module| module["path"] == path.as_str());
+        number(&module.unwrap_or_else(|| panic!("no {name}"))[step])
+    };
+    let parsed = time("big.json", "execute_ns");
+    let loader = list(&traced.run["outside"]).iter();
+    let loader = loader.filter(|outside| outside["bucket"] == "loader");
+    let loader: u64 = loader.map(|outside| number(&outside["time_ns"])).sum();
+    assert!(parsed > 10_000_000, "{parsed} ns to parse");
+    assert!(
+        parsed > 3 * loader,
+        "{parsed} ns to parse, {loader} nobody's"
+    );
+    for name in ["before.mjs", "after.mjs"] {
+        let own = time(name, "self_ns");
+        assert!(own < parsed, "{name} has {own} ns, parsing {parsed}");
+    }
+}
+
+fn taking_the_types_out_of_a_module_is_of_that_module(node: &Node) {
+    if node.major() < 22 {
+        println!("skipped: no TypeScript without a loader");
+        return;
+    }
+    // What takes the types out is loaded for the first one, and that has the most of them.
+    let types = |count: usize| -> String {
+        let types = (0..count).map(|i| format!("type T{i} = {{ a: number, b: T{i}[] }};\n"));
+        types.collect()
+    };
+    let first = format!("import './b.mts';\n{}", types(20_000));
+    let files = [
+        ("a.mts", first.as_str()),
+        ("b.mts", "import './c.mts';\nconst b: number = 1;"),
+        ("c.mts", "const c: number = 1;"),
+    ];
+    let arguments = ["--no-warnings", "--experimental-strip-types", "a.mts"];
+    let (traced, top) = trace_files(node, &files, &arguments);
+    let [a, b, c] = ["a.mts", "b.mts", "c.mts"].map(|name| {
+        let path = format!("{top}/{name}");
+        let mut all = program_modules(&traced);
+        let module = all.find(|module| module["path"] == path.as_str());
+        let module = module.unwrap_or_else(|| panic!("no {name}"));
+        number(&module["resolve_ns"]) + number(&module["read_ns"])
+    });
+    assert!(a > 2 * (b + c), "{a} ns before a.mts, {b} b.mts, {c} c.mts");
+}
+
+fn a_package_json_that_is_required_is_not_what_is_looked_at_for_each_module(node: &Node) {
+    const MODULES: usize = 100;
+    let requires = |from: usize| -> String {
+        let numbers = from..from + MODULES / 2;
+        numbers.map(|i| format!("require('./m{i}');\n")).collect()
+    };
+    let (first, second) = (requires(0), requires(MODULES / 2));
+    let index = format!("{first}require('./more/');");
+    let second = second.replace("./m", "../m");
+    let main = "require('pkg');\nrequire('pkg/package.json');\nrequire('fs').statSync('.');";
+    let mut files = vec![
+        ("main.cjs".to_owned(), main.to_owned()),
+        (
+            "main.mjs".to_owned(),
+            "import { createRequire } from 'node:module';\n\
+             import 'pkg';\n\
+             createRequire(import.meta.url)('pkg/package.json');"
+                .to_owned(),
+        ),
+        (
+            "node_modules/pkg/package.json".to_owned(),
+            r#"{"name":"pkg","version":"1.2.3"}"#.to_owned(),
+        ),
+        ("node_modules/pkg/index.js".to_owned(), index),
+        ("node_modules/pkg/more/index.js".to_owned(), second),
+    ];
+    files.extend((0..MODULES).map(|i| {
+        let name = format!("node_modules/pkg/m{i}.js");
+        (name, "module.exports = 1;".to_owned())
+    }));
+    let files: Vec<(&str, &str)> = { files.iter() }
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    for main in ["main.cjs", "main.mjs"] {
+        let (traced, top) = trace_files(node, &files, &[main]);
+        let of = |name: &str| -> &Value {
+            let path = format!("{top}/{name}");
+            let mut all = program_modules(&traced);
+            let module = all.find(|module| module["path"] == path.as_str());
+            module.unwrap_or_else(|| panic!("no {name}"))
+        };
+        let json = of("node_modules/pkg/package.json");
+        assert_eq!(json["kind"], "json");
+        // As its requirer's: from where it stands up to the root, and some that all versions do.
+        let stats = number(&json["loading"]["stats"]);
+        assert!(stats < 12, "{stats} stats to load package.json in {main}");
+        let start = |module: &Value| module["start_ns"].as_i64().expect("it was loaded");
+        let last = of(&format!("node_modules/pkg/m{}.js", MODULES - 1));
+        assert!(start(json) > start(last), "package.json in {main}");
+    }
+}
+
 fn who_asks_for_a_module_in_a_url_requires_it(node: &Node) {
     let files = [
         (
@@ -522,6 +647,7 @@ fn what_hooks_on_a_thread_find_is_of_who_asked_them(node: &Node) {
             (
                 "all.mjs",
                 "import './a.mjs';\nimport './b.cjs';\nimport './plain.js';\n\
+                 import './data.json' with { type: 'json' };\n\
                  import './first.mjs';\nimport './second.mjs';\n\
                  await import('./late.mjs');\nawait import('./late.cjs');\n\
                  await import('./late.js');",
@@ -529,6 +655,7 @@ fn what_hooks_on_a_thread_find_is_of_who_asked_them(node: &Node) {
             ("a.mjs", ""),
             ("b.cjs", ""),
             ("plain.js", "exports.answer = 42;"),
+            ("data.json", "{}"),
             ("first.mjs", "import('./x.cjs');"),
             ("second.mjs", "import('./x.cjs');\nimport('./y.cjs');"),
             ("x.cjs", ""),
@@ -565,7 +692,7 @@ fn what_hooks_on_a_thread_find_is_of_who_asked_them(node: &Node) {
             }
             // `--loader` tells its own hook of itself in some versions, but not the main thread.
             expected.remove(&format!("{}/hook.mjs", top.display()));
-            assert!(expected.len() >= 14, "{expected:?}");
+            assert!(expected.len() >= 15, "{expected:?}");
             for (module, requirer) in &expected {
                 assert_eq!(
                     found.get(module),
@@ -573,7 +700,7 @@ fn what_hooks_on_a_thread_find_is_of_who_asked_them(node: &Node) {
                     "{module}, {arguments:?}, {waits}"
                 );
             }
-            // The other thread has the hook alone.
+            // The other thread has the hook alone: what it reads is a module where it was asked for.
             let pids = program_modules(&traced).filter(|m| m["thread"] != m["pid"]);
             let others: BTreeSet<&str> = pids.map(|module| text(&module["path"])).collect();
             let hook = format!("{}/hook.mjs", top.display());

@@ -116,6 +116,13 @@ fn is_traced_as_node(node: &Node, make: fn(&Node, &Path) -> bool) {
     let found: Vec<&str> = of_package.map(|module| text(&module["path"])).collect();
     assert_eq!(found, names);
 
+    // Node loads the main script from itself.
+    let mut modules = list(&traced.run["modules"]).iter();
+    let main = modules.find(|module| module["main_script"] == true);
+    let main = main.expect("a main script");
+    assert_eq!(main["kind"], "cjs", "{main}");
+    assert_eq!(main["loads"], 1, "{main}");
+
     // All of node's own code on the stacks of crossings has its name.
     let recording = Recording::load(&traced.recording).expect("a recording");
     let (mut named, mut all) = (0, 0);

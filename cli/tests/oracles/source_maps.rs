@@ -18,6 +18,7 @@ use crate::support::{
 
 on_each_node!(
     originals_are_those_that_node_prints,
+    originals_of_code_made_in_memory_are_those_that_node_prints,
     what_packages_of_a_bundle_did_is_counted,
 );
 
@@ -63,20 +64,83 @@ fn originals_are_those_that_node_prints(node: &Node) {
         "vite/main.mjs",
     ] {
         let script = project(&format!("{DATA}/out/{script}"));
-        let command = node.command(["--enable-source-maps", "--no-opt", "-r", &preload, &script]);
-        let traced = trace(&[], command);
-        let recording = Recording::load(&traced.recording).expect("a recording");
-        let mut compared = 0;
-        for line in traced.stdout().lines() {
-            let printed: Value = serde_json::from_str(line).expect("JSON");
-            let marker = text(&printed["marker"]);
-            let expected: Vec<&str> = list(&printed["at"]).iter().map(text).collect();
-            let found = callers(&recording, &format!("/no/such/marker/{marker}"));
-            assert_eq!(found, expected, "{marker} of {script} on {}", node.version);
-            compared += expected.len();
+        are_those_that_node_prints(node, &["-r", &preload, &script], &[]);
+    }
+}
+
+fn are_those_that_node_prints(node: &Node, arguments: &[&str], variables: &[(&str, &str)]) {
+    let options = ["--enable-source-maps", "--no-opt"];
+    let command = node.command(options.iter().chain(arguments));
+    let mut trace = Trace::new::<&str, _>([], command);
+    trace.command().envs(variables.iter().copied());
+    let traced = trace.run();
+    traced.succeeded();
+    let recording = Recording::load(&traced.recording).expect("a recording");
+    let mut compared = 0;
+    for line in traced.stdout().lines() {
+        let printed: Value = serde_json::from_str(line).expect("JSON");
+        let marker = text(&printed["marker"]);
+        let expected: Vec<&str> = list(&printed["at"]).iter().map(text).collect();
+        let found = callers(&recording, &format!("/no/such/marker/{marker}"));
+        let what = format!("{marker} of {arguments:?} on {}", node.version);
+        assert_eq!(found, expected, "{what}");
+        compared += expected.len();
+    }
+    // main; area and main; check, area and main …: each also from map's callback.
+    assert!(compared >= 10, "{compared} positions of {arguments:?}");
+}
+
+/// Loads files of the test as loaders do that transpile in memory. `LOADER_EXTENSION`: of which files; `LOADER_EVALUATES`: not as modules of Node's, but by `eval`, with a
+/// name of their own.
+const LOADER: &str = r"
+const { readFileSync } = require('fs');
+const { extname } = require('path');
+const ts = require(process.env.LOADER_TYPESCRIPT);
+const extension = process.env.LOADER_EXTENSION;
+const usual = require.extensions[extension];
+require.extensions[extension] = (module, file) => {
+  if (!file.includes('/source-maps/src/')) return usual(module, file);
+  const compilerOptions = { module: 'commonjs', target: 'es2020', inlineSourceMap: true };
+  let { outputText } = ts.transpileModule(readFileSync(file, 'utf8'), { compilerOptions, fileName: file });
+  if (!process.env.LOADER_EVALUATES) return module._compile(outputText, file);
+  const body = (0, eval)(`(function (exports, require) {${outputText}\n})\n//# sourceURL=${file}\n`);
+  body(module.exports, (name) => require(name.replace('./lib', file.replace('main.ts', 'lib'))));
+};
+";
+
+/// tsx, ts-node and Babel's register run what is in no file, with its map in it.
+fn originals_of_code_made_in_memory_are_those_that_node_prints(node: &Node) {
+    if !has_packages("bench/subjects") {
+        return;
+    }
+    let folder = folder();
+    let top = fs::canonicalize(folder.path()).expect("a folder");
+    let preload = write(&top, "preload.js", PRELOAD);
+    let loader = write(&top, "loader.js", LOADER);
+    for (extension, evaluates) in [("ts", false), ("js", false), ("ts", true)] {
+        // Node 16 does not read the maps of evaluated code.
+        if evaluates && node.major() < 18 {
+            continue;
         }
-        // main; area and main; check, area and main …: each also from map's callback.
-        assert!(compared >= 10, "{compared} positions of {script}");
+        let source = top.join(extension).join("source-maps/src");
+        for file in ["main", "lib/shapes"] {
+            let text = fs::read_to_string(project(&format!("{DATA}/src/{file}.ts")));
+            write(
+                &source,
+                &format!("{file}.{extension}"),
+                &text.expect("a source"),
+            );
+        }
+        let main = source.join(format!("main.{extension}"));
+        let extension = format!(".{extension}");
+        let typescript = project("bench/subjects/node_modules/typescript");
+        let mut variables = vec![
+            ("LOADER_TYPESCRIPT", typescript.as_str()),
+            ("LOADER_EXTENSION", &extension),
+        ];
+        variables.extend(evaluates.then_some(("LOADER_EVALUATES", "1")));
+        let main = main.to_str().expect("UTF-8");
+        are_those_that_node_prints(node, &["-r", &preload, "-r", &loader, main], &variables);
     }
 }
 
@@ -306,22 +370,30 @@ fn bundle(top: &Path, main: &str, bundler: &str) -> PathBuf {
     let folder = top.join("out").join(bundler);
     fs::create_dir_all(&folder).expect("a folder");
     let to = folder.join("out.js");
-    let tool = bundler.split(',').next().unwrap_or(bundler);
+    let (tool, how) = bundler.split_once(", ").unwrap_or((bundler, ""));
     let mut command = Command::new(project(&format!("bench/subjects/node_modules/.bin/{tool}")));
     let command = plain(&mut command);
-    match bundler {
-        "esbuild" | "esbuild, minified" => {
+    match tool {
+        "esbuild" => {
             command.args([main, "--bundle", "--platform=node"]);
             command.arg(format!("--outfile={}", to.display()));
-            command.arg(match bundler {
-                "esbuild" => "--sourcemap",
-                _ => "--sourcemap=inline",
+            command.arg(match how {
+                "minified" => "--sourcemap=inline",
+                "" => "--sourcemap",
+                // The script does not name it.
+                how => how,
             });
-            command.args((bundler != "esbuild").then_some("--minify"));
+            command.args((how == "minified").then_some("--minify"));
         }
         "webpack" => {
+            let mode = if how.starts_with("eval") {
+                "development"
+            } else {
+                "production"
+            };
+            let devtool = if how.is_empty() { "source-map" } else { how };
             let configuration = format!(
-                "module.exports = {{ mode: 'production', target: 'node', devtool: 'source-map', entry: {main:?},\n\
+                "module.exports = {{ mode: '{mode}', target: 'node', devtool: '{devtool}', entry: {main:?},\n\
                  output: {{ path: {folder:?}, filename: 'out.js' }} }};\n"
             );
             let configuration = write(&folder, "webpack.config.cjs", &configuration);
@@ -362,7 +434,11 @@ fn what_packages_of_a_bundle_did_is_counted(node: &Node) {
     for (bundler, es_modules) in [
         ("esbuild", false),
         ("esbuild, minified", false),
+        ("esbuild, --sourcemap=external", false),
         ("webpack", false),
+        ("webpack, hidden-source-map", false),
+        ("webpack, eval", false),
+        ("webpack, eval-source-map", false),
         ("rollup", true),
     ] {
         let folder = folder();

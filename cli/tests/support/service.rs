@@ -213,13 +213,17 @@ impl Service {
 
     /// Its process of this name.
     pub fn process(&self, name: &str) -> u32 {
+        self.find_process(name).expect("it runs")
+    }
+
+    /// The same, if there is one.
+    pub fn find_process(&self, name: &str) -> Option<u32> {
         let of = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id()));
         let of = of.unwrap();
         let is = |pid: &&str| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
         };
-        let found = of.split_whitespace().find(is);
-        found.expect("it runs").parse().unwrap()
+        of.split_whitespace().find(is)?.parse().ok()
     }
 }
 

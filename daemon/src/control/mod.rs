@@ -229,6 +229,12 @@ pub struct Status {
     pub queued: usize,
     /// Where a damaged database was set aside since the service began.
     pub set_aside: Option<PathBuf>,
+    /// Files that may be node binaries and are left out, because their file systems do not answer.
+    #[serde(default)]
+    pub not_answering: usize,
+    /// Some of them, for who may read all runs.
+    #[serde(default)]
+    pub not_answering_files: Vec<String>,
     /// Of the starts that the rules admit one in so many is recorded, because of the ceiling; 0: none.
     pub one_in: u32,
     /// Starts that were not recorded because of the ceiling, since the service began.

@@ -158,6 +158,12 @@ fn place(name: &str) -> &'static str {
     }
 }
 
+/// Where a program of this name may lie, the first one first.
+pub(crate) fn on_path(name: &OsStr) -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    env::split_paths(&path).map(|dir| dir.join(name)).collect()
+}
+
 /// Finds a program as `execvp` does.
 ///
 /// # Errors
@@ -176,8 +182,7 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, CommandError> {
     let candidates: Vec<PathBuf> = if is_folder || name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
-        let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        env::split_paths(&path).map(|dir| dir.join(name)).collect()
+        on_path(name)
     };
     for candidate in candidates {
         let Ok(meta) = fs::metadata(&candidate) else {

@@ -34,6 +34,7 @@ mod stacks;
 mod symbols;
 mod translations;
 mod waits;
+mod wasm;
 
 use std::{
     fs,
@@ -65,8 +66,8 @@ pub use assemble::{Assembler, Notice};
 pub(crate) use calibrate::idle_address;
 pub use child::Child;
 pub(crate) use child::Signals;
-pub(crate) use command::fork_held;
 pub use command::{CommandError, Invoker, Streams, find_program, guess_node};
+pub(crate) use command::{fork_held, on_path};
 pub use kernel::{Counted, Wanted};
 pub(crate) use memory::private_dirty;
 pub use options::{DEFAULT_HZ, FAMILIES, HIGHEST_HZ, IDLE, Mode, TraceOptions, Until};
@@ -327,7 +328,7 @@ pub(crate) fn trace_with(
     session.assembler.add_unended(&unended);
     session.assembler.finish();
     session.assembler.symbols.know(kernel.code());
-    let mapped = session.assembler.finish_stacks();
+    let scripts = session.assembler.finish_stacks();
     let verification = options.verify.then(|| session.assembler.verify(&sums));
     let leaving = match kernel.into_connection() {
         Some(connection) => Leaving::Lent(connection),
@@ -353,7 +354,7 @@ pub(crate) fn trace_with(
     let families = session.families(options, guess.as_deref(), guessed_plan.as_ref());
     let mut recording = session.close(run, families, &counters, options, (setup_ns, ns_per_hit));
     if options.source_maps {
-        source_maps::annotate(&mut recording, RunId(0), &mapped, invoker.clone());
+        source_maps::annotate(&mut recording, RunId(0), scripts(), invoker.clone());
     }
     // Only stacks lead to modules.
     if !recording.stacks.is_empty() {
@@ -409,20 +410,27 @@ pub(crate) fn share_plan<'p>(
     same.map_or_else(|| Arc::new(plan), Arc::clone)
 }
 
-/// Node binaries that earlier traces met, by the list in the cache folder. What is a symbolic link was none when it was met: its owner has put it there since, and
-/// it leads where its owner wants.
+/// Node binaries that earlier traces met, and are there still.
 pub(crate) fn known_nodes(cache: Option<&Path>) -> Vec<PathBuf> {
-    let Some(list) = cache.map(|c| c.join(KNOWN_NODES)) else {
-        return Vec::new();
-    };
-    let lines = fs::read(list).unwrap_or_default();
-    let paths = lines.split(|&b| b == 0).filter(|l| !l.is_empty());
-    let mut known: Vec<PathBuf> = paths
+    let met = cache.map(met_nodes).unwrap_or_default();
+    met.into_iter().filter(|path| is_met_node(path)).collect()
+}
+
+/// Those that were met, by the list in the cache folder, the newest last.
+pub(crate) fn met_nodes(cache: &Path) -> Vec<PathBuf> {
+    let list = fs::read(cache.join(KNOWN_NODES)).unwrap_or_default();
+    let paths = list.split(|&b| b == 0).filter(|l| !l.is_empty());
+    let mut met: Vec<PathBuf> = paths
         .map(|l| PathBuf::from(std::ffi::OsStr::from_bytes(l)))
-        .filter(|p| fs::symlink_metadata(p).is_ok_and(|file| file.is_file()))
         .collect();
-    known.drain(..known.len().saturating_sub(MOST_KNOWN));
-    known
+    met.drain(..met.len().saturating_sub(MOST_KNOWN));
+    met
+}
+
+/// Whether one that was met can be there still. What is a symbolic link was none when it was met: its owner has put it there since, and it leads where its owner
+/// wants.
+pub(crate) fn is_met_node(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|file| file.is_file())
 }
 
 /// File in the cache folder: NUL-separated paths of node binaries.
@@ -432,14 +440,33 @@ const MOST_KNOWN: usize = 256;
 
 /// Adds one to the list, by its real path; the oldest go, and those that are gone.
 pub(crate) fn remember_node(cache: Option<&Path>, path: &Path) {
-    let (Some(cache), Ok(path)) = (cache, fs::canonicalize(path)) else {
-        return;
-    };
-    let mut known = known_nodes(Some(cache));
-    if known.contains(&path) {
-        return;
+    if let (Some(cache), Ok(path)) = (cache, fs::canonicalize(path)) {
+        add_node(cache, known_nodes(Some(cache)), path);
     }
-    known.push(path);
+}
+
+/// The same by its real path, without a look at any of them.
+pub(crate) fn remember_met_node(cache: &Path, path: PathBuf) {
+    add_node(cache, met_nodes(cache), path);
+}
+
+/// Takes those that are gone from the list.
+pub(crate) fn forget_nodes(cache: &Path, gone: &[PathBuf]) {
+    if !gone.is_empty() {
+        let mut met = met_nodes(cache);
+        met.retain(|path| !gone.contains(path));
+        write_nodes(cache, &met);
+    }
+}
+
+fn add_node(cache: &Path, mut known: Vec<PathBuf>, path: PathBuf) {
+    if !known.contains(&path) {
+        known.push(path);
+        write_nodes(cache, &known);
+    }
+}
+
+fn write_nodes(cache: &Path, known: &[PathBuf]) {
     let mut list = Vec::new();
     for path in known.iter().rev().take(MOST_KNOWN).rev() {
         list.extend(path.as_os_str().as_bytes());

@@ -190,6 +190,12 @@ impl OptimizedCode {
         Some((placed.baseline, address - placed.start))
     }
 
+    /// The function that was compiled to the optimised code at this address.
+    pub fn compiled(&self, (pid, address, at): (u32, u64, u64)) -> Option<u32> {
+        let placed = self.lying(pid, address, at)?;
+        Some(self.codes.get(&placed.number)?.record.function)
+    }
+
     fn lying(&self, pid: u32, address: u64, at: u64) -> Option<&Placed> {
         let places = self.places.get(&pid)?;
         places.all.get(places.lying(address, at)?)

@@ -5,9 +5,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
     io::Read as _,
-    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::mpsc,
     time::{Duration, Instant},
@@ -15,11 +14,11 @@ use std::{
 
 use nodeprof_profile::{
     modules::{package::installed_directory, script::Script},
-    recording::{CompilationUnit, FileOperation, NameId, Package, Recording, RunId},
+    recording::{CompilationUnit, FileOperation, FrameKind, NameId, Package, Recording, RunId},
 };
 use serde::Deserialize;
 
-use super::command::Invoker;
+use super::{command::Invoker, source_maps::open_regular};
 
 /// Largest package.json that is read. The largest of a million packages on npm have some 500 kB.
 const LARGEST: u64 = 1 << 20;
@@ -96,7 +95,12 @@ fn files(recording: &Recording) -> BTreeSet<Vec<u8>> {
             path.ends_with(b".node") || path.ends_with(b".json")
         });
     let imported = recording.imports.iter().map(|import| import.loaded);
-    let all: BTreeSet<NameId> = compiled.chain(opened).chain(imported).collect();
+    // What came with a snapshot, or from a cache, was not loaded; its functions run.
+    let ran = recording.frames.iter();
+    let ran = ran
+        .filter(|frame| frame.kind == FrameKind::JavaScript)
+        .filter_map(|frame| frame.file);
+    let all: BTreeSet<NameId> = compiled.chain(opened).chain(imported).chain(ran).collect();
     all.into_iter()
         .map(|name| Script::of(recording.name(name)).path)
         .filter(|path| path.starts_with(b"/"))
@@ -145,17 +149,12 @@ fn read(files: &BTreeSet<Vec<u8>>, deadline: Instant) -> Found {
 
 /// Name and version by the package.json in a folder; `None` if there is none that can be read.
 fn manifest(directory: &Path) -> Option<(Option<String>, Option<String>)> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        // A pipe would block, a terminal could become ours.
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC)
-        .open(directory.join("package.json"))
-        .ok()?;
-    let meta = file.metadata().ok()?;
-    if !meta.is_file() || meta.len() > LARGEST {
+    let file = open_regular(&directory.join("package.json"))?;
+    let size = file.metadata().ok()?.len();
+    if size > LARGEST {
         return None;
     }
-    let mut text = Vec::with_capacity(meta.len() as usize);
+    let mut text = Vec::with_capacity(size as usize);
     // It may grow while it is read.
     file.take(LARGEST).read_to_end(&mut text).ok()?;
     // Node takes a byte order mark, JSON does not.
@@ -173,9 +172,9 @@ fn manifest(directory: &Path) -> Option<(Option<String>, Option<String>)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{fs, os::unix::fs::symlink};
 
-    use nodeprof_profile::recording::{Compilation, Nanoseconds, ProcessId, ThreadId};
+    use nodeprof_profile::recording::{Compilation, Frame, Nanoseconds, ProcessId, ThreadId};
 
     use super::*;
 
@@ -253,6 +252,18 @@ mod tests {
                 ("/packages/w".into(), some("w"), None),
             ]
         );
+    }
+
+    /// With CAP_SYS_PTRACE such a link leads into any folder of any user.
+    #[test]
+    fn no_package_is_looked_for_by_way_of_a_process() {
+        use std::os::fd::AsRawFd as _;
+        let tree = Tree::new();
+        tree.write("package.json", br#"{"name":"theirs","version":"1.0.0"}"#);
+        let folder = fs::File::open(tree.path("")).unwrap();
+        let by_process = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        assert!(manifest(&tree.path("")).is_some());
+        assert_eq!(manifest(Path::new(&by_process)), None);
     }
 
     #[test]
@@ -352,8 +363,20 @@ mod tests {
                 stack: None,
             });
         }
+        // What came with a start-up snapshot is not compiled; it runs.
+        tree.write("node_modules/b/package.json", br#"{"name":"b"}"#);
+        for name in ["node_modules/b/i.js", "node"] {
+            let path = tree.path(name).into_os_string().into_encoded_bytes();
+            recording.names.push(path);
+        }
+        for (kind, file) in [(FrameKind::JavaScript, 2), (FrameKind::Native, 3)] {
+            let frame = Frame::new(kind, NameId(1), Some(NameId(file)));
+            recording.frames.push(frame);
+        }
         add_packages(&mut recording, RunId(0), None);
-        assert_eq!(recording.packages.len(), 1);
+        let name = |at: usize| recording.packages[at].name.as_deref();
+        assert_eq!([name(0), name(1)], [Some("a"), Some("b")]);
+        assert_eq!(recording.packages.len(), 2);
         let package = &recording.packages[0];
         assert_eq!(package.version.as_deref(), Some("2.0.0"));
         let directory = tree.path("node_modules/a");

@@ -61,6 +61,9 @@ pub(super) struct Session {
 
 /// A program that goes on for this long after its loop has started, ns, does not end at once.
 const SETTLED: u64 = 5_000_000;
+/// Ns after its loop by which reading a program's memory must have begun: Node gives its heap back 1 to 3 ms after it, and what is read then is neither what it had nor what
+/// it began with.
+const LATE: u64 = 1_000_000;
 
 /// A holder that does not answer for this long is ended.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
@@ -133,7 +136,7 @@ impl Session {
         match event {
             Event::Holding(outcome) => self.held = Some(outcome),
             // A service's.
-            Event::Tracing(_) => {}
+            Event::Tracing(_) | Event::Unasked { .. } => {}
             Event::Alive => self.pinged = None,
             Event::Gone => self.lose_holder(),
             Event::Attached {
@@ -353,20 +356,24 @@ impl Session {
                         "loop_exit" => 1,
                         _ => continue,
                     };
-                    let uss = match self.memory_read {
+                    let (begun, uss, is_shared) = match self.memory_read {
                         // Begun after this milestone, too: it stands for both, and the program waits but once.
-                        Some((of, begun, uss)) if of == pid && begun >= at => uss,
+                        Some((of, begun, uss)) if of == pid && begun >= at => (begun, uss, true),
                         _ => {
                             let begun = now();
                             let uss = memory::private_dirty(pid);
                             self.memory_read = Some((pid, begun, uss));
-                            uss
+                            (begun, uss, false)
                         }
                     };
+                    let uss = uss.filter(|_| field == 0 || begun.saturating_sub(at) < LATE);
                     if let Some(process) = self.assembler.find_process(pid) {
                         match field {
                             0 => process.uss_loop_start_bytes = uss,
                             _ => process.uss_exit_bytes = uss,
+                        }
+                        if uss.is_none() && is_shared {
+                            process.uss_loop_start_bytes = None;
                         }
                     }
                 }

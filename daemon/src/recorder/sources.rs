@@ -168,8 +168,8 @@ pub struct Sources {
     binaries: HashMap<u32, Binary>,
     open: HashMap<PathBuf, Option<BinaryFile>>,
     by_file: HashMap<(PathBuf, u64), Found>,
-    /// Scripts that seem to name a source map.
-    mapped: HashSet<PathBuf>,
+    /// Scripts whose lines were asked for, and whether they seem to name a source map.
+    files: HashMap<PathBuf, bool>,
     /// How much may be kept, where that has a limit.
     room: Option<Room>,
     /// Bytes of files that were read.
@@ -216,9 +216,9 @@ impl Sources {
         self.binaries.contains_key(&pid)
     }
 
-    /// Scripts, of those whose lines were asked for, that seem to name a source map.
-    pub fn mapped(self) -> HashSet<PathBuf> {
-        self.mapped
+    /// Files of scripts whose lines were asked for, and whether they seem to name a source map.
+    pub fn files(self) -> HashMap<PathBuf, bool> {
+        self.files
     }
 
     /// The version of V8 in a process.
@@ -252,17 +252,26 @@ impl Sources {
     }
 
     fn find(&mut self, script: &ScriptRecord, text: Option<&Source>, pid: u32) -> Found {
-        if let Some(text) = text {
-            let lines = Lines::of_v8(&text.bytes, text.two_byte, self.most_lines());
-            return self.keep(lines).map(Some);
+        if let Some(text) = text.filter(|text| text.is_whole()) {
+            return self.of_text(text);
         }
         if let Some(found) = self.in_binary(script, pid)? {
             return Ok(Some(found));
         }
-        match script.name.as_deref().and_then(path_of) {
-            Some(path) => self.on_disk(path, script.length),
-            None => Ok(None),
+        let on_disk = match script.name.as_deref().and_then(path_of) {
+            Some(path) => self.on_disk(path, script.length)?,
+            None => None,
+        };
+        match (on_disk, text) {
+            // What is there of it.
+            (None, Some(text)) => self.of_text(text),
+            (found, _) => Ok(found),
         }
+    }
+
+    fn of_text(&mut self, text: &Source) -> Found {
+        let lines = Lines::of_v8(&text.bytes, text.two_byte, self.most_lines());
+        self.keep(lines).map(Some)
     }
 
     /// So many lines of one more script may be kept.
@@ -376,9 +385,7 @@ impl Sources {
         if u64::from(lines.length) != length {
             return Ok(None);
         }
-        if names_a_map(&bytes) {
-            self.mapped.insert(path.to_owned());
-        }
+        self.files.insert(path.to_owned(), names_a_map(&bytes));
         self.keep(Some(lines)).map(Some)
     }
 }
@@ -465,10 +472,7 @@ mod tests {
         assert_eq!(has_lines(&mut sources), [true, false, true]);
         assert_eq!(has_lines(&mut sources), [true, false, true], "kept");
         assert_eq!(sources.beyond(), &HashSet::from([2]));
-        let text = Source {
-            bytes: vec![b'\n'; 700_000],
-            two_byte: false,
-        };
+        let text = Source::of(vec![b'\n'; 700_000], false);
         assert!(sources.lines(&all[0], Some(&text), 1).is_none());
         assert!(!sources.take_text(2 << 20) && sources.take_text(1 << 10));
         drop(sources);

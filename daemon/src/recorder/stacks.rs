@@ -1,11 +1,15 @@
 //! From the kernel's numbered frames to the frames and stacks of a recording.
 
 use rustc_hash::FxHashMap as HashMap;
-use std::{borrow::Cow, collections::HashSet, rc::Rc};
+use std::{
+    borrow::Cow,
+    collections::{HashSet, hash_map::Entry},
+    rc::Rc,
+};
 
-use nodeprof_bpf::{FrameCode, FunctionRecord, Record, ScriptRecord};
+use nodeprof_bpf::{FrameCode, FunctionRecord, Record, ScriptRecord, WasmEvent};
 use nodeprof_profile::recording::{
-    Frame, FrameId, FrameKind, NameId, Recording, RunId, Stack, StackId, Tier,
+    Frame, FrameId, FrameKind, NameId, OriginalPosition, Recording, RunId, Stack, StackId, Tier,
 };
 
 use super::{
@@ -13,8 +17,10 @@ use super::{
     leaves::Leaves,
     optimized::{Call, OptimizedCode},
     positions::{Table, extend},
-    sources::{Lines, Sources, V8Version},
+    source_maps::{Reference, in_text, own_name, shown},
+    sources::{Lines, Sources, V8Version, path_of},
     symbols::{Symbol, Symbols},
+    wasm::Wasm,
 };
 
 /// A numbered stack, as it came.
@@ -34,10 +40,13 @@ pub struct Stacks {
     scripts: HashMap<u32, (ScriptRecord, u32)>,
     positions: HashMap<u32, Positions>,
     texts: HashMap<u32, Source>,
+    /// Names that scripts without a name give themselves.
+    own_names: HashMap<u32, Vec<u8>>,
     /// Bytes of all these texts, and scripts whose text found no room among them.
     text_bytes: usize,
     cut_texts: HashSet<u32>,
     code: OptimizedCode,
+    wasm: Wasm,
     baseline: BaselineCode,
     /// Processes whose V8 encodes positions as up to V8 13.
     signed_positions: HashSet<u32>,
@@ -48,12 +57,52 @@ pub struct Stacks {
     new_scripts: Vec<u32>,
 }
 
-/// The text of a script that is in no file.
+/// The text of a script that came with the records.
 pub struct Source {
     /// As far as it came, in V8's encoding.
     pub bytes: Vec<u8>,
     /// Two bytes a character, else one.
     pub two_byte: bool,
+    /// Bytes of the whole.
+    whole: u64,
+    /// The end of one that is too long to come whole.
+    end: Vec<u8>,
+}
+
+impl Source {
+    /// One of which all came.
+    #[cfg(test)]
+    pub fn of(bytes: Vec<u8>, two_byte: bool) -> Self {
+        Self {
+            whole: bytes.len() as u64,
+            bytes,
+            two_byte,
+            end: Vec::new(),
+        }
+    }
+
+    /// Whether all of it came.
+    pub fn is_whole(&self) -> bool {
+        self.bytes.len() as u64 == self.whole
+    }
+
+    /// Its last characters, no more than so many; of one that did not come whole those that did.
+    pub fn tail(&self, characters: usize) -> String {
+        let bytes = match self.is_whole() {
+            true => &self.bytes,
+            false => &self.end,
+        };
+        let width = if self.two_byte { 2 } else { 1 };
+        let from = bytes.len().saturating_sub(characters.saturating_mul(width));
+        let bytes = bytes.get(from..).unwrap_or_default();
+        if !self.two_byte {
+            // Latin-1.
+            return bytes.iter().map(|&byte| char::from(byte)).collect();
+        }
+        let units = bytes.chunks_exact(2);
+        let units: Vec<u16> = units.map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+        String::from_utf16_lossy(&units)
+    }
 }
 
 /// A function's table of source positions.
@@ -83,6 +132,86 @@ const NATIVE: u32 = 1 << 5;
 const MOST_TEXT: usize = 64 << 20;
 
 impl Stacks {
+    /// By the name of a script whose text came with the records: what that says of its source map. A name that was given to scripts with several maps has none.
+    pub fn references(&self) -> std::collections::HashMap<Vec<u8>, Reference> {
+        let mut references: HashMap<Vec<u8>, Option<Reference>> = HashMap::default();
+        for (number, text) in &self.texts {
+            let Some(name) = self.file_of(*number) else {
+                continue;
+            };
+            // One that is too long may lie in a file.
+            let reference = in_text(text).filter(|_| text.is_whole() || path_of(name).is_none());
+            let Some(reference) = reference else {
+                continue;
+            };
+            match references.entry(name.clone()) {
+                Entry::Vacant(first) => {
+                    first.insert(Some(reference));
+                }
+                Entry::Occupied(mut other) => {
+                    if other.get().as_ref() != Some(&reference) {
+                        other.insert(None);
+                    }
+                }
+            }
+        }
+        (references.into_iter())
+            .filter_map(|(name, reference)| Some((name, reference?)))
+            .collect()
+    }
+
+    /// By script that has only the name that it gives itself: the script of the program that evaluated it. That is the one around its own body; where its body was
+    /// never seen, the one around the first of its functions that was.
+    fn evaluated_by(&self) -> HashMap<u32, u32> {
+        let mut by = HashMap::default();
+        if self.own_names.is_empty() {
+            return by;
+        }
+        let function = |numbered: &Numbered| match numbered.code {
+            FrameCode::Machine(_) => None,
+            FrameCode::Interpreted { function, .. }
+            | FrameCode::Baseline { function, .. }
+            | FrameCode::Compiled { function, .. } => self.functions.get(&function),
+        };
+        let evaluated = self.numbered.iter().filter_map(|(number, numbered)| {
+            let function = function(numbered)?;
+            let is_own = self.own_names.contains_key(&function.script);
+            // Of those that are no body the first one.
+            is_own.then_some((function.literal != 0, *number, function.script, numbered))
+        });
+        let mut evaluated: Vec<_> = evaluated.collect();
+        evaluated.sort_unstable_by_key(|(is_function, number, ..)| (*is_function, *number));
+        for (_, number, script, numbered) in evaluated {
+            if by.contains_key(&script) {
+                continue;
+            }
+            let mut inner = number;
+            let mut outer = numbered.caller;
+            // Numbers of callers are lower, unless the records lie.
+            while let Some(caller) = outer.filter(|caller| *caller < inner)
+                && let Some(numbered) = self.numbered.get(&caller)
+            {
+                let around = function(numbered).map(|function| function.script);
+                let named = around.filter(|script| {
+                    let name = self.scripts.get(script).and_then(|(s, _)| s.name.as_ref());
+                    name.is_some_and(|name| !name.starts_with(b"node:"))
+                });
+                if let Some(around) = named {
+                    by.insert(script, around);
+                    break;
+                }
+                (inner, outer) = (caller, numbered.caller);
+            }
+        }
+        by
+    }
+
+    /// The name of a script, or if nobody named it the one that it gives itself.
+    fn file_of(&self, script: u32) -> Option<&Vec<u8>> {
+        let name = self.scripts.get(&script)?.0.name.as_ref();
+        name.or_else(|| self.own_names.get(&script))
+    }
+
     /// Scripts in no file whose text is missing or cut because there were too many, and those `beyond` what lines are kept of.
     pub fn sources_lost(&self, beyond: &HashSet<u32>) -> u64 {
         self.cut_texts.union(beyond).count() as u64
@@ -159,6 +288,20 @@ impl Stacks {
             Record::CodeMoved { header, from, to } => {
                 self.code.move_to(header.pid, header.time, (from, to));
             }
+            Record::Wasm {
+                header,
+                module,
+                event,
+            } => {
+                if let WasmEvent::Names(piece) = &event {
+                    if self.text_bytes + piece.bytes.len() > MOST_TEXT {
+                        return None;
+                    }
+                    self.text_bytes += piece.bytes.len();
+                }
+                let module = (header.pid, module);
+                self.wasm.take(module, header.time, event);
+            }
             Record::Inlined { inlined, .. } => self.code.inline(inlined),
             Record::CodePositions { code, table, .. } => self.code.position(code, &table),
             Record::CodeTranslations {
@@ -184,10 +327,23 @@ impl Stacks {
                 let source = self.texts.entry(script).or_insert(Source {
                     bytes: Vec::new(),
                     two_byte,
+                    whole: text.whole,
+                    end: Vec::new(),
                 });
-                let before = source.bytes.len();
-                extend(&mut source.bytes, &text);
-                self.text_bytes += source.bytes.len() - before;
+                let before = source.bytes.len() + source.end.len();
+                let is_end = text.offset.checked_add(text.bytes.len() as u64) == Some(text.whole);
+                if is_end && text.offset > source.bytes.len() as u64 {
+                    source.end = text.bytes;
+                } else {
+                    extend(&mut source.bytes, &text);
+                }
+                self.text_bytes += source.bytes.len() + source.end.len() - before;
+                if is_end
+                    && (self.scripts.get(&script)).is_some_and(|(script, _)| script.name.is_none())
+                    && let Some(name) = own_name(source)
+                {
+                    self.own_names.insert(script, shown(&name).into_bytes());
+                }
             }
             other => return Some(other),
         }
@@ -237,6 +393,7 @@ impl Stacks {
                 .map(|(script, lines)| (*script, lines.clone()))
                 .collect(),
             assigned: HashMap::default(),
+            evaluated_by: self.evaluated_by(),
         };
         builder.learn(recording);
         let of_run: Vec<bool> = recording.processes.iter().map(|p| p.run == run).collect();
@@ -313,6 +470,8 @@ pub struct Builder<'a> {
     lines: HashMap<u32, Option<Rc<Lines>>>,
     /// Names of functions without one, by number.
     assigned: HashMap<u32, Vec<u8>>,
+    /// See [`Stacks::evaluated_by`].
+    evaluated_by: HashMap<u32, u32>,
 }
 
 impl Builder<'_> {
@@ -360,14 +519,20 @@ impl Builder<'_> {
         }
         for number in path.into_iter().rev() {
             let numbered = self.stacks.numbered.get(&number)?;
-            if self.is_hidden(numbered)
-                && let Some(caller) = caller
-            {
-                self.known.insert(number, caller);
+            let mut cut = numbered.cut;
+            let mut frames = match caller {
+                Some(_) if self.is_hidden(numbered) => Vec::new(),
+                _ => self.frames(recording, numbered),
+            };
+            if let Some((_, entered)) = self.entered(numbered) {
+                let mut frame = self.function(recording, entered);
+                frame.tier = Some(Tier::Optimized);
+                frames.push(self.settle(recording, entered, frame));
+            }
+            if frames.is_empty() {
+                self.known.insert(number, caller?);
                 continue;
             }
-            let mut cut = numbered.cut;
-            let frames = self.frames(recording, numbered);
             if let Some(number) = self.beyond_what_is_left(recording, numbered, &frames) {
                 caller = number.and_then(|number| self.known.get(&number).copied());
                 cut |= number.is_none();
@@ -413,7 +578,7 @@ impl Builder<'_> {
         (outer != of.caller).then_some(outer)
     }
 
-    /// Whether it is a builtin that V8 keeps to itself: no frame of the program, nor of `Error().stack`.
+    /// Whether it is code that V8 keeps to itself: no frame of the program, nor of `Error().stack`.
     fn is_hidden(&self, numbered: &Numbered) -> bool {
         let function = match numbered.code {
             FrameCode::Machine(_) => return false,
@@ -421,7 +586,11 @@ impl Builder<'_> {
             | FrameCode::Baseline { function, .. }
             | FrameCode::Compiled { function, .. } => self.stacks.functions.get(&function),
         };
-        function.is_some_and(|f| f.script == 0 && f.flags & NATIVE == 0)
+        function.is_some_and(|f| {
+            let is_internal = f.script == 0 && f.flags & NATIVE == 0;
+            // The closure by which JavaScript calls a function of WebAssembly, which has a frame of its own.
+            is_internal || self.stacks.wasm.is_script(f.script)
+        })
     }
 
     /// The frames that one frame of the machine stands for, from the outermost inwards: several where functions are inlined.
@@ -450,11 +619,43 @@ impl Builder<'_> {
                     .offset
                     .or_else(|| self.stacks.offset(named, call.bytecode?.into()));
                 self.place(named, offset, &mut frame.line, &mut frame.column);
-                frames.push(self.intern(recording, frame));
+                frames.push(self.settle(recording, named, frame));
             }
             return frames;
         }
+        if let Some((caller, _)) = self.entered(numbered) {
+            // Where it called stands beside the frame, in code of which nothing is known.
+            let mut frame = self.function(recording, caller);
+            frame.inlining_possible = frame.kind == FrameKind::JavaScript;
+            return vec![self.settle(recording, caller, frame)];
+        }
         vec![self.frame(recording, numbered)]
+    }
+
+    /// The function whose frame it is, and the other one whose optimised code ran in it, for that had made no frame yet, or has left its own.
+    fn entered(&self, numbered: &Numbered) -> Option<(u32, u32)> {
+        let (FrameCode::Compiled {
+            function,
+            address,
+            calling: false,
+        }
+        | FrameCode::Baseline {
+            function,
+            address,
+            calling: false,
+        }) = numbered.code
+        else {
+            return None;
+        };
+        let functions = &self.stacks.functions;
+        let place = (numbered.pid, address, numbered.at);
+        let compiled = self.stacks.code.compiled(place)?;
+        let (caller, entered) = (functions.get(&function)?, functions.get(&compiled)?);
+        let positions = caller.position.zip(entered.position);
+        let is_other = (caller.script == 0) != (entered.script == 0)
+            || caller.literal != entered.literal
+            || positions.is_some_and(|(caller, entered)| caller != entered);
+        is_other.then_some((function, compiled))
     }
 
     /// The functions at a call in optimised code of a function.
@@ -471,7 +672,7 @@ impl Builder<'_> {
     }
 
     fn frame(&mut self, recording: &mut Recording, numbered: &Numbered) -> FrameId {
-        let frame = match numbered.code {
+        let (function, frame) = match numbered.code {
             FrameCode::Machine(address) => {
                 return self.machine(recording, numbered.pid, address, numbered.at);
             }
@@ -484,7 +685,7 @@ impl Builder<'_> {
                     let position = bytecode.and_then(|at| self.stacks.offset(function, at));
                     self.place(function, position, &mut frame.line, &mut frame.column);
                 }
-                frame
+                (function, frame)
             }
             FrameCode::Baseline {
                 function, address, ..
@@ -505,7 +706,7 @@ impl Builder<'_> {
                     let offset = place.and_then(|place| self.stacks.offset(function, place));
                     self.place(function, offset, &mut frame.line, &mut frame.column);
                 }
-                frame
+                (function, frame)
             }
             FrameCode::Compiled {
                 function, address, ..
@@ -518,9 +719,31 @@ impl Builder<'_> {
                     frame.tier = (kind != FrameKind::Builtin).then_some(Tier::Optimized);
                     frame.inlining_possible = true;
                 }
-                frame
+                (function, frame)
             }
         };
+        self.settle(recording, function, frame)
+    }
+
+    /// A frame of a function, with its places. Those of a script that only names itself are in another source than its file: they tell where it stood in what it says
+    /// that it is.
+    fn settle(&mut self, recording: &mut Recording, function: u32, mut frame: Frame) -> FrameId {
+        let script = self.stacks.functions.get(&function).map(|f| f.script);
+        let name = script.and_then(|script| self.stacks.own_names.get(&script));
+        if let Some(name) = name {
+            let (line, column) = match frame.line {
+                Some(_) => (frame.line, frame.column),
+                None => (frame.function_line, frame.function_column),
+            };
+            let file = self.name(recording, name);
+            frame.original = line.map(|line| OriginalPosition {
+                file,
+                line,
+                column: column.unwrap_or(1),
+            });
+            (frame.line, frame.column) = (None, None);
+            (frame.function_line, frame.function_column) = (None, None);
+        }
         self.intern(recording, frame)
     }
 
@@ -532,6 +755,21 @@ impl Builder<'_> {
         address: u64,
         at: u64,
     ) -> FrameId {
+        if let Some(function) = self.stacks.wasm.function(pid, address, at) {
+            let name = match function.name {
+                Some(name) => Cow::Borrowed(name),
+                // As V8 calls it.
+                None => format!("wasm-function[{}]", function.number)
+                    .into_bytes()
+                    .into(),
+            };
+            let name = self.name(recording, &name);
+            let file = function
+                .script
+                .and_then(|script| self.stacks.file_of(script));
+            let file = file.map(|file| self.name(recording, file));
+            return self.intern(recording, Frame::new(FrameKind::WebAssembly, name, file));
+        }
         let symbol = self.machine.frame(pid, address, at);
         self.symbol(recording, &symbol)
     }
@@ -608,7 +846,15 @@ impl Builder<'_> {
             None => Cow::Borrowed(function.name.as_slice()),
         };
         let name = self.name(recording, &name);
-        let file = script.name.as_ref().map(|file| self.name(recording, file));
+        let file = match &script.name {
+            Some(name) => Some(name),
+            // What it is called itself follows in `settle`.
+            None => {
+                let by = self.evaluated_by.get(&function.script);
+                by.and_then(|by| self.stacks.scripts.get(by)?.0.name.as_ref())
+            }
+        };
+        let file = file.map(|file| self.name(recording, file));
         let mut frame = Frame::new(FrameKind::JavaScript, name, file);
         frame.top_level = top_level;
         // Where the whole begins need not be asked.
@@ -659,33 +905,162 @@ impl Builder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeprof_bpf::Header;
+    use nodeprof_bpf::{Header, Piece};
 
-    #[test]
-    fn a_function_whose_script_was_lost_is_no_builtin() {
-        let mut stacks = Stacks::default();
-        for (number, script) in [(1, 0), (2, 9)] {
-            let function = FunctionRecord {
-                number,
-                script,
-                literal: 3,
-                flags: NATIVE,
-                name: b"f".to_vec(),
-                position: None,
-            };
-            stacks.functions.insert(number, function);
+    /// A script of 100 characters, as it is told.
+    fn script(number: u32, name: Option<&[u8]>) -> (Header, ScriptRecord) {
+        let header = Header {
+            pid: 1,
+            tid: 1,
+            phase: 0,
+            time: 0,
+            stack: 0,
+        };
+        let script = ScriptRecord {
+            number,
+            name: name.map(<[u8]>::to_vec),
+            wrapped: false,
+            source: 0,
+            length: 100,
+            two_byte: false,
+            line_offset: 0,
+            column_offset: 0,
+        };
+        (header, script)
+    }
+
+    /// A function of V8's, as it is told.
+    fn function(number: u32, script: u32, literal: u32, name: &str) -> FunctionRecord {
+        FunctionRecord {
+            number,
+            script,
+            literal,
+            flags: NATIVE,
+            name: name.as_bytes().to_vec(),
+            position: None,
         }
-        let mut builder = Builder {
-            stacks: &stacks,
-            machine: &mut Symbols::default(),
-            sources: &mut Sources::default(),
+    }
+
+    fn builder<'a>(
+        stacks: &'a Stacks,
+        machine: &'a mut Symbols,
+        sources: &'a mut Sources,
+    ) -> Builder<'a> {
+        Builder {
+            stacks,
+            machine,
+            sources,
             names: HashMap::default(),
             frames: HashMap::default(),
             known: HashMap::default(),
             same: HashMap::default(),
             lines: HashMap::default(),
             assigned: HashMap::default(),
+            evaluated_by: HashMap::default(),
+        }
+    }
+
+    #[test]
+    fn what_runs_in_its_callers_frame_is_called_by_it() {
+        let mut stacks = Stacks::default();
+        let (header, script) = script(1, Some(b"/a.js"));
+        stacks.take(Record::Script { header, script });
+        let hidden = FunctionRecord {
+            flags: 0,
+            ..function(6, 0, 0, "hidden")
         };
+        let functions = [
+            function(1, 1, 1, "main"),
+            function(2, 0, 0, "next"),
+            function(3, 1, 2, "counter"),
+            function(4, 1, 2, "counter of a closure"),
+            FunctionRecord {
+                position: Some(50),
+                ..function(5, 1, 2, "counter as compiled")
+            },
+            hidden,
+        ];
+        for function in functions {
+            stacks.take(Record::Function { header, function });
+        }
+        let code = nodeprof_bpf::CodeRecord {
+            number: 7,
+            function: 5,
+            start: 0x1000,
+            size: 0x100,
+            exits: 0xf0,
+            opcodes: 0,
+            inlined: 0,
+        };
+        stacks.take(Record::Code { header, code });
+        let mut number = 1;
+        let mut walk = |stacks: &mut Stacks, innermost: FrameCode| {
+            let offset = 0;
+            let main = FrameCode::Interpreted {
+                function: 1,
+                offset,
+            };
+            let header = Header { time: 1, ..header };
+            let (first, frames) = (number, vec![main, innermost]);
+            number += 2;
+            stacks.take(Record::Walk {
+                header,
+                first,
+                base: None,
+                frames,
+                cut: false,
+            });
+            first + 1
+        };
+        let compiled = |function, address, calling| FrameCode::Compiled {
+            function,
+            address,
+            calling,
+        };
+        let baseline = FrameCode::Baseline {
+            function: 1,
+            address: 0x1008,
+            calling: false,
+        };
+        let walks = [
+            (compiled(2, 0x1008, false), "main next counter as compiled"),
+            (compiled(2, 0x1008, true), "main next"),
+            (compiled(2, 0x2008, false), "main next"),
+            (compiled(3, 0x1008, false), "main counter"),
+            (compiled(4, 0x1008, false), "main counter of a closure"),
+            (compiled(6, 0x1008, false), "main counter as compiled"),
+            (compiled(6, 0x2008, false), "main"),
+            (baseline, "main main counter as compiled"),
+        ];
+        let walks = walks.map(|(code, expected)| (walk(&mut stacks, code), expected));
+        let (mut machine, mut sources) = (Symbols::default(), Sources::default());
+        let mut builder = builder(&stacks, &mut machine, &mut sources);
+        let mut recording = Recording::default();
+        for (number, expected) in walks {
+            let stack = builder.stack(&mut recording, number).expect("a stack");
+            let frames: Vec<&Frame> = recording.frames_of(stack).collect();
+            let names = frames.iter().rev();
+            let names: Vec<_> = names
+                .map(|frame| String::from_utf8_lossy(recording.name(frame.function)))
+                .collect();
+            assert_eq!(names.join(" "), expected);
+            if expected.ends_with("as compiled") {
+                let tiers = (frames[0].tier, frames[1].tier);
+                assert_eq!(tiers.0, Some(Tier::Optimized), "{expected}");
+                assert_ne!(tiers.1, Some(Tier::Optimized), "{expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_function_whose_script_was_lost_is_no_builtin() {
+        let mut stacks = Stacks::default();
+        for (number, script) in [(1, 0), (2, 9)] {
+            let function = function(number, script, 3, "f");
+            stacks.functions.insert(number, function);
+        }
+        let (mut machine, mut sources) = (Symbols::default(), Sources::default());
+        let mut builder = builder(&stacks, &mut machine, &mut sources);
         let mut recording = Recording::default();
         let mut kind = |number| {
             let frame = builder.function(&mut recording, number);
@@ -696,26 +1071,66 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_text_that_is_too_long_tells_what_it_says_that_it_is() {
+        let mut stacks = Stacks::default();
+        let (header, script) = script(1, None);
+        stacks.take(Record::Script { header, script });
+        let mut piece = |offset: u64, bytes: &[u8]| {
+            let text = Piece {
+                offset,
+                whole: 100,
+                bytes: bytes.to_vec(),
+            };
+            let (script, two_byte) = (1, false);
+            stacks.take(Record::Source {
+                header,
+                script,
+                two_byte,
+                text,
+            });
+            stacks.file_of(1).cloned()
+        };
+        assert_eq!(piece(0, b"f()\n//# sourceURL=/no.js\n"), None);
+        let end = b"\n//# sourceURL=/a/b.js";
+        let at = 100 - end.len() as u64;
+        assert_eq!(piece(at, end), Some(b"/a/b.js".to_vec()));
+        let text = &stacks.texts[&1];
+        assert!(!text.is_whole() && text.bytes.starts_with(b"f()"));
+        assert_eq!(stacks.references().len(), 0);
+    }
+
+    #[test]
+    fn a_name_of_texts_with_several_maps_has_none() {
+        let mut stacks = Stacks::default();
+        let texts = [
+            (1, "/a.ts", "a"),
+            (2, "/b.ts", "b"),
+            (3, "/a.ts", "a"),
+            (4, "/b.ts", "other"),
+            (5, "/c.ts", ""),
+        ];
+        for (number, name, map) in texts {
+            let (header, script) = script(number, Some(name.as_bytes()));
+            stacks.take(Record::Script { header, script });
+            let text = match map {
+                "" => "f()".to_owned(),
+                map => format!("f()\n//# sourceMappingURL={map}.map\n"),
+            };
+            stacks
+                .texts
+                .insert(number, Source::of(text.into_bytes(), false));
+        }
+        let references = stacks.references();
+        let expected = Reference::File("a.map".into());
+        assert_eq!(references.get(&b"/a.ts"[..]), Some(&expected));
+        assert_eq!(references.len(), 1);
+    }
+
+    #[test]
     fn what_cannot_be_a_name_is_none() {
         let mut stacks = Stacks::default();
         let mut named = |number: u32, name: &[u8]| {
-            let header = Header {
-                pid: 1,
-                tid: 1,
-                phase: 0,
-                time: 0,
-                stack: 0,
-            };
-            let script = ScriptRecord {
-                number,
-                name: Some(name.to_vec()),
-                wrapped: true,
-                source: 0,
-                length: 0,
-                two_byte: false,
-                line_offset: 0,
-                column_offset: 0,
-            };
+            let (header, script) = script(number, Some(name));
             stacks.take(Record::Script { header, script });
             stacks.scripts[&number].0.name.clone()
         };

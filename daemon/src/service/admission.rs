@@ -1,16 +1,13 @@
 //! Who is recorded. Asked by the holder while an exec waits.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
 };
 
 use nodeprof_bpf::stat_field;
-use nodeprof_probes::{is_node_binary, is_node_binary_at_a_glance};
 use nodeprof_profile::random::Random;
 
 use crate::recorder::Mode;
@@ -82,6 +79,17 @@ struct Lots {
 }
 
 impl Lots {
+    /// Where one in so many is drawn.
+    fn within(pid: u32, of_rules: u32, of_ceiling: u32) -> Lots {
+        match (of_rules, of_ceiling) {
+            (0 | 1, 0 | 1) => Lots {
+                of_rule: 0.0,
+                of_ceiling: 0.0,
+            },
+            _ => Lots::of(pid),
+        }
+    }
+
     fn of(pid: u32) -> Lots {
         /// When it was started, in ticks since boot: a process number comes again.
         const START: usize = 22;
@@ -174,14 +182,19 @@ impl Admission {
         }
         let of_rules = rules.one_in(&start, self.mode);
         let of_ceiling = self.ceiling.one_in();
-        let lots = match (of_rules, of_ceiling) {
-            (0, _) => return false,
-            (1, 0 | 1) => Lots {
-                of_rule: 0.0,
-                of_ceiling: 0.0,
-            },
-            _ => Lots::of(pid),
-        };
+        if of_rules == 0 {
+            // One that is not held may be another program than node.
+            let is_the_other_modes = held && stands_in.is_none() && self.in_count_mode.is_some();
+            if is_the_other_modes {
+                let of_full = rules.one_in(&start, Mode::Full);
+                let lots = Lots::within(pid, of_full, of_ceiling);
+                if wins(lots.of_rule, of_full) && wins(lots.of_ceiling, of_ceiling) {
+                    self.gate.leave_to_full(pid);
+                }
+            }
+            return false;
+        }
+        let lots = Lots::within(pid, of_rules, of_ceiling);
         if !wins(lots.of_rule, of_rules) {
             return false;
         }
@@ -207,37 +220,11 @@ impl Admission {
             };
             self.admitted.add(pid, known);
         }
+        if held {
+            self.gate.admit(pid);
+        }
         true
     }
-}
-
-/// Node binaries that run now: the next start of each is held.
-///
-/// Most files tell at once what they are. Anybody may run files that do not, 0.2 s each: some of them are looked at, and what the others are their next exec tells.
-pub(super) fn running_nodes() -> Vec<PathBuf> {
-    const PATIENCE: Duration = Duration::from_secs(1);
-    let until = Instant::now() + PATIENCE;
-    let is_node = |exe: &Path| {
-        let at_a_glance = is_node_binary_at_a_glance(exe);
-        at_a_glance.unwrap_or_else(|| Instant::now() < until && is_node_binary(exe))
-    };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut seen = HashSet::new();
-    processes
-        .filter(|entry| {
-            entry
-                .file_name()
-                .as_encoded_bytes()
-                .iter()
-                .all(u8::is_ascii_digit)
-        })
-        .map(|entry| entry.path().join("exe"))
-        .filter(|exe| {
-            // A link that leads into other mount namespaces, too.
-            let file = fs::metadata(exe).map(|m| (m.dev(), m.ino()));
-            file.is_ok_and(|file| seen.insert(file)) && is_node(exe)
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -288,6 +275,34 @@ mod tests {
         both.gate.open(Closed::Paused);
         both.gate.open(Closed::Full);
         assert_eq!(ask(&both.gate, "/f"), (false, 1));
+    }
+
+    #[test]
+    fn what_count_mode_leaves_to_full_mode_is_remembered() {
+        let mut both = both(
+            "mode = 'off'\n[[rule]]\nmode = 'full'\nexecutable = '/f'\n[[rule]]\nmode = 'count'\nexecutable = '/c'\n",
+        );
+        let mut read = 0;
+        let mut left_of = |both: &mut Both, pid: u32, path: &str| {
+            both.count.admits(pid, Path::new(path), true);
+            both.gate.left_to_full(&mut read).collect::<Vec<_>>()
+        };
+        assert_eq!(left_of(&mut both, 1, "/f"), [1]);
+        assert_eq!(left_of(&mut both, 2, "/c"), [] as [u32; 0], "its own");
+        assert_eq!(left_of(&mut both, 3, "/other"), [] as [u32; 0], "nobody's");
+        both.gate.set_lacks_full(true);
+        assert_eq!(left_of(&mut both, 4, "/f"), [] as [u32; 0], "it stands in");
+        both.gate.set_lacks_full(false);
+        both.gate.close(Closed::Full);
+        assert_eq!(left_of(&mut both, 5, "/f"), [] as [u32; 0], "counted so");
+        both.gate.open(Closed::Full);
+        both.ceilings[0].set_one_in(0);
+        assert_eq!(left_of(&mut both, 6, "/f"), [] as [u32; 0], "passed over");
+        both.ceilings[0].set_one_in(1);
+        both.count.admits(7, Path::new("/f"), false);
+        both.count.admits(8, Path::new("/c"), false);
+        assert_eq!(left_of(&mut both, 9, "/f"), [9], "that may not be node");
+        assert_eq!(both.gate.admitted(&mut 0).collect::<Vec<_>>(), [2, 4]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use nodeprof_profile::redact::{BadRule, Redaction};
 use serde::{Deserialize, Serialize};
 
-use crate::recorder::Mode;
+use crate::{machine::group_id, recorder::Mode};
 
 /// Some 200 starts whose records nobody has read yet: a busy host lets the service wait for its turn.
 const BUFFER_KILOBYTES: u32 = 16 << 10;
@@ -200,7 +200,7 @@ impl AccessFile {
     fn check(self) -> Result<Access, String> {
         let named = |setting: &str, name: Option<String>| match name {
             None => Ok(None),
-            Some(name) => match group(&name) {
+            Some(name) => match group_id(&name) {
                 Some(id) => Ok(Some(id)),
                 None => Err(format!(
                     "access.{setting}: there is no group {name:?}; needed: one of /etc/group; type: sudo groupadd {name}"
@@ -217,7 +217,7 @@ impl AccessFile {
         Ok(Access {
             // Made with the package; without it only root connects.
             group: match is_default {
-                true => group(&self.group),
+                true => group_id(&self.group),
                 false => named("group", Some(self.group))?,
             },
             read: self.read,
@@ -227,26 +227,6 @@ impl AccessFile {
             socket: self.socket,
         })
     }
-}
-
-/// Id of a group, by its name.
-fn group(name: &str) -> Option<u32> {
-    let name = std::ffi::CString::new(name).ok()?;
-    let mut buffer = vec![0; 64 << 10];
-    // SAFETY: a struct of pointers and integers.
-    let mut group: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    // SAFETY: a name with its NUL, a live struct and a buffer of the length that is told.
-    let done = unsafe {
-        libc::getgrnam_r(
-            name.as_ptr(),
-            &mut group,
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            &mut found,
-        )
-    };
-    (done == 0 && !found.is_null()).then_some(group.gr_gid)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -604,6 +604,9 @@ fn answer<'s>(
         Ask::Status => {
             let mut status = order(Order::Status, shared)?;
             status.may_read = if owners.is_none() { "all" } else { "own" }.into();
+            if owners.is_some() {
+                status.not_answering_files.clear(); // they may be others'
+            }
             status.may_administer = peer.may_administer(&access);
             status.may_trace = access.trace;
             return Ok((Answer::Status(status), None));

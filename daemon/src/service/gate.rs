@@ -17,6 +17,9 @@ pub(super) enum Closed {
     Paused = 2,
 }
 
+/// Starts that are remembered until the service looks, some milliseconds later.
+const MOST_STARTS: usize = 1024;
+
 /// Bytes of rules that there is room for; what is not used takes no memory.
 const MOST_RULES: usize = 256 << 10;
 
@@ -28,10 +31,43 @@ struct Page {
     lacks_full: AtomicU32,
     /// Bits of [`Closed`].
     closed: AtomicU32,
+    /// That wait for their probes.
+    admitted: Starts,
+    /// That count mode has left to full mode.
+    left: Starts,
     /// How often rules were posted, twice; odd while they are written.
     edition: AtomicU32,
     length: AtomicU32,
     rules: [AtomicU8; MOST_RULES],
+}
+
+/// Processes of which the service must be told: how many there were, and the last of them.
+#[repr(C)]
+struct Starts {
+    written: AtomicU64,
+    last: [AtomicU32; MOST_STARTS],
+}
+
+impl Starts {
+    /// For one thread.
+    fn write(&self, pid: u32) {
+        let written = self.written.load(Ordering::Relaxed);
+        if let Some(place) = self.last.get(written as usize % MOST_STARTS) {
+            place.store(pid, Ordering::Relaxed);
+        }
+        self.written.store(written + 1, Ordering::Release);
+    }
+
+    /// Those after `read` of them, which becomes how many they are; of more than there is room for the last ones.
+    fn read(&self, read: &mut u64) -> impl Iterator<Item = u32> {
+        let written = self.written.load(Ordering::Acquire);
+        let first = (*read).max(written.saturating_sub(MOST_STARTS as u64));
+        *read = written;
+        (first..written).filter_map(move |index| {
+            let place = self.last.get(index as usize % MOST_STARTS)?;
+            Some(place.load(Ordering::Relaxed))
+        })
+    }
 }
 
 /// Whether starts are recorded, and by which rules.
@@ -104,6 +140,26 @@ impl Gate {
     /// Whether nobody does.
     pub(super) fn lacks_full(&self) -> bool {
         self.page().lacks_full.load(Ordering::Relaxed) != 0
+    }
+
+    /// This process waits in its exec for probes from now on. For one thread.
+    pub(super) fn admit(&self, pid: u32) {
+        self.page().admitted.write(pid);
+    }
+
+    /// Those that did after `read` of them, which becomes how many they are.
+    pub(super) fn admitted(&self, read: &mut u64) -> impl Iterator<Item = u32> {
+        self.page().admitted.read(read)
+    }
+
+    /// Count mode leaves this start to full mode. For one thread.
+    pub(super) fn leave_to_full(&self, pid: u32) {
+        self.page().left.write(pid);
+    }
+
+    /// Those that it has left so, as [`admitted`](Gate::admitted).
+    pub(super) fn left_to_full(&self, read: &mut u64) -> impl Iterator<Item = u32> {
+        self.page().left.read(read)
     }
 
     /// A start that the rules want is not recorded because the disk is full.
@@ -184,6 +240,22 @@ mod tests {
         // SAFETY: our own child.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!((status, gate.is_closed()), (0, false));
+    }
+
+    #[test]
+    fn starts_of_which_the_service_must_be_told_are_read_once() {
+        let gate = Gate::new().unwrap();
+        let mut read = 0;
+        let mut next = |gate: &Gate| gate.left_to_full(&mut read).collect::<Vec<_>>();
+        assert!(next(&gate).is_empty());
+        (1..4).for_each(|pid| gate.leave_to_full(pid));
+        gate.admit(9);
+        assert_eq!(next(&gate), [1, 2, 3]);
+        assert_eq!(gate.admitted(&mut 0).collect::<Vec<_>>(), [9]);
+        assert!(next(&gate).is_empty());
+        (0..2_000).for_each(|pid| gate.leave_to_full(pid));
+        let last: Vec<u32> = (2_000 - MOST_STARTS as u32..2_000).collect();
+        assert_eq!(next(&gate), last);
     }
 
     #[test]

@@ -10,8 +10,9 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs,
-    io::{self, Read as _, Seek as _, Write as _},
+    io::{self, Read as _, Seek as _},
     os::{
         fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
         unix::net::UnixStream,
@@ -28,7 +29,13 @@ use std::{
 use nodeprof_profile::Recording;
 use serde::{Deserialize, Serialize};
 
-use super::{Happening, Service, ServiceError, config::Config, running::Losses};
+use super::{
+    Happening, Service, ServiceError,
+    config::Config,
+    nodes::Nodes,
+    running::Losses,
+    tracer::{LONGEST_JOB, MOST_NODES},
+};
 use crate::{
     control::{Incoming, read_message, write_message, write_with_files},
     event,
@@ -43,8 +50,19 @@ const PING: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(1);
 /// For it to hand over what it has when it shall end.
 const ENDING: Duration = Duration::from_secs(3);
+/// So long count mode still stands in for a lane that has begun, and one that shall end still records. The kernel asks both holders about an exec, in any order, one
+/// after the other, and each may hold it for 40 ms; without that time each of them could leave the same start to the other one.
+pub(super) const HANDOVER: Duration = Duration::from_millis(200);
+/// What it has begun with by then it sees through, but not for longer than this: the service waits for [`ENDING`].
+pub(super) const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
+/// Lanes that were killed and cannot end: with so many no other one is started.
+const MOST_LEFT: usize = 4;
+/// How long one that was killed is waited for.
+const REAPING: Duration = Duration::from_millis(200);
 /// Bytes of a message, without the file beside it.
 const LONGEST: usize = 64 << 10;
+/// Of what it is told first: so many paths as a tracer, and the configuration.
+const LONGEST_FIRST: usize = LONGEST_JOB + (16 << 20);
 /// Bytes of a recording. One start of a large application has 20 MB.
 const LARGEST: u64 = 128 << 20;
 
@@ -60,6 +78,12 @@ pub(super) enum Said {
     Recorded { pid: u32, owner: Option<u32> },
     /// A start was not.
     Lost { pid: u32, why: String },
+    /// Nothing has started: the exec failed.
+    Nothing { pid: u32 },
+    /// By its command, as far as that is known, a start is not full mode's.
+    Unwanted { pid: u32 },
+    /// One was over before anybody could ask whether it is to be recorded.
+    Unasked { pid: u32 },
     /// It goes round.
     Alive(Figures),
 }
@@ -128,28 +152,47 @@ pub(super) enum News {
     },
     /// One that is lost.
     Lost { pid: u32, why: String },
+    /// None, after all.
+    Nothing { pid: u32 },
+    /// One that it takes for count mode's.
+    Unwanted { pid: u32 },
+    /// One that it could not ask about.
+    Unasked { pid: u32 },
     /// It has counted so much.
     Counted { losses: Losses, passed_over: u64 },
     /// It has ended.
     Gone,
+    /// The same, as it was asked to. Another one has begun, if that was wanted.
+    Ended,
     /// None can be started, and why: told once, however often that is tried.
     NotStarted { why: String },
 }
 
 /// The lane, as the service sees it.
 pub(super) struct Lane {
-    /// What it is started with: the text of the configuration, and where a guard listens.
-    text: String,
+    /// What it is started with, and where a guard listens.
+    told_first: ToldFirst,
     guard: Option<PathBuf>,
     running: Option<Running>,
     /// When the last one ended.
     ended: Option<Instant>,
+    /// It shall end.
+    ending: Option<Ending>,
     /// What it was told last.
     told: (bool, u32),
     /// Why the last one could not be started.
     refused: Option<String>,
     /// Whether the service knows.
     is_refusal_told: bool,
+    /// That were killed and cannot end.
+    left: Vec<Child>,
+}
+
+/// See [`Lane::ending`].
+struct Ending {
+    since: Instant,
+    /// And another one begins.
+    is_followed: bool,
 }
 
 struct Running {
@@ -172,22 +215,69 @@ type Message = (Said, Option<Box<Recording>>);
 
 impl Lane {
     /// Starts one.
-    pub(super) fn start(config: &Config, guard: Option<&Path>) -> Lane {
+    pub(super) fn start(config: &Config, guard: Option<&Path>, nodes: &[PathBuf]) -> Lane {
         let mut lane = Lane {
-            text: config.text.clone(),
+            told_first: ToldFirst::of(config, nodes),
             guard: guard.map(Path::to_owned),
             running: None,
             ended: None,
+            ending: None,
             told: (false, 1),
             refused: None,
             is_refusal_told: false,
+            left: Vec::new(),
         };
         lane.begin();
         lane
     }
 
+    /// Ends it, and begins another one with this. Does not wait for that.
+    pub(super) fn renew(&mut self, config: &Config, guard: Option<&Path>, nodes: &[PathBuf]) {
+        self.told_first = ToldFirst::of(config, nodes);
+        self.guard = guard.map(Path::to_owned);
+        self.end_soon(true);
+        if self.running.is_none() {
+            self.ending = None;
+            self.begin();
+        }
+    }
+
+    /// Ends it. Does not wait for that.
+    pub(super) fn retire(&mut self) {
+        self.end_soon(false);
+    }
+
+    fn end_soon(&mut self, is_followed: bool) {
+        if let Some(running) = &self.running {
+            let _ = running.stream.shutdown(std::net::Shutdown::Write);
+        }
+        let since = self.ending.take().map(|ending| ending.since);
+        self.ending = Some(Ending {
+            since: since.unwrap_or_else(Instant::now),
+            is_followed,
+        });
+    }
+
+    /// Whether it is to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Whether it has ended for good.
+    pub(super) fn is_retired(&self) -> bool {
+        let is_last = (self.ending.as_ref()).is_some_and(|ending| !ending.is_followed);
+        is_last && self.running.is_none()
+    }
+
     fn begin(&mut self) {
-        self.take(spawn(&self.text, self.guard.as_deref()));
+        self.left
+            .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.take(match self.left.len() < MOST_LEFT {
+            true => spawn(&self.told_first, self.guard.as_deref()),
+            false => Err(io::Error::other(format!(
+                "found {MOST_LEFT} earlier ones that wait for a file system which does not answer; needed: one that does"
+            ))),
+        });
     }
 
     fn take(&mut self, spawned: io::Result<Running>) {
@@ -237,6 +327,9 @@ impl Lane {
 
     /// What has come of it. Sees to it that it runs and answers.
     pub(super) fn next(&mut self) -> Option<News> {
+        if self.is_retired() {
+            return Some(News::Ended);
+        }
         let Some(running) = &mut self.running else {
             if self.ended.is_some_and(|at| at.elapsed() > REST) {
                 self.begin();
@@ -248,15 +341,27 @@ impl Lane {
             let lost = running.starts.pop_first().map(lost_with);
             return lost.or_else(|| {
                 self.end_now();
-                Some(News::Gone)
+                let Some(ending) = &self.ending else {
+                    return Some(News::Gone);
+                };
+                if ending.is_followed {
+                    self.ending = None;
+                    self.begin();
+                }
+                Some(News::Ended)
             });
         }
         let said = match running.news.try_recv() {
             Ok(Some(said)) => said,
             Err(std::sync::mpsc::TryRecvError::Empty) => {
-                if running.heard.elapsed() > SILENCE {
+                let ending = self.ending.as_ref();
+                let is_late = ending.is_some_and(|ending| ending.since.elapsed() > ENDING);
+                if is_late || running.heard.elapsed() > SILENCE + REAPING {
+                    running.is_over = true;
+                    return self.next();
+                } else if running.heard.elapsed() > SILENCE {
                     let _ = running.child.kill();
-                } else if running.pinged.elapsed() > PING {
+                } else if ending.is_none() && running.pinged.elapsed() > PING {
                     running.pinged = Instant::now();
                     let _ = write_message(&mut running.stream, &Told::Ping);
                 }
@@ -268,7 +373,9 @@ impl Lane {
             }
         };
         running.heard = Instant::now();
-        if let Said::Recorded { pid, .. } | Said::Lost { pid, .. } = &said.0 {
+        if let Said::Recorded { pid, .. } | Said::Lost { pid, .. } | Said::Unwanted { pid } =
+            &said.0
+        {
             running.starts.remove(pid);
         }
         match said {
@@ -294,6 +401,9 @@ impl Lane {
                 why: "its recording cannot be read".into(),
             }),
             (Said::Lost { pid, why }, _) => Some(News::Lost { pid, why }),
+            (Said::Nothing { pid }, _) => Some(News::Nothing { pid }),
+            (Said::Unwanted { pid }, _) => Some(News::Unwanted { pid }),
+            (Said::Unasked { pid }, _) => Some(News::Unasked { pid }),
             (Said::Alive(figures), _) => {
                 running.events = figures.events;
                 running.starts = figures.running.into_iter().collect();
@@ -307,7 +417,7 @@ impl Lane {
 
     /// Tells it what holds now.
     pub(super) fn tell(&mut self, closed: bool, one_in: u32) {
-        if let Some(running) = &mut self.running
+        if let (Some(running), None) = (&mut self.running, &self.ending)
             && self.told != (closed, one_in)
         {
             self.told = (closed, one_in);
@@ -315,38 +425,39 @@ impl Lane {
         }
     }
 
-    /// Takes back what it has, and ends it.
+    /// Ends it, and waits until it has handed over what it has.
     pub(super) fn end(mut self) -> Vec<News> {
+        self.retire();
         let mut news = Vec::new();
-        if let Some(running) = &self.running {
-            let _ = running.stream.shutdown(std::net::Shutdown::Write);
-        }
-        let until = Instant::now() + ENDING;
-        while self.running.is_some() && Instant::now() < until {
+        loop {
             match self.next() {
-                Some(News::Gone) => break,
+                Some(News::Ended) => return news,
                 Some(one) => news.push(one),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
-        // It did not come to them in time.
-        if let Some(running) = &mut self.running {
-            news.extend(
-                std::mem::take(&mut running.starts)
-                    .into_iter()
-                    .map(lost_with),
-            );
-        }
-        self.end_now();
-        news
     }
 
     fn end_now(&mut self) {
-        if let Some(mut running) = self.running.take() {
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-            self.ended = Some(Instant::now());
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        self.ended = Some(Instant::now());
+        let _ = running.child.kill();
+        let until = Instant::now() + REAPING;
+        while Instant::now() < until {
+            if !matches!(running.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
+        // It waits for a file system that does not answer, from which no signal takes it. Its holder, which would not hear of its end, has none to obey;
+        // it cannot be reaped before its parent has ended, so it is still this one.
+        if running.holder > 0 {
+            // SAFETY: takes integers.
+            unsafe { libc::kill(running.holder as libc::pid_t, libc::SIGKILL) };
+        }
+        self.left.push(running.child);
     }
 }
 
@@ -363,6 +474,24 @@ fn lost_with(pid: u32) -> News {
     }
 }
 
+/// What the lane is told on its standard input: command lines are everybody's to read.
+#[derive(Default, Serialize, Deserialize)]
+struct ToldFirst {
+    /// Of the configuration.
+    text: String,
+    /// Node binaries that are known. Paths that need be no text: users choose them.
+    nodes: Vec<OsString>,
+}
+
+impl ToldFirst {
+    fn of(config: &Config, nodes: &[PathBuf]) -> ToldFirst {
+        ToldFirst {
+            text: config.text.clone(),
+            nodes: nodes.iter().take(MOST_NODES).map(OsString::from).collect(),
+        }
+    }
+}
+
 /// What the lane is told by its command line.
 #[derive(Serialize, Deserialize)]
 struct Job {
@@ -370,7 +499,7 @@ struct Job {
     socket: RawFd,
 }
 
-fn spawn(text: &str, guard: Option<&Path>) -> io::Result<Running> {
+fn spawn(told_first: &ToldFirst, guard: Option<&Path>) -> io::Result<Running> {
     let (ours, theirs) = UnixStream::pair()?;
     let theirs = super::tracer::high(theirs.as_raw_fd())?;
     let job = Job {
@@ -386,7 +515,7 @@ fn spawn(text: &str, guard: Option<&Path>) -> io::Result<Running> {
     let mut child = command.spawn()?;
     drop(theirs);
     let stdin = child.stdin.take();
-    let told = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes()));
+    let told = stdin.map_or(Ok(()), |mut stdin| write_message(&mut stdin, told_first));
     match told.and_then(|()| hear(&ours)) {
         Ok((news, wake)) => Ok(Running::new(child, ours, news, wake)),
         Err(error) => {
@@ -510,17 +639,17 @@ pub fn main(job: &str, tell: &mut dyn FnMut(Happening<'_>)) -> Result<(), String
     unsafe { libc::prctl(libc::PR_SET_NAME, c"nodeprof-lane".as_ptr()) };
     // SAFETY: the service has left it to us, and names it once.
     let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(job.socket) });
-    let mut text = String::new();
-    io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
-    let config = Config::parse(&text, Path::new("the configuration")).map_err(|e| e.to_string())?;
+    let told: ToldFirst = read_message(&mut io::stdin().lock(), LONGEST_FIRST)
+        .map_err(|error| format!("--lane is for nodeprofd's own use: {error}"))?;
+    let nodes = Nodes::found_by_another(told.nodes.into_iter().map(PathBuf::from).collect());
+    let config =
+        Config::parse(&told.text, Path::new("the configuration")).map_err(|e| e.to_string())?;
     // A service that does not read is none.
     let patience = stream
         .set_write_timeout(Some(SILENCE))
         .and_then(|()| stream.set_read_timeout(Some(SILENCE)));
     patience.map_err(|error| error.to_string())?;
-    Service::serve_lane(config, Link { stream }, job.guard, tell)
+    Service::serve_lane(config, Link { stream }, job.guard, nodes, tell)
         .map_err(|error: ServiceError| error.to_string())
 }
 
@@ -597,26 +726,30 @@ mod tests {
         let child = Command::new("sleep").arg("100").spawn().unwrap();
         let (news, wake) = hear(&stream).unwrap();
         Lane {
-            text: String::new(),
+            told_first: ToldFirst::default(),
             guard: None,
             running: Some(Running::new(child, stream, news, wake)),
             ended: None,
+            ending: None,
             told: (false, 1),
             refused: None,
             is_refusal_told: false,
+            left: Vec::new(),
         }
     }
 
     #[test]
     fn why_none_can_be_started_is_told_once() {
         let mut lane = Lane {
-            text: String::new(),
+            told_first: ToldFirst::default(),
             guard: None,
             running: None,
             ended: None,
+            ending: None,
             told: (false, 1),
             refused: None,
             is_refusal_told: false,
+            left: Vec::new(),
         };
         let mut told_of = |number: i32| {
             lane.take(Err(io::Error::from_raw_os_error(number)));
@@ -646,7 +779,7 @@ mod tests {
         let (mut lost, mut running) = (Vec::new(), Vec::new());
         for _ in 0..2_000 {
             match lane.next() {
-                Some(News::Gone) => return (lost, running),
+                Some(News::Gone | News::Ended) => return (lost, running),
                 Some(News::Lost { pid, .. }) => lost.push(pid),
                 Some(News::NotStarted { why }) => panic!("{why}"),
                 Some(News::Ready { .. }) => counts.begin(),
@@ -657,7 +790,7 @@ mod tests {
                     counts.see(losses, passed_over);
                     running.push(lane.starts());
                 }
-                Some(News::Recorded { .. }) => {}
+                Some(_) => {}
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
@@ -699,9 +832,49 @@ mod tests {
     #[test]
     fn of_a_lane_that_could_not_be_told_anything_nothing_is_left() {
         // More than a pipe takes of one who does not read: this program takes no lane's options, and ends.
-        assert!(spawn(&"x".repeat(1 << 20), None).is_err());
+        let told_first = ToldFirst {
+            text: "x".repeat(1 << 20),
+            ..ToldFirst::default()
+        };
+        assert!(spawn(&told_first, None).is_err());
         let children = fs::read_to_string("/proc/thread-self/children").unwrap();
         assert_eq!(children, "");
+    }
+
+    #[test]
+    fn a_lane_that_is_to_end_is_waited_for_by_nobody() {
+        let next = |lane: &mut Lane| {
+            let until = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < until {
+                if let Some(news) = lane.next() {
+                    return news;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            panic!("no news");
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut lane = with(ours);
+        lane.retire();
+        assert!(lane.is_ending() && !lane.is_retired());
+        assert!(lane.next().is_none());
+        // It hears of that, and what it says is heard.
+        let mut told = Vec::new();
+        (&theirs).read_to_end(&mut told).unwrap();
+        write_message(&mut &theirs, &Said::Nothing { pid: 3 }).unwrap();
+        assert!(matches!(next(&mut lane), News::Nothing { pid: 3 }));
+        drop(theirs);
+        assert!(matches!(next(&mut lane), News::Ended) && lane.is_retired());
+        // One that is to be followed is, when it has ended and not before: here by one that cannot be started, for this program takes no lane's options.
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut lane = with(ours);
+        lane.renew(&Config::default(), None, &[]);
+        let first = lane.pids().next().unwrap();
+        assert!(lane.next().is_none() && lane.pids().next() == Some(first));
+        drop(theirs);
+        assert!(matches!(next(&mut lane), News::Ended));
+        assert!(!lane.is_ending() && !lane.is_retired());
+        assert_ne!(lane.pids().next(), Some(first));
     }
 
     #[test]

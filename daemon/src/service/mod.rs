@@ -18,15 +18,18 @@ mod gate;
 mod guard;
 pub mod lane;
 mod metrics;
+mod nodes;
 mod readers;
 mod running;
 mod signals;
 pub mod store;
+mod told;
 pub mod tracer;
+mod untold;
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     fs, io,
     os::{
         fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
@@ -52,21 +55,25 @@ use nodeprof_profile::{
 
 use crate::control::Status;
 use crate::recorder::{
-    Assembler, Mode, Notice, Rooms, SymbolsOfPrograms, find_program, guess_node, known_nodes,
-    load_plan, now, readable, remember_node, seen_by, share_plan,
+    Assembler, Mode, Notice, Rooms, SymbolsOfPrograms, load_plan, now, readable, remember_met_node,
+    seen_by, share_plan,
 };
 use admission::Admission;
 use ceiling::{Ceiling, Stepped};
 use config::{CeilingLimits, Config};
 use context::Context;
 use control::{Control, Order};
+use full_mode::Handover;
 use gate::{Closed, Gate};
 use guard::{Guard, Heard};
 use lane::Lane;
+use nodes::{Nodes, PATIENCE, SHORT_PATIENCE, briefly};
 use running::{OF_HOST, Program, Running, losses_of_host};
 use signals::{Asked, Signals};
 use store::{Outcome, Store, StoreError};
+use told::Told;
 use tracer::Means;
+use untold::{Untold, Why};
 
 /// A process whose exec failed after it was held: nothing is heard of it.
 const SILENT: Duration = Duration::from_secs(5);
@@ -173,6 +180,16 @@ pub enum Happening<'a> {
         /// Why.
         why: String,
     },
+    /// A file that may be a node binary is left out, because its file system does not answer.
+    Silent {
+        /// The file.
+        path: &'a Path,
+    },
+    /// One that was left out so is a node binary, and will be met.
+    Answers {
+        /// The file.
+        path: &'a Path,
+    },
     /// The holder process ended and was started anew.
     HolderRestarted,
     /// Nobody can connect, and why.
@@ -211,6 +228,8 @@ pub fn serve(
     let signals = Signals::block().map_err(system("blocking signals"))?;
     // Before there is much that a fork would copy.
     let guard = Guard::start(config.hold, guard);
+    let mut nodes = Nodes::default();
+    let begun = nodes.begin(&config, true, PATIENCE);
     let store = Store::open(&config.store)?;
     let programs = Programs::load(&Options {
         count_only: true,
@@ -221,10 +240,11 @@ pub fn serve(
     programs.attach_tree(false)?;
     let buffer = RefCell::new(Vec::new());
     let reader = read_into(&buffer, &programs)?;
-    plan_ahead(&config, tell);
+    nodes.wait(begun, &config, tell);
     let limits = config.ceiling.clone();
     let sink = Sink::Store(store);
-    let mut service = Service::new(config, Mode::Count, &programs, guard, limits, sink)?;
+    let mode = Mode::Count;
+    let mut service = Service::new(config, mode, &programs, guard, limits, sink, nodes)?;
     service.source = source;
     service.holding = service.await_holder();
     service.start_lane();
@@ -251,7 +271,14 @@ pub fn serve(
     tell(Happening::Stopping);
     service.end_lane(tell);
     service.finish_all(tell);
-    service.holder.end(SILENCE);
+    for pid in service.end_holder() {
+        service.lose(
+            pid,
+            Mode::Count,
+            "the service ended when it began".into(),
+            tell,
+        );
+    }
     if let Sink::Store(store) = &mut service.store {
         for outcome in store.end() {
             tell(Happening::Stored(&outcome));
@@ -279,6 +306,7 @@ fn record(
         descriptors.extend(service.lane.as_ref().and_then(Lane::descriptor));
         descriptors.extend(service.control.as_ref().map(|control| control.as_raw_fd()));
         descriptors.extend(service.guard.descriptor());
+        descriptors.extend(service.nodes.descriptors());
         let ready = readable(&descriptors, Some(service.look_in()))
             .map_err(system("waiting for records"))?;
         let turn = Turn::of(service, &ready, begun);
@@ -295,6 +323,7 @@ fn record(
             true => Duration::ZERO,
             false => ceiling::own_cpu_time().saturating_sub(before_starts),
         };
+        service.nodes.hear(&service.config, tell);
         service.hear_store(tell);
         service.hear_lane(tell);
         service.hear_control(tell)?;
@@ -404,6 +433,7 @@ struct Service<'p> {
     programs: &'p Programs,
     holder: Holder,
     guard: Guard,
+    nodes: Nodes,
     ceiling: Ceiling,
     /// The guard found the holder late, and it has not answered since.
     is_late: bool,
@@ -430,6 +460,17 @@ struct Service<'p> {
     lane: Option<Lane>,
     /// What all of these have counted.
     of_lanes: lane::Counts,
+    /// It has begun, and has not got its starts yet.
+    handover: Option<Handover>,
+    /// When it got them last.
+    handed_over: Option<Instant>,
+    /// Starts of which somebody must tell.
+    untold: Untold,
+    /// How many starts left to full mode the gate has told of.
+    left_read: u64,
+    /// Processes that the holder lets wait for their probes, since when, and of how many the gate has told.
+    awaited: HashMap<u32, Instant>,
+    admitted_read: u64,
     control: Option<Control>,
     started_unix_ns: u64,
     cpu: CpuTime,
@@ -446,36 +487,8 @@ struct Service<'p> {
     told_lost: Told,
     /// Which were kept, of those that both modes may have.
     kept: Told,
-}
-
-/// Starts of which one of the two modes has told, each of which may have it: before the exec where a rule asks for the command, and while count mode begins or ceases to
-/// stand in for full mode.
-#[derive(Default)]
-struct Told(HashMap<u32, (Mode, Instant)>);
-
-impl Told {
-    /// The other mode has told by then.
-    const MOMENT: Duration = Duration::from_secs(10);
-    /// That are remembered.
-    const MOST: usize = 1024;
-
-    /// A mode tells of a start: whether the other one has told of it.
-    fn is_known(&mut self, pid: u32, mode: Mode, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.duration_since(at) < Self::MOMENT;
-        if let Some((by, at)) = self.0.remove(&pid)
-            && by != mode
-            && is_recent(at)
-        {
-            return true;
-        }
-        if self.0.len() >= Self::MOST {
-            self.0.retain(|_, (_, at)| is_recent(*at));
-        }
-        if self.0.len() < Self::MOST {
-            self.0.insert(pid, (mode, now));
-        }
-        false
-    }
+    /// Which count mode has recorded while there was full mode.
+    counted: Told,
 }
 
 /// A turn of the loop that a client's request, and nothing else, has caused: all of it is for clients but what is done for starts meanwhile.
@@ -583,6 +596,7 @@ impl<'p> Service<'p> {
         guard: Guard,
         limits: CeilingLimits,
         store: Sink,
+        nodes: Nodes,
     ) -> Result<Service<'p>, ServiceError> {
         let shared = || system("sharing memory with the holder");
         let gate = Gate::new().map_err(shared())?;
@@ -592,7 +606,8 @@ impl<'p> Service<'p> {
             Mode::Count => gate.set_lacks_full(true),
         }
         let ceiling = Ceiling::new(limits, events(&programs.counters())).map_err(shared())?;
-        let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling)?;
+        let known = nodes.found();
+        let holder = start_holder(programs, &config, mode, &gate, &guard, &ceiling, known)?;
         // The holder does what starts wait for.
         act_behind();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -602,6 +617,7 @@ impl<'p> Service<'p> {
             programs,
             holder,
             guard,
+            nodes,
             ceiling,
             is_late: false,
             pinged: None,
@@ -624,6 +640,12 @@ impl<'p> Service<'p> {
             gate,
             lane: None,
             of_lanes: lane::Counts::default(),
+            handover: None,
+            handed_over: None,
+            untold: Untold::default(),
+            left_read: 0,
+            awaited: HashMap::new(),
+            admitted_read: 0,
             control: None,
             started_unix_ns: since_1970.unwrap_or_default().as_nanos() as u64,
             cpu: CpuTime::default(),
@@ -634,12 +656,13 @@ impl<'p> Service<'p> {
             lost: 0,
             told_lost: Told::default(),
             kept: Told::default(),
+            counted: Told::default(),
         })
     }
 
     /// How long the loop waits for news.
     fn look_in(&self) -> Duration {
-        if self.is_late {
+        if self.is_late || self.handover.is_some() {
             return LOOK_IN;
         }
         let all = self.running.values();
@@ -666,25 +689,6 @@ impl Service<'_> {
     }
 }
 
-/// Node binaries whose next start is held: those of the configuration, of PATH, and those that ran before or run now.
-fn candidates(config: &Config) -> Vec<PathBuf> {
-    let mut all = config.nodes.clone();
-    let path = find_program("node".as_ref()).ok();
-    all.extend(path.and_then(|path| guess_node(&path)));
-    all.extend(known_nodes(Some(&config.cache)));
-    all.extend(admission::running_nodes());
-    all
-}
-
-/// Without those that lead to the same file as one before.
-fn different(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
-    let mut files = HashSet::new();
-    paths.into_iter().filter(move |path| {
-        let file = fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-        file.map_or(true, |file| files.insert(file))
-    })
-}
-
 /// The file that a process executes, as a place, wherever it lies. To read what is in it takes rights of its own.
 fn open_place(path: &Path, file: Option<(u64, u64)>, pid: u32) -> Option<OwnedFd> {
     let open = || {
@@ -697,22 +701,7 @@ fn open_place(path: &Path, file: Option<(u64, u64)>, pid: u32) -> Option<OwnedFd
     lane::with_rights(Mode::Full, open).ok()?
 }
 
-/// Makes the plans of all node binaries that are known of, so that no start has to wait for one.
-fn plan_ahead(config: &Config, tell: &mut dyn FnMut(Happening<'_>)) {
-    for path in different(candidates(config)) {
-        tell(Happening::Alive);
-        if let Err(why) = load_plan(&path, None, Some(&config.cache), true)
-            && (path.exists() || config.nodes.contains(&path))
-        {
-            tell(Happening::Unusable {
-                path: Path::new(&config.redaction.words(&path.to_string_lossy())),
-                why: config.redaction.words(&why),
-            });
-        }
-    }
-}
-
-/// Forks the holder of a service.
+/// Forks the holder of a service, which knows these node binaries.
 fn start_holder(
     programs: &Programs,
     config: &Config,
@@ -720,11 +709,11 @@ fn start_holder(
     gate: &Gate,
     guard: &Guard,
     ceiling: &Ceiling,
+    known: &[PathBuf],
 ) -> Result<Holder, ServiceError> {
     let cache = config.cache.clone();
     let mut admission = Admission::new(config, mode, gate, ceiling.shared());
     let admitted = admission.admitted();
-    let candidates = candidates(config);
     let is_count = mode == Mode::Count;
     let options = HolderOptions {
         families: match is_count {
@@ -732,7 +721,7 @@ fn start_holder(
             false => RECORDED.to_vec(),
         },
         plans: Box::new(move |_, open| load_plan(open, None, Some(&cache), is_count)),
-        candidates,
+        candidates: known.to_vec(),
         spare: None,
         admission: Some(Box::new(move |pid, program, held| {
             admission.admits(pid, program, held)
@@ -759,7 +748,7 @@ impl Service<'_> {
             cache: Some(self.config.cache.clone()),
             guard: self.guard.listens_at().map(Path::to_owned),
             hold: self.config.hold,
-            nodes: candidates(&self.config),
+            nodes: self.nodes.found().to_vec(),
         }
     }
 
@@ -768,6 +757,14 @@ impl Service<'_> {
         match self.holder.next(Duration::from_secs(10)) {
             Some(Event::Holding(outcome)) => outcome,
             _ => Err("the holder process does not answer".into()),
+        }
+    }
+
+    /// Which node binaries there are when a holder is replaced: as many as answer at once.
+    fn look_again(&mut self, tell: &mut dyn FnMut(Happening<'_>)) {
+        if self.mode == Mode::Count {
+            let begun = self.nodes.begin(&self.config, false, SHORT_PATIENCE);
+            self.nodes.wait(begun, &self.config, tell);
         }
     }
 
@@ -781,6 +778,8 @@ impl Service<'_> {
             true => Duration::ZERO,
             false => SILENCE,
         };
+        // Then it cannot have told of those that waited.
+        let is_cut = is_silent || self.holder.is_ending();
         let mut events = Vec::new();
         let hear = |event| events.push(event);
         self.holder.end_and_hear(patience, hear);
@@ -789,8 +788,19 @@ impl Service<'_> {
         for event in events {
             self.on_event(event, tell);
         }
+        self.see_admitted();
+        for (pid, _) in std::mem::take(&mut self.awaited)
+            .into_iter()
+            .filter(|_| is_cut)
+        {
+            match self.mode {
+                Mode::Count => self.await_word_of(pid, Why::OfHolder),
+                Mode::Full => self.lose(pid, Mode::Full, Why::OfHolder.words().into(), tell),
+            }
+        }
         for run in self.running.values_mut() {
             run.hole("the holder process ended: its probes went with it".into());
+            run.is_cut |= run.executed.is_none();
         }
         if self.mode == Mode::Full {
             // The service starts another lane, which has the rights that a new holder needs.
@@ -805,6 +815,7 @@ impl Service<'_> {
             &self.gate,
             &self.guard,
             &self.ceiling,
+            self.nodes.found(),
         )?;
         self.pinged = None;
         self.last_ping = Instant::now();
@@ -835,6 +846,7 @@ impl Service<'_> {
         let patience = if self.is_late { SHORT_SILENCE } else { SILENCE };
         let is_silent = self.pinged.is_some_and(|at| at.elapsed() > patience);
         if gone || is_silent {
+            self.look_again(tell);
             self.replace_holder(is_silent, tell)?;
             tell(Happening::HolderRestarted);
         } else if self.pinged.is_none() && (self.is_late || self.last_ping.elapsed() > SILENCE / 2)
@@ -846,8 +858,37 @@ impl Service<'_> {
         Ok(())
     }
 
+    /// Who waits for probes.
+    fn see_admitted(&mut self) {
+        /// Of an exec that fails nobody tells.
+        const MOMENT: Duration = Duration::from_secs(10);
+        let now = Instant::now();
+        if self
+            .awaited
+            .values()
+            .any(|at| now.duration_since(*at) > MOMENT)
+        {
+            self.awaited
+                .retain(|_, at| now.duration_since(*at) < MOMENT);
+        }
+        let admitted = self.gate.admitted(&mut self.admitted_read);
+        self.awaited.extend(admitted.map(|pid| (pid, now)));
+    }
+
+    /// Ends the holder, and its probes; processes whose starts it had still told of.
+    fn end_holder(&mut self) -> Vec<u32> {
+        let mut unheard = Vec::new();
+        let hear = |event: Event| unheard.extend(event.start());
+        self.holder.end_and_hear(SILENCE, hear);
+        unheard
+    }
+
     /// What the holder tells.
     fn on_event(&mut self, event: Event, tell: &mut dyn FnMut(Happening<'_>)) {
+        if let Some(pid) = event.start() {
+            self.see_admitted();
+            self.awaited.remove(&pid);
+        }
         match event {
             Event::Alive => {
                 self.pinged = None;
@@ -875,8 +916,17 @@ impl Service<'_> {
             }
             Event::Failed { pid, path, reason } => {
                 let why = self.log_words(&format!("{}: {reason}", path.display()));
-                self.lose(pid, self.mode, why, tell);
+                match self.may_both_record() {
+                    true => self.await_word_of(pid, Why::Failed(why)),
+                    false => self.lose(pid, self.mode, why, tell),
+                }
             }
+            Event::Unasked { pid } => match (self.mode, &self.lane) {
+                (Mode::Full, _) => self.say_of_full(&lane::Said::Unasked { pid }),
+                (Mode::Count, Some(lane)) if lane.records(pid) => {}
+                (Mode::Count, Some(_)) => self.await_word_of(pid, Why::Unasked),
+                (Mode::Count, None) => self.lose(pid, self.mode, Why::Unasked.words().into(), tell),
+            },
             Event::NotStopped { pid, reason } => {
                 if let Some(run) = self.running.get_mut(&pid) {
                     run.hole(reason);
@@ -901,6 +951,7 @@ impl Service<'_> {
                 tell(Happening::HolderLate);
             }
             Some(Heard::Changed) => {
+                self.look_again(tell);
                 self.replace_holder(false, tell)?;
                 tell(Happening::GuardRestarted(&self.holding));
             }
@@ -958,19 +1009,28 @@ impl Service<'_> {
     ) {
         if self.plans.get(&binary).is_none_or(|(of, _)| *of != serial) {
             let path = program.path;
-            let plan = lane::with_rights(self.mode, || {
-                let load = |path: &Path| {
-                    let is_count = self.mode == Mode::Count;
-                    load_plan(path, program.file, Some(&self.config.cache), is_count)
-                };
-                let seen = seen_by(path, program.file, pid);
-                load(&seen).or_else(|why| {
+            let (of_thread, file) = (path.to_owned(), program.file);
+            let (cache, is_count) = (self.config.cache.clone(), self.mode == Mode::Count);
+            let read = move || {
+                let load = |path: &Path| load_plan(path, file, Some(&cache), is_count);
+                let seen = seen_by(&of_thread, file, pid);
+                let plan = load(&seen).or_else(|why| {
                     // It may have ended in between.
-                    let now = seen_by(path, program.file, pid);
+                    let now = seen_by(&of_thread, file, pid);
                     if now == seen { Err(why) } else { load(&now) }
-                })
-            });
-            match plan.unwrap_or_else(|error| Err(error.to_string())) {
+                });
+                (plan, fs::canonicalize(&of_thread).ok())
+            };
+            // Each may take a while.
+            tell(Happening::Alive);
+            let read = lane::with_rights(self.mode, || briefly(read));
+            let (plan, real) = match read {
+                Ok(read) => {
+                    read.unwrap_or_else(|| (Err("its file system does not answer".into()), None))
+                }
+                Err(error) => (Err(error.to_string()), None),
+            };
+            match plan {
                 Ok(mut plan) => {
                     plan.binary.path = path.to_owned();
                     if self.plans.len() >= MOST_PLANS {
@@ -1000,7 +1060,9 @@ impl Service<'_> {
                     return self.lose(pid, self.mode, why, tell);
                 }
             }
-            remember_node(Some(&self.config.cache), path);
+            if let Some(real) = real {
+                remember_met_node(&self.config.cache, real);
+            }
         }
         let symbols = match self.mode {
             Mode::Count => None,
@@ -1054,6 +1116,7 @@ impl Service<'_> {
             loop_started: None,
             exited: false,
             gone: false,
+            is_cut: false,
             unwanted: false,
             lot: Random::new(u64::from(pid) ^ now()).fraction(),
             awaits_environment: false,
@@ -1296,6 +1359,7 @@ impl Service<'_> {
 
     /// A start is not recorded, as this mode says.
     fn lose(&mut self, pid: u32, by: Mode, why: String, tell: &mut dyn FnMut(Happening<'_>)) {
+        self.untold.take(pid);
         if !self.told_lost.is_known(pid, by, Instant::now()) {
             self.lost += 1;
             tell(Happening::Lost { pid, why });
@@ -1319,15 +1383,34 @@ impl Service<'_> {
             let why = "full mode ended when it began".into();
             return self.lose(pid, self.mode, why, tell);
         }
-        if run.executed.is_none() || run.unwanted {
-            return; // the exec failed: nothing has started
+        if run.executed.is_none() && run.is_cut {
+            return self.lose(pid, self.mode, Why::OfHolder.words().into(), tell);
         }
-        if run.is_instead_of_full(&self.config.rules) {
+        if run.executed.is_none() {
+            // The exec failed: nothing has started.
+            return self.say_of_full(&lane::Said::Nothing { pid });
+        }
+        if run.unwanted {
+            let is_of_full = || self.config.rules.one_in(&run.context.start(), Mode::Full) == 1;
+            if self.mode == Mode::Count && self.lane.is_some() && is_of_full() {
+                self.await_word_of(pid, Why::LeftToFull);
+            }
+            return self.say_of_full(&lane::Said::Unwanted { pid });
+        }
+        let rules = &self.config.rules;
+        let is_instead = self.mode == Mode::Count && run.is_instead_of_full(rules);
+        if is_instead || self.mode == Mode::Count && run.may_be_of_full(rules) {
             let has_it = self.lane.as_ref().is_some_and(|lane| lane.records(pid));
             if has_it || self.kept.is_known(pid, Mode::Count, Instant::now()) {
                 return; // it was there after all
             }
+        }
+        if is_instead {
             run.hole("a rule wants it in full mode, and the process that records so was not there when it began: it has counts only".into());
+        }
+        self.untold.take(pid);
+        if self.lane.is_some() {
+            self.counted.note(pid, self.mode, Instant::now());
         }
         let owner = run.context.owner();
         let mut recording = run.close(pid, ended_by, sums, &self.programs.counters(), &self.config);
@@ -1342,7 +1425,7 @@ impl Service<'_> {
         while let Some(outcome) = self.store.next() {
             match outcome {
                 Outcome::Full => self.gate.close(Closed::Full),
-                Outcome::Space => self.gate.open(Closed::Full),
+                Outcome::Space => self.reopen(Closed::Full),
                 _ => {}
             }
             tell(Happening::Stored(&outcome));
@@ -1359,7 +1442,7 @@ impl Service<'_> {
                 Order::Pause | Order::Resume => {
                     match order {
                         Order::Pause => self.gate.close(Closed::Paused),
-                        _ => self.gate.open(Closed::Paused),
+                        _ => self.reopen(Closed::Paused),
                     }
                     tell(Happening::Paused(order == Order::Pause));
                     Ok(())
@@ -1379,6 +1462,15 @@ impl Service<'_> {
             .memory
             .insert(recent.unwrap_or_else(|| (Instant::now(), ceiling::memory(&self.pids()))));
         bytes
+    }
+
+    /// As many as an answer should have.
+    fn silent_files(&self) -> Vec<String> {
+        const MOST: usize = 20;
+        let files = self.nodes.silent().iter().take(MOST);
+        files
+            .map(|path| self.log_words(&path.to_string_lossy()))
+            .collect()
     }
 
     /// How the service is.
@@ -1413,6 +1505,8 @@ impl Service<'_> {
             store_bytes: store.bytes,
             queued: store.queued,
             set_aside: store.set_aside,
+            not_answering: self.nodes.silent().len(),
+            not_answering_files: self.silent_files(),
             one_in: self.ceiling.one_in(),
             passed_over: self.passed_over(),
             losses: losses.values().sum(),
@@ -1451,24 +1545,23 @@ impl Service<'_> {
                 if let Sink::Store(store) = &self.store {
                     store.limits(&self.config.store);
                 }
+                let begun = self.nodes.begin(&self.config, true, PATIENCE);
+                self.nodes.wait(begun, &self.config, tell);
                 if let Some(control) = &self.control {
                     let folder = &self.config.store.directory;
                     control.configure(&self.config.access, folder, self.means());
                 }
                 self.ceiling.limits(self.config.ceiling.clone());
-                plan_ahead(&self.config, tell);
                 if self.guard.differs(self.config.hold) {
                     self.guard.renew(self.config.hold);
                 }
-                // Until another one is ready.
-                self.gate.set_lacks_full(true);
+                // While another holder, and another lane, begin.
+                self.renew_lane();
                 // The rules are the holder's. One that is replaced takes the probes of all who are recorded with it.
                 let rules = self.config.rules.to_text();
                 if !(suits && rules.is_some_and(|rules| self.gate.post(&rules))) {
                     self.replace_holder(false, tell)?;
                 }
-                self.end_lane(tell);
-                self.start_lane();
                 self.count_from_here();
                 Ok(())
             }
@@ -1490,18 +1583,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_many_names_is_looked_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = ["a", "b", "c", "missing", "gone"].map(|name| folder.path().join(name));
-        fs::write(&paths[0], "1").unwrap();
-        fs::hard_link(&paths[0], &paths[1]).unwrap();
-        fs::write(&paths[2], "1").unwrap();
-        let found: Vec<PathBuf> = different(paths.to_vec()).collect();
-        let expected = [0, 2, 3, 4].map(|n| paths[n].clone());
-        assert_eq!(found, expected);
-    }
-
-    #[test]
     fn what_had_found_no_room_is_known_as_it_was_a_moment_ago() {
         let mut room = Room::default();
         let begun = Instant::now();
@@ -1521,22 +1602,6 @@ mod tests {
         early.add(&vec![2; MOST_EARLY_BYTES]);
         early.add(&[3; 10]);
         assert_eq!((early.records.len(), early.is_cut), (1004, true));
-    }
-
-    #[test]
-    fn a_start_of_which_both_modes_tell_is_known_at_the_second_time() {
-        let mut told = Told::default();
-        let begun = Instant::now();
-        let mut is_known =
-            |pid, mode, seconds| told.is_known(pid, mode, begun + Duration::from_secs(seconds));
-        assert!(!is_known(1, Mode::Count, 0) && is_known(1, Mode::Full, 1));
-        // The number has come again.
-        assert!(!is_known(1, Mode::Full, 2) && !is_known(1, Mode::Count, 20));
-        assert!(!is_known(2, Mode::Full, 20) && !is_known(2, Mode::Full, 21));
-        for pid in 10..5_000 {
-            assert!(!is_known(pid, Mode::Count, 30));
-        }
-        assert_eq!(told.0.len(), Told::MOST);
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub(super) struct Running {
     pub(super) exited: bool,
     /// It was not there any more in the last round.
     pub(super) gone: bool,
+    /// The holder, and its probes with it, ended before it was known to have executed its program: that is told no more.
+    pub(super) is_cut: bool,
     /// By its command, which is known since its exec, it is not to be recorded.
     pub(super) unwanted: bool,
     /// Between 0 and 1: decides, once for all that it executes, where a rule on the command takes one in many.
@@ -150,6 +152,12 @@ impl Running {
         self.context.lacks_full && rules.one_in(&self.context.start(), Mode::Count) == 0
     }
 
+    /// Whether full mode may have it: of a start whose command nobody could read both modes may think that it is theirs.
+    pub(super) fn may_be_of_full(&self, rules: &Rules) -> bool {
+        let start = self.context.start();
+        start.command.is_none() && rules.ask_command() && rules.one_in(&start, Mode::Full) > 0
+    }
+
     pub(super) fn take_environment(&mut self, text: &[u8], labels: &Labels) {
         self.context.take_environment(text, labels);
         self.awaits_environment = false;
@@ -201,7 +209,8 @@ impl Running {
         }
         self.assembler.finish();
         if self.mode == Mode::Full {
-            self.assembler.finish_stacks();
+            // Source maps are not read here.
+            drop(self.assembler.finish_stacks());
         }
         let before = self.counters;
         let since = |of| since_of(counters, &before, of);
@@ -355,6 +364,7 @@ mod tests {
             loop_started: None,
             exited: true,
             gone: false,
+            is_cut: false,
             unwanted: false,
             lot: 0.0,
             awaits_environment: false,

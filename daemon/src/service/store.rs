@@ -400,6 +400,16 @@ fn old_recordings(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What SQLite keeps beside the database: its log, and an index of that.
+const BESIDE: [&str; 2] = ["-wal", "-shm"];
+
+/// One of these files, by its ending.
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 /// Device and inode.
 fn file_id(file: &Path) -> Option<(u64, u64)> {
     let meta = fs::metadata(file).ok()?;
@@ -427,6 +437,8 @@ pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
 struct Writer {
     /// Device and inode of the database that is open.
     file_id: Option<(u64, u64)>,
+    /// The same of the files [`BESIDE`] it.
+    beside: [Option<(u64, u64)>; BESIDE.len()],
     /// `None` only between a damaged database and the next one.
     database: Option<Database>,
     limits: StoreLimits,
@@ -459,6 +471,7 @@ impl Writer {
         let (tell, outcomes) = channel();
         let mut writer = Writer {
             file_id: None,
+            beside: [None; BESIDE.len()],
             database: None,
             limits: limits.clone(),
             tell,
@@ -504,15 +517,17 @@ impl Writer {
             other => other?,
         };
         self.file_id = file_id(&file);
+        self.beside = BESIDE.map(|suffix| file_id(&beside(&file, suffix)));
         Ok(database)
     }
 
     /// Begins a new database if somebody has removed this one, or put another one in its place: what is written to a file without a name is lost.
     fn begin_where_removed(&mut self) -> Result<(), StoreError> {
         let file = self.file();
-        if self.database.is_some() && file_id(&file) == self.file_id {
+        if self.database.is_some() && !self.is_replaced() {
             return Ok(());
         }
+        self.take_log_away()?;
         // One that was set aside, and could not be begun anew then, has been told.
         let is_removed = self.database.take().is_some() || self.is_removed;
         self.is_removed = is_removed;
@@ -528,35 +543,71 @@ impl Writer {
         Ok(())
     }
 
-    /// Renames the database and the two files beside it: nothing is deleted.
-    fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
+    /// Whether the database is not at its path any more.
+    fn is_replaced(&self) -> bool {
+        file_id(&self.file()) != self.file_id
+    }
+
+    /// Takes the log away of a database that is not at its path any more: SQLite leaves it there, and would write what is in it into the file that has taken the
+    /// place. It goes into the old file, which may have another name by now; what does not is kept beside. A log that somebody has brought with another file stays.
+    fn take_log_away(&self) -> Result<(), StoreError> {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        let is_emptied = matches!(database.empty_log(PATIENCE), Ok(true));
         let file = self.file();
+        for (suffix, id) in BESIDE.iter().zip(self.beside) {
+            let path = beside(&file, suffix);
+            if id.is_none() || file_id(&path) != id {
+                continue;
+            }
+            // The index is made anew from the log.
+            let taken = match is_emptied || *suffix == "-shm" {
+                true => fs::remove_file(&path),
+                false => fs::rename(&path, self.unused_name("removed", suffix)),
+            };
+            taken.map_err(|error| self.of_folder(error))?;
+        }
+        Ok(())
+    }
+
+    fn of_folder(&self, error: io::Error) -> StoreError {
+        StoreError::Folder {
+            folder: self.limits.directory.clone(),
+            error,
+        }
+    }
+
+    /// A name for a file that is put out of the way, with the time: `starts.db.WHY-TIME`; with this ending, if it is one that lies beside the database.
+    fn unused_name(&self, why: &str, suffix: &str) -> PathBuf {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let time = time.replace([':', '-'], "");
-        let name = |suffix: &str, n: usize| {
+        let name = |n: usize| {
             let again = if n > 0 {
                 format!(".{n}")
             } else {
                 String::new()
             };
-            let name = format!("{FILE}.damaged-{time}{again}{suffix}");
+            let name = format!("{FILE}.{why}-{time}{again}");
             self.limits.directory.join(name)
         };
-        let n = (0..).find(|n| !name("", *n).exists()).unwrap_or(0);
-        let failed = |error| StoreError::Folder {
-            folder: self.limits.directory.clone(),
-            error,
-        };
-        fs::rename(&file, name("", n)).map_err(failed)?;
-        for suffix in ["-wal", "-shm"] {
-            let mut beside = file.clone().into_os_string();
-            beside.push(suffix);
-            match fs::rename(&beside, name(suffix, n)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        let is_free = |n: &usize| !beside(&name(*n), suffix).exists();
+        beside(&name((0..).find(is_free).unwrap_or(0)), suffix)
+    }
+
+    /// Renames the database and the two files beside it: nothing is deleted.
+    fn set_aside(&mut self, why: &str) -> Result<(), StoreError> {
+        let file = self.file();
+        let at = self.unused_name("damaged", "");
+        fs::rename(&file, &at).map_err(|error| self.of_folder(error))?;
+        for suffix in BESIDE {
+            match fs::rename(beside(&file, suffix), beside(&at, suffix)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.of_folder(error));
+                }
                 _ => {}
             }
         }
-        let at = name("", n);
         lock(&self.shared).state.set_aside = Some(at.clone());
         self.tell(Outcome::SetAside {
             at,
@@ -629,7 +680,9 @@ impl Writer {
             }
             self.note();
         }
-        if let Some(database) = &self.database {
+        if self.is_replaced() {
+            let _ = self.take_log_away();
+        } else if let Some(database) = &self.database {
             // What is in the log is safe; in the file itself it can be copied.
             let _ = database.checkpoint();
         }
@@ -922,6 +975,110 @@ mod tests {
         }
         assert!(store.end().is_empty());
         assert_eq!(kept(&store), ["2"]);
+    }
+
+    /// A sound database of two starts in a folder of its own, closed.
+    fn another() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut database = Database::open(&folder.path().join(FILE)).unwrap();
+        for n in [10, 11] {
+            database.keep(start(n), None).unwrap();
+        }
+        folder
+    }
+
+    fn names_in(folder: &Path) -> Vec<String> {
+        let files = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn kept_in(file: &Path) -> Vec<String> {
+        let reader = Reader::open(file).unwrap();
+        let runs = reader.find(&Filter::default()).unwrap();
+        let all: Vec<u32> = runs.iter().map(|run| run.id).collect();
+        assert_eq!(reader.load(&all).unwrap().runs.len(), all.len());
+        (runs.iter().rev())
+            .map(|run| run.labels["n"].clone())
+            .collect()
+    }
+
+    #[test]
+    fn another_database_that_is_put_in_the_place_of_the_store_stays_whole_and_goes_on() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), another());
+        let (file, moved) = (folder.path().join(FILE), folder.path().join("moved"));
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        for n in 1..=3 {
+            store.keep(n, None, start(n)).unwrap();
+            assert!(matches!(next(&store), Outcome::Kept { .. }));
+        }
+        let log = fs::metadata(beside(&file, "-wal")).unwrap().len();
+        assert!(log > 0, "nothing is in the log");
+        fs::rename(&file, &moved).unwrap();
+        fs::rename(other.path().join(FILE), &file).unwrap();
+        store.keep(4, None, start(4)).unwrap();
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Removed { .. }), "{told:?}");
+        let told = next(&store);
+        assert!(matches!(told, Outcome::Kept { pid: 4, .. }), "{told:?}");
+        store.end();
+        assert_eq!(kept_in(&file), ["10", "11", "4"]);
+        // What was moved away has all that it had, without its log.
+        assert_eq!(kept_in(&moved), ["1", "2", "3"]);
+        let names = names_in(folder.path());
+        let strange = |name: &&String| name.contains(".damaged-") || name.contains(".removed-");
+        assert_eq!(names.iter().find(strange), None, "{names:?}");
+    }
+
+    #[test]
+    fn a_log_that_is_put_in_the_place_of_the_store_with_its_database_stays() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), another());
+        let file = folder.path().join(FILE);
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        store.keep(1, None, start(1)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        let their = other.path().join(FILE);
+        let mut open = Database::open(&their).unwrap();
+        open.keep(start(12), None).unwrap();
+        for suffix in ["", "-wal"] {
+            let copy = folder.path().join(format!("copy{suffix}"));
+            fs::copy(beside(&their, suffix), &copy).unwrap();
+            fs::rename(copy, beside(&file, suffix)).unwrap();
+        }
+        store.keep(4, None, start(4)).unwrap();
+        assert!(matches!(next(&store), Outcome::Removed { .. }));
+        assert!(matches!(next(&store), Outcome::Kept { pid: 4, .. }));
+        store.end();
+        // Three at most are kept.
+        assert_eq!(kept_in(&file), ["11", "12", "4"]);
+    }
+
+    /// Somebody reads it all the while.
+    #[test]
+    fn a_log_that_cannot_be_emptied_is_put_aside_also_when_the_service_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, moved) = (folder.path().join(FILE), folder.path().join("moved"));
+        let mut store = Store::open(&limits(folder.path())).unwrap();
+        store.keep(1, None, start(1)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        let reader = rusqlite::Connection::open(&file).unwrap();
+        let read = "BEGIN; SELECT count(*) FROM run";
+        reader.execute_batch(read).unwrap();
+        store.keep(2, None, start(2)).unwrap();
+        assert!(matches!(next(&store), Outcome::Kept { .. }));
+        fs::rename(&file, &moved).unwrap();
+        store.end();
+        drop(reader);
+        let names = names_in(folder.path());
+        let log = names.iter().find(|name| name.contains(".removed-"));
+        let log = log.unwrap_or_else(|| panic!("{names:?}"));
+        assert!(!beside(&file, "-wal").exists(), "{names:?}");
+        // It is whole: with it the old file has all.
+        fs::rename(folder.path().join(log), beside(&moved, "-wal")).unwrap();
+        assert_eq!(kept_in(&moved), ["1", "2"]);
     }
 
     #[test]

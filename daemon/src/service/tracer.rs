@@ -54,9 +54,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Node binaries that it knows of from the beginning: those of the configuration, 256 that were met, and those that run, of which users start as many as they like.
 /// A child that executes another one is treated as any whose binary nobody knew of.
-const MOST_NODES: usize = 1024;
+pub(super) const MOST_NODES: usize = 1024;
 /// Bytes of what it is told: so many paths of 4,096 bytes, each of which takes up to four as JSON.
-const LONGEST_JOB: usize = MOST_NODES * 4096 * 4 + (64 << 10);
+pub(super) const LONGEST_JOB: usize = MOST_NODES * 4096 * 4 + (64 << 10);
 
 /// What a tracer gets of the service.
 #[derive(Clone, Debug, Default)]

@@ -70,13 +70,40 @@ export interface Chain {
   later: number;
   /** The main module had run when the trace ended, as far as that is known. */
   hadRun: boolean;
+  /** Time from the first thing done to load the main module until it had run, or until its process or the trace ended. */
+  passed: number;
+  /** Time of the chain after the main module had run: of what `import()` loads, and it did not wait for. */
+  afterwards: number;
 }
 
-/** By the rule of nodeprof critical-chain: one whose process had ended had; of an ES module it is not known where the trace ended as the event loop began. */
+/** Exit status of a node whose main module waits at a top-level `await` for what cannot come any more. */
+const UNSETTLED = 13;
+
+/** By the rule of nodeprof critical-chain: one whose process had ended had, unless that failed before any of it was seen to run; of an ES module it is not known where the trace ended as the event loop began. */
 function hadRunAtTheEnd(run: Run, main: Module): boolean {
   const process = run.processes.find((process) => process.pid === main.pid);
-  if (process?.end_ns !== null) return true;
+  if (process?.end_ns !== null) {
+    const options = process?.command?.slice(1) ?? [];
+    const first = options.findIndex((word) => !word.startsWith("-"));
+    const checks = (first < 0 ? options : options.slice(0, first)).some((option) => option === "--check" || option === "-c");
+    const failed = main.end_earliest_ns === null && process?.exit_status !== 0;
+    return !(failed || checks || (main.kind === "esm" && process?.exit_status === UNSETTLED));
+  }
   return main.end_latest_ns !== null && !(main.kind === "esm" && run.ended_by === "loop-start");
+}
+
+/** When the body of a main module ended, halfway between the last that was seen of it and the first without it; or its process or the trace did. */
+function endOf(run: Run, main: Module, hadRun: boolean): number {
+  const earliest = main.end_earliest_ns;
+  if (hadRun && earliest != null) return (earliest + (main.end_latest_ns ?? earliest)) / 2;
+  return run.processes.find((process) => process.pid === main.pid)?.end_ns ?? run.time?.wall_ns ?? 0;
+}
+
+/** How much of the time of a main module that had run, and of all that it required, is later than its end; less than a fiftieth is what is uncertain. */
+function afterwardsOf(main: Module, waited: number): number {
+  if (main.start_ns == null || main.end_earliest_ns == null || main.end_latest_ns == null) return 0;
+  const afterwards = waited - (main.end_latest_ns - main.start_ns);
+  return afterwards > waited / 50 ? afterwards : 0;
 }
 
 /** The main script that the chain begins with: the main process's, or that of the only process that has one; or why there is none. */
@@ -114,7 +141,9 @@ export function criticalChain(run: Run): Chain | string {
   const main = run.processes.find((process) => process.main);
   const pid = modules[root]!.pid;
   const links: Link[] = [];
-  const whole = times[root]!;
+  const hadRun = hadRunAtTheEnd(run, modules[root]!);
+  const passed = endOf(run, modules[root]!, hadRun) - (modules[root]!.start_ns ?? Infinity);
+  const whole = Math.max(times[root]!, passed);
   let at: number | undefined = root;
   while (at !== undefined) {
     const module = modules[at]!;
@@ -133,5 +162,6 @@ export function criticalChain(run: Run): Chain | string {
     });
     at = followed;
   }
-  return { links, pid: main && main.pid !== pid ? pid : null, later, hadRun: hadRunAtTheEnd(run, modules[root]!) };
+  const afterwards = hadRun ? afterwardsOf(modules[root]!, times[root]!) : 0;
+  return { links, pid: main && main.pid !== pid ? pid : null, later, hadRun, passed: afterwards > 0 ? passed : whole, afterwards };
 }

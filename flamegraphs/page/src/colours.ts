@@ -21,6 +21,7 @@ export const KIND: Record<string, string> = {
   native: LIGHT.blue,
   compilation: LIGHT.cyan,
   gc: LIGHT.pink,
+  wasm: "#e5c3a0",
   addon: LIGHT.olive,
   library: LIGHT.grey,
   kernel: LIGHT.orange,

@@ -4,6 +4,7 @@ import type { FamilyName } from "./data";
 import { byName } from "./colours";
 import { bytes, count, inUnit, percent, time } from "./format";
 import type { Events } from "./model";
+import { placeOfPackage } from "./modules";
 import { isOfCaller } from "./regroup";
 import { link, OF_A_VIEW } from "./state";
 
@@ -96,7 +97,7 @@ export function During({ shown, during }: { shown: Shown; during: [number, numbe
           <ol class="bars">
             {packages.map(([name, ns]) => (
               <li key={name}>
-                <a href={link({ ...OF_A_VIEW, view: "modules", show: "packages", filter: name.startsWith("(") ? "" : name.replace(/(.)@.*$/, "$1") })}>{name}</a>
+                <a href={link({ ...OF_A_VIEW, ...placeOfPackage(run, name) })}>{name}</a>
                 <span class="track" aria-hidden="true"><i style={{ width: `${(ns / most) * 100}%`, background: byName(name) }} /></span>
                 <span class="value">{inUnit(ns, "ns")}</span>
               </li>

@@ -3,9 +3,11 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { FONT, fitted, prepare, useWidth } from "./canvas";
 import { byName, KIND } from "./colours";
 import type { Shown } from "./context";
+import type { Run } from "./data";
 import { FlameCanvas, ROW, Tooltip, type Look } from "./flamecanvas";
 import { counted, inUnit, percent, shortPath } from "./format";
 import { forEach, leftOut, METRICS, metricOf, offers, valuesOf, type Events, type Metric, type Values } from "./model";
+import { placeOfPackage } from "./modules";
 import { STEP, useSliced } from "./slices";
 import { moved, regroup, type Grouped, type Stacks } from "./regroup";
 import { dark, get, link, number, set, span } from "./state";
@@ -73,7 +75,7 @@ const BY = [
   ["package", "package"],
 ] as const;
 
-function Graph({ events: recorded, metric, offered, directory }: { shown: Shown; events: Events; metric: Metric; offered: Metric[]; directory: string }) {
+function Graph({ shown, events: recorded, metric, offered, directory }: { shown: Shown; events: Events; metric: Metric; offered: Metric[]; directory: string }) {
   const layout = get("layout", "merged");
   const by = get("colour", "kind");
   const query = get("q");
@@ -147,7 +149,7 @@ function Graph({ events: recorded, metric, offered, directory }: { shown: Shown;
           {tree && <FlameCanvas tree={tree} look={look} label={`${metric.title}, ${layout}`} found={found} focus={focus} selected={chosen} onFocus={onFocus} onSelect={onSelect} tooltip={tooltip} />}
           {layout === "time" && <TimeOrdered recorded={recorded} places={grouped?.place ?? null} events={events} metric={metric} during={during} colour={colour} found={found} directory={directory} values={values} />}
           {layout === "sandwich" && (frame === null ? <p class="empty">Choose a function in the table below.</p> : <Sandwich events={events} values={values} frame={frame} look={look} tooltip={tooltip} metric={metric} found={found} />)}
-          {current && current.frame >= 0 && <Details node={current} events={events} metric={metric} values={values} directory={directory} onFocus={() => onFocus(chosen!)} />}
+          {current && current.frame >= 0 && <Details node={current} run={shown.run} events={events} metric={metric} values={values} directory={directory} onFocus={() => onFocus(chosen!)} />}
         </section>
       )}
       {values && values.sum > 0 && <Functions events={events} metric={metric} values={values} directory={directory} found={found} />}
@@ -210,7 +212,7 @@ function Legend({ events, kinds }: { events: Stacks; kinds: string[] }) {
   );
 }
 
-function Details({ node, events, metric, values, directory, onFocus }: { node: TreeNode; events: Stacks; metric: Metric; values: Values; directory: string; onFocus: () => void }) {
+function Details({ node, run, events, metric, values, directory, onFocus }: { node: TreeNode; run: Run; events: Stacks; metric: Metric; values: Values; directory: string; onFocus: () => void }) {
   const { names, kinds, kindNames, packages, files, lines } = events.frames;
   const frame = node.frame;
   const file = files[frame];
@@ -221,7 +223,7 @@ function Details({ node, events, metric, values, directory, onFocus }: { node: T
         <div><dt>With callees</dt><dd>{inUnit(node.value, metric.unit)} · {percent(node.value, values.sum)}</dd></div>
         <div><dt>Itself</dt><dd>{inUnit(node.own, metric.unit)}</dd></div>
         <div><dt>Kind</dt><dd>{kindNames.get(kinds[frame] ?? "") ?? kinds[frame]}</dd></div>
-        {packages[frame] && <div><dt>Package</dt><dd><a href={link({ view: "modules", show: "packages", filter: packages[frame]!.replace(/(.)@.*$/, "$1") })}>{packages[frame]}</a></dd></div>}
+        {packages[frame] && <div><dt>Package</dt><dd><a href={link(placeOfPackage(run, packages[frame]!))}>{packages[frame]}</a></dd></div>}
         {file && <div><dt>Where</dt><dd title={file}>{place(events, frame, directory)}{lines[frame]! > 0 && file.startsWith("/") ? "" : ""}</dd></div>}
       </dl>
       <p>

@@ -50,6 +50,14 @@ export function Modules({ shown }: { shown: Shown }) {
   );
 }
 
+/** Where a package is told of that a frame names, with its version: in the table of those that were loaded, or of those in bundles. */
+export function placeOfPackage(run: Run, name: string): Record<string, string> {
+  const filter = name.startsWith("(") ? "" : name.replace(/(.)@.*$/, "$1");
+  const is = (one: { name: string | null }) => one.name === filter;
+  const inBundles = !run.packages.some(is) && run.bundled_packages.some(is);
+  return { view: "modules", show: inBundles ? "bundles" : "packages", filter };
+}
+
 /** Modules that were loaded in a span of time, and their packages. */
 function restrict(run: Run, during: [number, number] | null): Run {
   if (!during) return run;
@@ -205,7 +213,7 @@ function Bundles({ run }: { run: Run }) {
   const bundle = bundles > 1 ? "bundles" : shortPath(run.bundled_packages[0]?.bundle ?? "", run.directory);
   return (
     <>
-      <Table name="bundled" caption={`Packages in ${bundle}, as source maps tell`} rows={run.bundled_packages} columns={columns.packages} sort="-cpu_ns" />
+      <Table name="bundled" caption={`Packages in ${bundle}, as source maps tell`} rows={run.bundled_packages} columns={columns.packages} sort="-cpu_ns" addressed />
       <Table name="sources" caption={`Files in ${bundle}`} rows={run.sources} columns={columns.files} sort="-cpu_ns" />
     </>
   );
@@ -352,12 +360,15 @@ function fit(text: string, width: number): string {
 function Chain({ run }: { run: Run }) {
   const chain = useMemo(() => criticalChain(run), [run]);
   if (typeof chain === "string") return <p class="empty">{chain}</p>;
-  const { links, pid, later, hadRun } = chain;
+  const { links, pid, later, hadRun, passed, afterwards } = chain;
+  const rest = passed - links[0]!.waited;
   const from = links[0]!.module.start_ns ?? 0;
   const whole = Math.max(1, ...links.map((link) => (link.module.start_ns ?? from) - from + link.waited));
   return (
     <section class="card" aria-labelledby="chain">
-      <h3 id="chain">{time(links[0]!.waited)} until {hadRun ? `the main module${pid !== null ? ` of process ${pid}` : ""} had run` : "the trace ended"}</h3>
+      <h3 id="chain">{time(passed)} until {hadRun ? `the main module${pid !== null ? ` of process ${pid}` : ""} had run` : run.processes.some((process) => process.pid === links[0]!.module.pid && process.end_ns !== null) ? "the process ended; the main module did not run to its end" : "the trace ended"}</h3>
+      {afterwards > 0 && <p>{time(afterwards)} of the chain after that, in what import() loads and it did not wait for.</p>}
+      {rest > passed / 50 && <p>{time(rest)} of it in no module of the chain or what these required: hooks, preloaded modules, Node's own, or waiting.</p>}
       <p class="note">At each step, the module that its requirer waited longest for. Dark: its own time; light: what it waited for.{run.modules.some((module) => module.kind === "esm") && " Without what a top-level await waited for."}{later > 0 && ` Without ${counted(later, "module")} that ${later === 1 ? "was" : "were"} loaded after it had run.`}</p>
       <ol class="chain">
         {links.map(({ module, waited, own }, depth) => {
@@ -372,7 +383,7 @@ function Chain({ run }: { run: Run }) {
                   <b style={{ width: `${(own / Math.max(1, waited)) * 100}%` }} />
                 </i>
               </span>
-              <span class="value" title="Until it and all that it required had run">{time(waited)}</span>
+              <span class="value" title="Of it and of all that it required">{time(waited)}</span>
               <span class="value faint" title={`Itself: ${uncertainTime(own, module.uncertain_ns)}`}>{time(own)}</span>
             </li>
           );

@@ -18,6 +18,9 @@ const WORK: Record<string, string> = {
   compilation: "(compilation)",
 };
 
+/** Kinds of frames that a module or package has, or its caller. */
+const HAS_SCRIPT = new Set(["javascript", "node", "wasm"]);
+
 /** As nodeprof flame calls it. */
 const NO_STACK = "(no stack)";
 
@@ -27,7 +30,7 @@ const HAPPENED = new Set(["callback", "fast", "getter", "construct", "serializat
 /** A path, or as webpack names the files of a bundle (webpack://app/./src/index.js). */
 const PATH = /^(\/|file:\/\/(localhost)?\/|webpack:\/\/)/;
 
-/** Whether the JavaScript of a script is of the module or package that called it: it has no file, or, by package, a name that is no path. */
+/** Whether the JavaScript of a script, or WebAssembly, is of the module or package that called it: it has no file, or, by package, a name that is no path. */
 export function isOfCaller(script: string | null, by: "module" | "package"): boolean {
   return script === null || script.startsWith("wasm://") || (by === "package" && !PATH.test(script));
 }
@@ -70,13 +73,13 @@ export function* regroup(events: Events, by: "module" | "package"): Generator<vo
   // By frame of the events: the group, or -1.
   const groups = old.names.map((_, index) => {
     const kind = old.kinds[index]!;
-    if (kind !== "javascript" && kind !== "node") return -1;
+    if (!HAS_SCRIPT.has(kind)) return -1;
     const script = old.scripts[index] ?? null;
     if (by === "module") return make(script ?? old.files[index] ?? "(no file)", kind, script, old.packages[index] ?? null);
     const of = kind === "node" ? "node" : (old.packages[index] ?? "(program)");
     return make(of, kind === "node" ? "node" : "package", null, of);
   });
-  const ofCaller = old.kinds.map((kind, index) => kind === "javascript" && isOfCaller(old.scripts[index] ?? null, by));
+  const ofCaller = old.kinds.map((kind, index) => kind !== "node" && HAS_SCRIPT.has(kind) && isOfCaller(old.scripts[index] ?? null, by));
   const native = make("(no JavaScript)", "native", null, null);
   // An event without a stack may well be of JavaScript.
   const nothing = old.names.findIndex((name, index) => name === NO_STACK && old.kinds[index] === "unknown");

@@ -153,6 +153,15 @@ test("by package, Node's own frames show only where they run, and nothing is los
   assert.equal(values.sum, 63);
 });
 
+/** What each stack has of its own by module or package, by the names of its frames. */
+function ownOf(events: Events, own: Float64Array, by: "module" | "package"): Record<string, number> {
+  const grouped = whole(regroup(events, by));
+  const values = whole(moved({ own, ...totals(own, events.parent), summed: 0 } as unknown as Values, grouped));
+  const { stacks } = grouped;
+  const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)} ${stacks.frames.names[stacks.frame[node]!]}`);
+  return Object.fromEntries([...values.own].map((value, node) => [name(node), value] as const).filter(([, value]) => value !== 0));
+}
+
 test("code without a file is of the module or package that called it", () => {
   // p → vm → without a file → vm script; without a file alone.
   const parent = Int32Array.of(-1, 0, 1, 2, -1);
@@ -162,13 +171,7 @@ test("code without a file is of the module or package that called it", () => {
     parent, frame,
     frames: { names: ["f", "run", "(anonymous)", "g"], kinds: ["javascript", "node", "javascript", "javascript"], files: ["src/p.ts", "node:vm", null, "evalmachine.<anonymous>"], scripts: ["/p.js", "node:vm", null, "evalmachine.<anonymous>"], packages: ["p", "node", null, null], kindNames: new Map() },
   } as unknown as Events;
-  const sums = (by: "module" | "package") => {
-    const grouped = whole(regroup(events, by));
-    const values = whole(moved({ own, ...totals(own, parent), summed: 0 } as unknown as Values, grouped));
-    const { stacks } = grouped;
-    const name = (node: number): string => (node < 0 ? "" : `${name(stacks.parent[node]!)} ${stacks.frames.names[stacks.frame[node]!]}`);
-    return Object.fromEntries([...values.own].map((value, node) => [name(node), value]).filter(([, value]) => value !== 0));
-  };
+  const sums = (by: "module" | "package") => ownOf(events, own, by);
   assert.deepEqual(sums("package"), { " p": 13, " p node": 2, " (program)": 16 });
   assert.deepEqual(sums("module"), { " /p.js": 5, " /p.js node:vm": 2, " /p.js evalmachine.<anonymous>": 8, " (no file)": 16 });
 });
@@ -251,6 +254,21 @@ test("by package, what has no stack is not said to be without JavaScript", () =>
   }
 });
 
+test("WebAssembly is of the module and the package that called it", () => {
+  // /p/a.js → wasm → /q/b.js → wasm; wasm alone
+  const parent = Int32Array.of(-1, 0, 1, 2, -1);
+  const frame = Int32Array.of(0, 1, 2, 1, 1);
+  const own = Float64Array.of(1, 2, 4, 8, 16);
+  const files = ["/p/a.js", "wasm://wasm/1", "/q/b.js"];
+  const events = {
+    parent, frame,
+    frames: { names: ["a", "f [wasm]", "b"], kinds: ["javascript", "wasm", "javascript"], files, scripts: files, packages: ["p", null, "q"], kindNames: new Map() },
+  } as unknown as Events;
+  const found = (by: "module" | "package") => ownOf(events, own, by);
+  assert.deepEqual(found("module"), { " /p/a.js": 3, " /p/a.js /q/b.js": 12, " wasm://wasm/1": 16 });
+  assert.deepEqual(found("package"), { " p": 3, " p q": 12, " (program)": 16 });
+});
+
 test("modules that are loaded together are drawn whole, beside each other, and those without room are counted", () => {
   const lanes = (spans: [number, number][]) => {
     const { lanes, left } = besides({ start: spans.map(([start]) => start), end: (index) => spans[index]![1], from: 0, until: spans.length });
@@ -329,6 +347,27 @@ test("a main module that had not run when the trace ended is not said to have ru
   assert.equal(hadRun({ end_latest_ns: null }, 90, "exit"), true);
   assert.equal(hadRun({ kind: "esm" }, null, "loop-start"), false);
   assert.equal(hadRun({ kind: "esm" }, null, "idle"), true);
+});
+
+test("the time of the critical chain is the time that passed, and what never ran is not said to have run", () => {
+  const chain = (main: Partial<Module>, process: object) => {
+    const run = { modules: [{ ...module(0, null, 1e6), start_ns: 10e6, end_earliest_ns: 48e6, end_latest_ns: 52e6, ...main }], processes: [{ main: true, pid: 1, end_ns: 90e6, exit_status: 0, command: ["node", "0.js"], ...process }] } as Run;
+    const { hadRun, passed } = criticalChain(run) as { hadRun: boolean; passed: number };
+    return [hadRun, passed];
+  };
+  assert.deepEqual(chain({}, {}), [true, 40e6]);
+  assert.deepEqual(chain({ kind: "esm" }, { exit_status: 13 }), [false, 80e6]);
+  assert.deepEqual(chain({ end_earliest_ns: null, end_latest_ns: null }, { exit_status: 1 }), [false, 80e6]);
+  assert.deepEqual(chain({}, { command: ["node", "--check", "0.js"] }), [false, 80e6]);
+  // What an import() without await loads runs later: a fiftieth is what is uncertain.
+  const after = (self_ns: number) => {
+    const main = { ...module(0, null, 1e6), start_ns: 10e6, end_earliest_ns: 48e6, end_latest_ns: 52e6 };
+    const imported = { ...module(1, 0, self_ns), start_ns: 20e6, end_latest_ns: 400e6 };
+    const { passed, afterwards } = criticalChain({ modules: [main, imported], processes: [{ main: true, pid: 1, end_ns: 900e6, exit_status: 0, command: ["node", "0.js"] }] } as Run) as { passed: number; afterwards: number };
+    return [passed, afterwards];
+  };
+  assert.deepEqual(after(41.5e6), [42.5e6, 0]);
+  assert.deepEqual(after(341e6), [40e6, 300e6]);
 });
 
 test("a module that is loaded again later does not hold up who waited for its first load", () => {

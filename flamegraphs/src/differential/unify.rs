@@ -143,10 +143,11 @@ fn by_phase(run: &Option<Folded>) -> bool {
 /// The path that a frame has, if it is of a file; if there is a directory, from there.
 fn path_of(frame: &Frame, directory: Option<&String>) -> Option<String> {
     if let Some(source) = &frame.source {
-        // Wherever node lies: its functions are named in full.
+        // Wherever node lies: its functions are named in full. A module of WebAssembly is named by its bytes, which no other build has.
         let of_node = matches!(
             frame.kind,
             FrameKind::Native
+                | FrameKind::WebAssembly
                 | FrameKind::Compilation
                 | FrameKind::GarbageCollection
                 | FrameKind::Builtin

@@ -253,7 +253,10 @@ impl<'a> Builder<'a> {
 
     fn call_frame(&mut self, frame: &'a Frame) -> CallFrame<'a> {
         let source = match (frame.kind, frame.source.as_deref()) {
-            (FrameKind::JavaScript | FrameKind::NodeJavaScript, Some(source)) => source,
+            (
+                FrameKind::JavaScript | FrameKind::NodeJavaScript | FrameKind::WebAssembly,
+                Some(source),
+            ) => source,
             _ => return CallFrame::named(&frame.name),
         };
         let file = source.file.as_deref().unwrap_or_default();

@@ -623,7 +623,10 @@ fn marker_schema() -> Vec<MarkerSchema> {
 }
 
 fn is_javascript(kind: FrameKind) -> bool {
-    matches!(kind, FrameKind::JavaScript | FrameKind::NodeJavaScript)
+    matches!(
+        kind,
+        FrameKind::JavaScript | FrameKind::NodeJavaScript | FrameKind::WebAssembly
+    )
 }
 
 /// What JavaScript calls directly is part of the picture of JavaScript alone.
@@ -642,13 +645,14 @@ fn is_relevant(kind: FrameKind) -> bool {
 
 /// The kinds of frames in the profiler's own colours.
 fn categories() -> Vec<(FrameKind, Category)> {
-    const KINDS: [(FrameKind, &str); 23] = [
+    const KINDS: [(FrameKind, &str); 24] = [
         (FrameKind::JavaScript, "yellow"),
         (FrameKind::NodeJavaScript, "green"),
         (FrameKind::V8Builtin, "lightblue"),
         (FrameKind::Native, "blue"),
         (FrameKind::Compilation, "purple"),
         (FrameKind::GarbageCollection, "magenta"),
+        (FrameKind::WebAssembly, "yellow"),
         (FrameKind::AddOn, "magenta"),
         (FrameKind::Library, "darkgrey"),
         (FrameKind::Kernel, "orange"),

@@ -450,7 +450,8 @@ impl Builder {
                 .as_deref()
                 .and_then(|source| source.file.clone());
             let mapping_id = match (frame.kind, file) {
-                (FrameKind::JavaScript | FrameKind::NodeJavaScript, _) | (_, None) => 0,
+                (FrameKind::JavaScript | FrameKind::NodeJavaScript | FrameKind::WebAssembly, _)
+                | (_, None) => 0,
                 (_, Some(file)) => self.mapping(&file, 0),
             };
             let start = frame.source.as_deref().and_then(|source| source.line);

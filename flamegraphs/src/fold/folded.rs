@@ -28,6 +28,8 @@ pub enum FrameKind {
     Compilation,
     /// C++ that collects garbage.
     GarbageCollection,
+    /// WebAssembly.
+    WebAssembly,
     /// A native add-on.
     AddOn,
     /// A shared library.

@@ -234,6 +234,11 @@ impl Function {
                     (_, function) => format!("{function} {place}"),
                 }
             }
+            // Its script has no name but a number, which tells modules apart.
+            FrameKind::WebAssembly if level == 0 || file.is_empty() => {
+                format!("{function} [wasm]")
+            }
+            FrameKind::WebAssembly => format!("{function} {file}"),
             FrameKind::Kernel | FrameKind::Tracing if function.is_empty() => "[kernel]".to_owned(),
             FrameKind::Kernel | FrameKind::Tracing => format!("{function} [kernel]"),
             FrameKind::Library | FrameKind::AddOn => {
@@ -306,5 +311,6 @@ fn kind(kind: Recorded, function: &str, file: Option<&str>) -> FrameKind {
         Recorded::Kernel if is_tracing(function) => FrameKind::Tracing,
         Recorded::Kernel => FrameKind::Kernel,
         Recorded::Unknown => FrameKind::Unknown,
+        Recorded::WebAssembly => FrameKind::WebAssembly,
     }
 }

@@ -109,13 +109,16 @@ impl<'a> Nodes<'a> {
     }
 
     /// By frame: the script that Node loaded, wherever its source map leads, but of one of these bundles the file that the map tells; empty if it has none,
-    /// `None` if it is no JavaScript.
+    /// `None` if it is neither JavaScript nor WebAssembly.
     pub(super) fn scripts(&self, bundles: &BTreeSet<NameId>) -> Vec<Option<String>> {
         let mut scripts = vec![None; self.frames.len()];
         for (frame, shown) in self.recording.frames.iter().zip(&self.labels.shown) {
             let script = shown.and_then(|shown| scripts.get_mut(shown.frame as usize));
             if let Some(script @ None) = script
-                && frame.kind == recording::FrameKind::JavaScript
+                && matches!(
+                    frame.kind,
+                    recording::FrameKind::JavaScript | recording::FrameKind::WebAssembly
+                )
             {
                 let is_of_bundle = frame.file.is_some_and(|file| bundles.contains(&file));
                 let file = match (is_of_bundle, frame.original) {
@@ -367,7 +370,7 @@ impl<'a> Nodes<'a> {
             FrameKind::GarbageCollection | FrameKind::Tracing => next.work = Some(of),
             FrameKind::Compilation if caller.work.is_none() => next.work = Some(of),
             // It calls back: a finalizer, a loader hook.
-            FrameKind::JavaScript | FrameKind::NodeJavaScript => {
+            FrameKind::JavaScript | FrameKind::NodeJavaScript | FrameKind::WebAssembly => {
                 next.work = None;
                 next.javascript = true;
             }
@@ -460,13 +463,13 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The script of a JavaScript frame; empty if it has none.
+/// The script of a frame of JavaScript or WebAssembly; empty if it has none.
 fn script_of(frame: &Frame) -> Option<&str> {
-    let javascript = matches!(
+    let has_script = matches!(
         frame.kind,
-        FrameKind::JavaScript | FrameKind::NodeJavaScript
+        FrameKind::JavaScript | FrameKind::NodeJavaScript | FrameKind::WebAssembly
     );
-    let source = frame.source.as_deref().filter(|_| javascript)?;
+    let source = frame.source.as_deref().filter(|_| has_script)?;
     Some(source.file.as_deref().unwrap_or_default())
 }
 

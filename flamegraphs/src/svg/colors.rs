@@ -14,6 +14,7 @@ fn look(kind: FrameKind) -> (&'static str, u16, u8) {
         FrameKind::Native => ("C++", 212, 64),
         FrameKind::Compilation => ("compilation", 268, 52),
         FrameKind::GarbageCollection => ("garbage collection", 330, 66),
+        FrameKind::WebAssembly => ("WebAssembly", 66, 74),
         FrameKind::AddOn => ("native add-on", 300, 40),
         FrameKind::Library => ("library", 232, 26),
         FrameKind::Kernel => ("kernel", 10, 74),

@@ -8,7 +8,9 @@ use nodeprof_profile::modules::{Costs, ModuleKind};
 use nodeprof_profile::report::{ModuleProfile, PackageProfile, RunProfile};
 
 use super::Report;
-use super::names::{kind_name, module_name, package_name, version_of};
+use super::names::{
+    kind_name, module_name, of_several_processes, package_name, thread_name, version_of,
+};
 use super::page::{faint, plain};
 use crate::paths::{printable, seen_from};
 use crate::table::{Cell, Column, Paint, Table};
@@ -252,17 +254,33 @@ impl<'a> Blamed<'a> {
         }
     }
 
-    /// Its name, and where it lies if others have the same.
+    /// Process and thread of a module.
+    fn thread(&self) -> Option<(u32, u32)> {
+        match self {
+            Blamed::Module(module) => Some((module.pid, module.thread)),
+            Blamed::Package(_) => None,
+        }
+    }
+
+    /// Its name, and where it lies if others have the same; of a module that several threads loaded, which of them this one is of.
     fn name_cell(&self, base: &str, places: &Places<'_>) -> Cell {
         let name = self.name(base);
-        let is_one_of_several = places.get(&name).is_some_and(|(_, others)| *others);
+        let place = places.of.get(&name);
+        let is_one_of_several = place.is_some_and(|place| place.others);
         match self {
             Blamed::Module(module) => {
                 let query = printable(module.query.as_deref().unwrap_or_default());
-                let name = Cell::path(match is_one_of_several {
+                let of_threads = place.is_some_and(|place| place.threads);
+                let name = match is_one_of_several {
                     true => seen_from(&module.path, base) + &query,
                     false => name,
-                });
+                };
+                let name = match of_threads {
+                    true => {
+                        Cell::branch(String::new(), name, thread_name(module, places.processes))
+                    }
+                    false => Cell::path(name),
+                };
                 match module.kind {
                     ModuleKind::Builtin => name.paint(Paint::Faint),
                     _ => name,
@@ -319,17 +337,44 @@ pub(super) fn figure_text(figure: Figure, value: u64) -> String {
     }
 }
 
-/// By name: where the first that has it lies, and whether others lie elsewhere.
-type Places<'a> = HashMap<String, (&'a str, bool)>;
+/// What has a name.
+struct Place<'a> {
+    /// Where the first lies.
+    first: &'a str,
+    /// Others lie elsewhere.
+    others: bool,
+    /// Process and thread of the first.
+    thread: Option<(u32, u32)>,
+    /// Others are of another thread.
+    threads: bool,
+}
+
+/// What the rows of a table are called.
+struct Places<'a> {
+    /// By name.
+    of: HashMap<String, Place<'a>>,
+    /// There are modules of several processes.
+    processes: bool,
+}
 
 /// Of two versions of a package, or the same twice, both are called alike.
 fn places<'a>(rows: &[Blamed<'a>], base: &str) -> Places<'a> {
-    let mut places = Places::new();
+    let mut of = HashMap::new();
     for row in rows {
-        let (first, others) = (places.entry(row.name(base))).or_insert((row.place(), false));
-        *others |= *first != row.place();
+        let place = of.entry(row.name(base)).or_insert(Place {
+            first: row.place(),
+            others: false,
+            thread: row.thread(),
+            threads: false,
+        });
+        place.others |= place.first != row.place();
+        place.threads |= place.thread != row.thread();
     }
-    places
+    let threads = rows.iter().filter_map(Blamed::thread);
+    Places {
+        of,
+        processes: of_several_processes(threads.map(|(pid, _)| pid)),
+    }
 }
 
 impl<'a> Report<'a> {
@@ -510,7 +555,7 @@ mod tests {
                 .map(|row| row.name_cell("/app", &places).content);
             let shown = cells.map(|content| match content {
                 Content::Text(text) | Content::Path(text) => text,
-                Content::Branch(name, place, _) => name + &place,
+                Content::Branch(lines, name, remark) => lines + &name + &remark,
                 Content::Bar(..) => String::new(),
             });
             shown.collect()
@@ -522,6 +567,30 @@ mod tests {
             [
                 "node_modules/a/node_modules/debug/index.js",
                 "node_modules/debug/index.js"
+            ]
+        );
+        let in_process = |pid: u32, thread: u32| ModuleProfile {
+            pid,
+            thread,
+            ..module(directories[1])
+        };
+        let threads = [(7, 7), (7, 9), (8, 8)].map(|(pid, thread)| in_process(pid, thread));
+        let [a, b, c] = [0, 1, 2].map(|at| Blamed::Module(&threads[at]));
+        assert_eq!(names(&[a, a]), ["debug/index.js", "debug/index.js"]);
+        assert_eq!(
+            names(&[a, b, c]),
+            [
+                "debug/index.js  (process 7)",
+                "debug/index.js  (thread 9 of process 7)",
+                "debug/index.js  (process 8)"
+            ]
+        );
+        // Of one process its number tells nothing.
+        assert_eq!(
+            names(&[a, b]),
+            [
+                "debug/index.js  (main thread)",
+                "debug/index.js  (thread 9)"
             ]
         );
         let [one, other] = [0, 1].map(|at| Blamed::Package(&packages[at]));

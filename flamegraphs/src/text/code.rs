@@ -3,12 +3,16 @@
 use nodeprof_profile::recording::CompilationUnit;
 use nodeprof_profile::report::{CallbackProfile, Script};
 
+use super::names::module_name;
 use super::page::{faint, plain, warning};
 use super::words::{kind_name, kinds, phase_name, unit_name};
 use super::{BAR, Report, TOP, TOP_SHORT};
 use crate::fold::JAVASCRIPT;
 use crate::table::{Cell, Column, Paint, Table};
 use crate::units::{bytes, counted, number, percent, signed_time, time};
+
+/// Preloaded modules that are named below the phases.
+const PRELOADED: usize = 3;
 
 impl Report<'_> {
     /// A figure of a phase or a process: nothing if it is 0, a dash if it went with the single events of its family.
@@ -75,6 +79,61 @@ impl Report<'_> {
             ]);
         }
         self.page.table(&table);
+        if let Some(note) = self.preloaded() {
+            self.page.note(&note);
+        }
+    }
+
+    /// How much of the bootstrap of the main process was modules of the program, which Node loads before the main script: those of
+    /// `--require`.
+    fn preloaded(&self) -> Option<String> {
+        let run = self.run;
+        let main = run.processes.iter().find(|process| process.main)?;
+        let bootstrap = run.phases.iter().find(|phase| phase.name == "bootstrap")?;
+        let (begin, end) = (bootstrap.start_ns, bootstrap.end_ns);
+        let mut names = Vec::new();
+        let mut times = Vec::new();
+        for module in self.program_modules() {
+            let is_of_main = module.pid == main.pid && module.thread == main.pid;
+            let is_preloaded = module.requirer_id.is_none() && !module.main_script;
+            let Some(start) = module
+                .start_ns
+                .filter(|&start| start >= begin && start < end)
+            else {
+                continue;
+            };
+            if !is_of_main || !is_preloaded {
+                continue;
+            }
+            // Halfway between the last that was seen of its body and the first without it.
+            let ended = (module.end_earliest_ns.zip(module.end_latest_ns))
+                .map_or(end, |(earliest, latest)| {
+                    earliest.saturating_add(latest.saturating_sub(earliest) / 2)
+                });
+            names.push(module_name(module, &self.base));
+            times.push((start, ended.clamp(start, end)));
+        }
+        times.sort_unstable();
+        let (mut spent, mut until) = (0u64, begin);
+        for (start, ended) in times {
+            let start = start.max(until);
+            spent = spent.saturating_add(ended.saturating_sub(start).max(0) as u64);
+            until = until.max(ended);
+        }
+        if spent == 0 {
+            return None;
+        }
+        let others = names.len().saturating_sub(PRELOADED);
+        names.truncate(PRELOADED);
+        let mut list = names.join(", ");
+        if others > 0 {
+            list.push_str(&format!(" and {}", counted(others as u64, "other")));
+        }
+        Some(format!(
+            "{}: {} of it to load and run modules preloaded by -r: {list}",
+            phase_name(&bootstrap.name),
+            time(spent)
+        ))
     }
 
     pub(super) fn crossings(&mut self) {

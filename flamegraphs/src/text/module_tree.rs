@@ -2,10 +2,10 @@
 
 use nodeprof_profile::modules::ModuleKind;
 use nodeprof_profile::recording::LOOP_START;
-use nodeprof_profile::report::{ModuleProfile, RunProfile};
+use nodeprof_profile::report::{ModuleProfile, ProcessProfile, RunProfile};
 
 use super::Report;
-use super::names::{kind_name, module_name, version_of};
+use super::names::{kind_name, module_name, of_several_processes, thread_name, version_of};
 use super::page::{faint, plain};
 use crate::paths::{columns, seen_from};
 use crate::table::{Cell, Column, Paint, Table};
@@ -200,6 +200,7 @@ impl Report<'_> {
         ];
         self.page.phrases("", &phrases, 0);
         let several = self.has_several_threads();
+        let processes = of_several_processes(self.run.modules.iter().map(|module| module.pid));
         let mut table = Table::new([
             Column::right("total"),
             Column::right("self"),
@@ -225,7 +226,7 @@ impl Report<'_> {
             };
             let mut remark = String::new();
             if lines.is_empty() && several {
-                remark.push_str(&self.thread_name(of));
+                remark.push_str(&thread_name(of, processes));
             }
             if hidden > 0 {
                 remark.push_str(&format!(" … {} below", number(hidden as u64)));
@@ -280,14 +281,6 @@ impl Report<'_> {
         threads.any(|thread| Some(thread) != first)
     }
 
-    /// ` (process 12)`, ` (worker 13 of process 12)`.
-    fn thread_name(&self, module: &ModuleProfile) -> String {
-        match module.pid == module.thread {
-            true => format!("  (process {})", module.pid),
-            false => format!("  (thread {} of process {})", module.thread, module.pid),
-        }
-    }
-
     /// The table of [`super::critical_chain`].
     pub(super) fn critical_chain(&mut self, options: &ChainOptions) {
         if self.run.modules.is_empty() {
@@ -300,23 +293,43 @@ impl Report<'_> {
         let mut tree = Tree::new(&self.run.modules);
         let later = tree.leave_out_later(root);
         let waited = waited(&tree);
-        let whole = waited[root];
+        let main = &self.run.modules[root];
+        let had_run = had_run_at_the_end(self.run, main);
+        let passed = (main.start_ns)
+            .zip(self.end_of(main, had_run))
+            .map_or(0, |(start, end)| end.saturating_sub(start).max(0) as u64);
+        let whole = passed.max(waited[root]);
+        let afterwards = match had_run {
+            true => afterwards(main, waited[root]),
+            false => 0,
+        };
         let may_await = (self.run.modules.iter()).any(|module| module.kind == ModuleKind::EsModule);
         let pid = self.run.modules[root].pid;
         let of_process = match self.run.processes.iter().any(|p| p.main && p.pid != pid) {
             true => format!(" of process {pid}"),
             false => String::new(),
         };
-        let until = match had_run_at_the_end(self.run, &self.run.modules[root]) {
+        let until = match had_run {
             true => format!("the main module{of_process} had run"),
-            false => "the trace ended".to_owned(),
+            false => self.why_it_had_not_run(main),
         };
         let phrases = [
-            plain(format!("{} until {until}", time(whole))),
+            plain(format!(
+                "{} until {until}",
+                time(if afterwards > 0 { passed } else { whole })
+            )),
+            plain(match afterwards {
+                0 => String::new(),
+                _ => format!(
+                    "{} of the chain after that, in what import() loads and it did not wait for",
+                    time(afterwards)
+                ),
+            }),
+            plain(self.besides(root, whole, waited[root])),
             faint("at each step the module that its requirer waited longest for"),
-            faint("@ when its loading began, + time until it and all that it required had run"),
+            faint("@ when its loading began, + time of it and of all that it required"),
             faint(if may_await {
-                "without what a top-level await waited for"
+                "+ is without what a top-level await waited for"
             } else {
                 ""
             }),
@@ -409,6 +422,85 @@ impl Report<'_> {
                 "{OTHERS}: what the same module required besides, not followed here"
             ));
         }
+    }
+
+    /// When the body of a main module ended, halfway between the last that was seen of it and the first without it; or the trace of its
+    /// process did.
+    fn end_of(&self, main: &ModuleProfile, had_run: bool) -> Option<i64> {
+        let body = main.end_earliest_ns.filter(|_| had_run).map(|earliest| {
+            // It ran until the process ended.
+            let latest = main.end_latest_ns.unwrap_or(earliest);
+            earliest.saturating_add(latest.saturating_sub(earliest) / 2)
+        });
+        body.or_else(|| process_of(self.run, main)?.end_ns)
+            .or_else(|| i64::try_from(self.run.time.wall_ns).ok())
+    }
+
+    /// Until when the time of the chain is, where the main module had not run.
+    fn why_it_had_not_run(&self, main: &ModuleProfile) -> String {
+        match process_of(self.run, main).filter(|process| process.end_ns.is_some()) {
+            None => "the trace ended".to_owned(),
+            Some(process) if is_unsettled(main, process) => format!(
+                "the process ended with exit status {UNSETTLED}, as where a top-level await never settles"
+            ),
+            Some(_) => "the process ended; the main module did not run".to_owned(),
+        }
+    }
+
+    /// What took the rest of the time `whole`, of which the main module `root` and all that it required took `waited`: modules that
+    /// they did not require, as those of hooks and preloaded ones, with the time that they had then at least.
+    fn besides(&self, root: usize, whole: u64, waited: u64) -> String {
+        let rest = whole.saturating_sub(waited);
+        // Less is what is uncertain.
+        if rest <= whole / 50 {
+            return String::new();
+        }
+        let modules = &self.run.modules;
+        let main = &modules[root];
+        let Some(start) = main.start_ns else {
+            return String::new();
+        };
+        let end = start.saturating_add_unsigned(whole);
+        let mut is_below = vec![false; modules.len()];
+        let mut others: Vec<(&ModuleProfile, u64)> = Vec::new();
+        for (index, module) in modules.iter().enumerate() {
+            // A requirer comes before what it required.
+            let requirer = module.requirer_id.map(|requirer| requirer as usize);
+            is_below[index] = index == root
+                || requirer.is_some_and(|requirer| requirer < index && is_below[requirer]);
+            let is_of_thread = (module.pid, module.thread) == (main.pid, main.thread);
+            if is_below[index] || !is_of_thread {
+                continue;
+            }
+            // Of Node's own modules that is their loading alone. Others may have gone on in callbacks when the main module had run.
+            let own = match module.kind {
+                ModuleKind::Builtin => module.self_ns,
+                _ => module.self_ns.saturating_sub(module.callback_ns),
+            };
+            let then = match (module.start_ns, module.end_latest_ns) {
+                (Some(began), _) if began >= start && began < end => own,
+                // What it took when it had been loaded itself.
+                (Some(began), Some(ended)) if began < start && ended < end => {
+                    own.saturating_sub(ended.saturating_sub(began).max(0) as u64)
+                }
+                _ => 0,
+            };
+            others.push((module, then.min(rest)));
+        }
+        others.retain(|(_, then)| *then > whole / 50);
+        // Stable: of equal ones the first that was loaded.
+        others.sort_by_key(|(_, then)| std::cmp::Reverse(*then));
+        let names: Vec<String> = (others.iter().take(3))
+            .map(|(module, then)| format!("{} in {}", time(*then), module_name(module, &self.base)))
+            .collect();
+        let known = match names.is_empty() {
+            true => String::new(),
+            false => format!(" (at least {})", names.join(", ")),
+        };
+        format!(
+            "{} of it in no module of the chain or what these required{known}",
+            time(rest)
+        )
     }
 
     /// The bundle that a package is in.
@@ -504,14 +596,51 @@ impl Report<'_> {
     }
 }
 
-/// Whether a main module had run when the trace ended, as far as that is known: one whose process had ended had. Of an ES
-/// module it is not known where the trace ended as the event loop began: it may wait for an `await` then, or for its imports.
-pub(super) fn had_run_at_the_end(run: &RunProfile, main: &ModuleProfile) -> bool {
+fn process_of<'r>(run: &'r RunProfile, module: &ModuleProfile) -> Option<&'r ProcessProfile> {
     let mut processes = run.processes.iter();
-    let process = processes.find(|process| process.pid == main.pid);
+    processes.find(|process| process.pid == module.pid)
+}
+
+/// Exit status of a node whose main module waits at a top-level `await` for what cannot come any more.
+const UNSETTLED: i32 = 13;
+
+fn is_unsettled(main: &ModuleProfile, process: &ProcessProfile) -> bool {
+    main.kind == ModuleKind::EsModule && process.exit_status == Some(UNSETTLED)
+}
+
+/// Whether node only looks for errors of syntax.
+fn only_checks(process: &ProcessProfile) -> bool {
+    let mut options = (process.command.iter().skip(1)).take_while(|word| word.starts_with('-'));
+    options.any(|option| option == "--check" || option == "-c")
+}
+
+/// Whether a main module had run when the trace ended, as far as that is known: one whose process had ended had, unless that failed
+/// before any of it was seen to run. Of an ES module it is not known where the trace ended as the event loop began: it may wait for an
+/// `await` then, or for its imports.
+pub(super) fn had_run_at_the_end(run: &RunProfile, main: &ModuleProfile) -> bool {
+    let process = process_of(run, main);
     let goes_on = process.is_some_and(|process| process.end_ns.is_none());
     let is_es = main.kind == ModuleKind::EsModule;
-    !goes_on || (main.end_latest_ns.is_some() && !(is_es && run.ended_by == LOOP_START))
+    let never_will = process.is_some_and(|process| {
+        let failed = process.exit_status != Some(0);
+        (main.end_earliest_ns.is_none() && failed)
+            || is_unsettled(main, process)
+            || only_checks(process)
+    });
+    (!goes_on && !never_will)
+        || (goes_on && main.end_latest_ns.is_some() && !(is_es && run.ended_by == LOOP_START))
+}
+
+/// How much of the time of a main module that had run, and of all that it required, is later than its end: of what an `import()` loads without an
+/// `await` for it. Less than a fiftieth is what is uncertain.
+fn afterwards(main: &ModuleProfile, waited: u64) -> u64 {
+    let ran = (main.start_ns.zip(main.end_latest_ns)).filter(|_| main.end_earliest_ns.is_some());
+    let ran = ran.map(|(start, end)| end.saturating_sub(start).max(0) as u64);
+    let afterwards = ran.map_or(0, |ran| waited.saturating_sub(ran));
+    match afterwards > waited / 50 {
+        true => afterwards,
+        false => 0,
+    }
 }
 
 /// By module: its own time and that of all below it, but for callbacks, which nobody waited for.

@@ -162,6 +162,7 @@ impl<'a> Report<'a> {
             ("JavaScript of the program", kinds.javascript_ns),
             ("JavaScript of Node", kinds.node_javascript_ns),
             ("V8's builtins", kinds.builtins_ns),
+            ("WebAssembly", kinds.webassembly_ns),
             ("misses of inline caches", kinds.inline_cache_misses_ns),
             ("compiling scripts", kinds.eager_compilation_ns),
             (
@@ -170,6 +171,10 @@ impl<'a> Report<'a> {
             ),
             ("compiling to baseline code", kinds.baseline_compilation_ns),
             ("optimizing", kinds.optimizing_compilation_ns),
+            (
+                "compiling WebAssembly, with reading and instantiating",
+                kinds.webassembly_compilation_ns,
+            ),
             (
                 "deserializing snapshots and code caches",
                 kinds.deserialization_ns,

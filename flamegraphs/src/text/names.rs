@@ -57,6 +57,23 @@ pub(super) fn version_of(module: &ModuleProfile) -> String {
     }
 }
 
+/// `  (process 12)`, `  (thread 13 of process 12)`: which loaded a module; of a single process `  (main thread)`, `  (thread 13)`, which
+/// leave more room for the module's name.
+pub(super) fn thread_name(module: &ModuleProfile, several_processes: bool) -> String {
+    match (module.pid == module.thread, several_processes) {
+        (true, true) => format!("  (process {})", module.pid),
+        (true, false) => "  (main thread)".to_owned(),
+        (false, true) => format!("  (thread {} of process {})", module.thread, module.pid),
+        (false, false) => format!("  (thread {})", module.thread),
+    }
+}
+
+/// Whether modules are of more than one process.
+pub(super) fn of_several_processes(mut pids: impl Iterator<Item = u32>) -> bool {
+    let first = pids.next();
+    pids.any(|pid| Some(pid) != first)
+}
+
 /// Empty for what most are.
 pub(super) fn kind_name(kind: ModuleKind) -> &'static str {
     match kind {

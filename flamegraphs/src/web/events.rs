@@ -209,6 +209,7 @@ pub(super) fn key(kind: FrameKind) -> &'static str {
         FrameKind::Native => "native",
         FrameKind::Compilation => "compilation",
         FrameKind::GarbageCollection => "gc",
+        FrameKind::WebAssembly => "wasm",
         FrameKind::AddOn => "addon",
         FrameKind::Library => "library",
         FrameKind::Kernel => "kernel",

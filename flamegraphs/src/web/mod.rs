@@ -48,6 +48,11 @@ pub enum PageError {
     /// It could not be put together.
     #[error("writing the page's data")]
     Json(#[from] serde_json::Error),
+    /// Its data have more bytes than a page can tell.
+    #[error(
+        "found: more than 4 GiB of data; needed: fewer runs in a page; for one of them, type: --run N"
+    )]
+    TooLarge,
     /// It could not be compressed.
     #[error("compressing the page's data")]
     Io(#[from] std::io::Error),
@@ -137,7 +142,7 @@ struct SideData {
     name: String,
     file: String,
     /// As `nodeprof report --format json` has it: all runs of a report; of a diff's side, the shown one.
-    profile: Document,
+    profile: Document<'static>,
     /// Index of the shown run in that profile.
     shown: usize,
     /// Its number in the recording, from 1.
@@ -325,7 +330,7 @@ fn side_data(
     Ok(SideData {
         name: side.name.to_owned(),
         file: side.file.to_owned(),
-        profile: Document::of(&profile)?,
+        profile: profile.into(),
         shown: index,
         number: shown.0 + 1,
         runs: recording.runs.len(),
@@ -361,7 +366,8 @@ fn page(data: &Data<'_>, columns: &Columns, place: Place) -> Result<String, Page
 fn encode(data: &Data<'_>, columns: &Columns) -> Result<String, PageError> {
     let json = serde_json::to_vec(data)?;
     let mut compressed = GzEncoder::new(Vec::new(), Compression::default());
-    compressed.write_all(&(json.len() as u32).to_le_bytes())?;
+    let length = u32::try_from(json.len()).map_err(|_| PageError::TooLarge)?;
+    compressed.write_all(&length.to_le_bytes())?;
     compressed.write_all(&json)?;
     compressed.write_all(&columns.bytes)?;
     Ok(base64(&compressed.finish()?))

@@ -17,6 +17,7 @@ pub mod init;
 use serde::Deserialize;
 
 use crate::diff::figures::Unit;
+use crate::typed;
 
 pub use check::{Checked, Drift, Outcome, Row, Status, check};
 pub use init::init;
@@ -183,7 +184,7 @@ fn budget(entry: Entry) -> Result<Budget, BudgetError> {
                 .as_str()
                 .and_then(|text| text.trim().strip_suffix('%'));
             let limit = match share {
-                Some(share) => number(share).map(|percent| Increase::Share(percent / 100.0)),
+                Some(share) => typed::number(share).map(|percent| Increase::Share(percent / 100.0)),
                 None => amount(value, named.or(unit)).map(|(limit, of)| {
                     unit = unit.or(of);
                     Increase::By(limit)
@@ -237,12 +238,6 @@ fn example(unit: Unit) -> &'static str {
     }
 }
 
-/// A finite number that is not negative.
-fn number(text: &str) -> Option<f64> {
-    let number: f64 = text.trim().replace('_', "").parse().ok()?;
-    (number.is_finite() && number >= 0.0).then_some(number)
-}
-
 /// A limit in the unit of its figure, or in its own if that is not known; and this unit, unless it is 0, which is the same in all. A time
 /// without a unit would be nanoseconds, which nobody means.
 fn amount(value: &toml::Value, unit: Option<Unit>) -> Option<(f64, Option<Unit>)> {
@@ -252,34 +247,26 @@ fn amount(value: &toml::Value, unit: Option<Unit>) -> Option<(f64, Option<Unit>)
         toml::Value::String(text) => text.trim().to_owned(),
         _ => return None,
     };
-    let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
-    let digits = if number(digits).is_some() {
-        digits
-    } else {
-        &text
-    };
-    let is_zero = number(digits) == Some(0.0);
-    let (factor, of) = match text[digits.len()..].trim() {
+    let (digits, letters) = typed::split(&text);
+    let number = typed::number(digits)?;
+    let is_zero = number == 0.0;
+    let (factor, of) = match letters {
         "" => (1.0, unit.unwrap_or(Unit::Count)),
-        "ns" => (1.0, Unit::Ns),
-        "us" | "µs" => (1e3, Unit::Ns),
-        "ms" => (1e6, Unit::Ns),
-        "s" => (1e9, Unit::Ns),
         "B" => (1.0, Unit::Bytes),
         "kB" => (1e3, Unit::Bytes),
         "MB" => (1e6, Unit::Bytes),
         "GB" => (1e9, Unit::Bytes),
         "KiB" => (1024.0, Unit::Bytes),
         "MiB" => (1_048_576.0, Unit::Bytes),
-        _ => return None,
+        time => (typed::nanoseconds(time)?, Unit::Ns),
     };
-    let is_bare = digits.len() == text.len();
+    let is_bare = letters.is_empty();
     let needs_unit = matches!(of, Unit::Ns | Unit::Bytes);
     // 0 needs no unit.
     if unit.is_some_and(|unit| unit != of) || is_bare && needs_unit && !is_zero {
         return None;
     }
-    Some((number(digits)? * factor, (!is_zero).then_some(of)))
+    Some((number * factor, (!is_zero).then_some(of)))
 }
 
 /// Whether a name fits a pattern, in which `*` stands for any text, the empty one too.

@@ -5,6 +5,8 @@
 //! explained by what holds most of it: one module, one package, or one step in all modules (a lost compile cache, deeper folders). The
 //! cells of what was chosen are taken out, and what holds most of the rest comes next: no moment counts twice.
 
+mod counts;
+
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
@@ -213,6 +215,11 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// With too few runs to measure chance, what came or went is the only cause that can be told.
+    fn is_sure(&self) -> bool {
+        self.certainty.is_known() || self.presence.is_some()
+    }
+
     /// Its time that no cause holds, and words of what time that is.
     fn time_left(&self) -> (&Series, &'static str) {
         (&self.left, if self.partly { BESIDES } else { "" })
@@ -575,84 +582,95 @@ impl Search<'_> {
         left.change()
     }
 
-    /// What explains most of what is left, and how much. What says more than that takes its place only where so much is left of it, too: else
-    /// nothing would be told of either.
-    fn next(&self, least: f64) -> Option<Choice> {
-        // With too few runs to measure chance, what came or went is the only cause that can be told.
-        let sure =
-            |candidate: &Candidate| candidate.certainty.is_known() || candidate.presence.is_some();
+    /// What explains most of what is left, and how much.
+    fn largest(&self) -> Option<(usize, f64)> {
         let mut best: Option<(usize, f64)> = None;
         for (index, candidate) in self.candidates.iter().enumerate() {
             let left = candidate.left.change();
-            if sure(candidate) && best.is_none_or(|(_, most)| left.abs() > most.abs()) {
+            if candidate.is_sure() && best.is_none_or(|(_, most)| left.abs() > most.abs()) {
                 best = Some((index, left));
             }
         }
-        let (mut index, mut change) = best?;
-        let is_enough = |index: usize| self.candidates[index].left.change().abs() >= least;
-        // One of many that holds most of it says more than the whole.
-        let finer = |index: usize, change: f64, kind: CauseKind, step: Option<usize>| {
-            let own: HashSet<usize> = self.candidates[index].cells.iter().copied().collect();
-            (self.candidates.iter().enumerate())
-                // A package has cells of other steps, too, and its first one can be of none.
-                .filter(|(_, c)| {
-                    c.kind == kind && sure(c) && c.cells.iter().any(|cell| own.contains(cell))
-                })
-                .map(|(finer, c)| {
-                    (
-                        finer,
-                        step.map_or_else(|| c.left.change(), |step| self.left_in(c, step)),
-                    )
-                })
-                // What it does besides must not hide that.
-                .filter(|(finer, part)| {
-                    let all = self.candidates[*finer].left.change();
-                    part / change >= ONE_OF_MANY && all / change >= ONE_OF_MANY && is_enough(*finer)
-                })
-                .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
-                .map(|(finer, _)| (finer, self.candidates[finer].left.change()))
-        };
-        let step = STEPS
-            .iter()
-            .position(|(_, kind)| *kind == Some(self.candidates[index].kind));
+        best
+    }
+
+    /// One of many that holds most of a candidate's change, of this step if there is one: it says more than the whole.
+    fn finer(
+        &self,
+        (index, change): (usize, f64),
+        kind: CauseKind,
+        step: Option<usize>,
+        least: f64,
+    ) -> Option<(usize, f64)> {
+        let own: HashSet<usize> = self.candidates[index].cells.iter().copied().collect();
+        (self.candidates.iter().enumerate())
+            // A package has cells of other steps, too, and its first one can be of none.
+            .filter(|(_, c)| {
+                c.kind == kind && c.is_sure() && c.cells.iter().any(|cell| own.contains(cell))
+            })
+            .map(|(finer, c)| {
+                let left = || c.left.change();
+                (finer, step.map_or_else(left, |step| self.left_in(c, step)))
+            })
+            // What it does besides must not hide that.
+            .filter(|(finer, part)| {
+                let all = self.candidates[*finer].left.change();
+                part / change >= ONE_OF_MANY && all / change >= ONE_OF_MANY && all.abs() >= least
+            })
+            .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
+            .map(|(finer, _)| (finer, self.candidates[finer].left.change()))
+    }
+
+    /// What explains most of what is left, and how much. What says more than that takes its place only where so much is left of it, too: else
+    /// nothing would be told of either.
+    fn next(&self, least: f64) -> Option<Choice> {
+        let mut best = self.largest()?;
+        let left = |index: usize| (index, self.candidates[index].left.change());
+        let is_enough = |index: &usize| left(*index).1.abs() >= least;
+        let kind = |(index, _): (usize, f64)| self.candidates[index].kind;
+        let step = STEPS.iter().position(|(_, of)| *of == Some(kind(best)));
         if step.is_some()
-            && let Some(package) = finer(index, change, CauseKind::Package, step)
+            && let Some(package) = self.finer(best, CauseKind::Package, step, least)
         {
-            (index, change) = package;
+            best = package;
         }
-        if self.candidates[index].kind == CauseKind::Compilation
-            && let Some(script) = finer(index, change, CauseKind::Script, None)
+        if kind(best) == CauseKind::Compilation
+            && let Some(script) = self.finer(best, CauseKind::Script, None, least)
         {
-            (index, change) = script;
+            best = script;
         }
         // What is looked for because of a package that came or went is that package's doing, however long the search takes otherwise.
-        if self.candidates[index].kind == CauseKind::Resolution
-            && let Some(package) = self
-                .sought_for(change)
-                .filter(|package| is_enough(*package))
+        if kind(best) == CauseKind::Resolution
+            && let Some(package) = self.sought_for(best.1).filter(is_enough)
         {
-            (index, change) = (package, self.candidates[package].left.change());
+            best = left(package);
         }
-        let chosen = &self.candidates[index];
-        if chosen.kind == CauseKind::Package
-            && chosen.presence.is_none()
-            && let Some(module) = finer(index, change, CauseKind::Module, None)
+        if kind(best) == CauseKind::Package
+            && self.candidates[best.0].presence.is_none()
+            && let Some(module) = self.finer(best, CauseKind::Module, None, least)
         {
-            (index, change) = module;
+            best = module;
         }
         // Where what compiles comes from a code cache no more, or does now, that is the cause, whoever's modules hold most of the time.
-        let chosen = &self.candidates[index];
+        let (chosen, change) = (&self.candidates[best.0], best.1);
         let compiles = self.left_in(chosen, COMPILE) / change >= ONE_OF_MANY;
         if chosen.presence.is_none() && compiles && self.is_of_code_cache(change) {
             let compilation = self.of_row.get(&(CauseKind::Compilation, 0)).copied();
-            if let Some(compilation) =
-                compilation.filter(|index| sure(&self.candidates[*index]) && is_enough(*index))
-            {
-                index = compilation;
-                change = self.candidates[index].left.change();
+            let is_sure = |index: &usize| self.candidates[*index].is_sure();
+            if let Some(compilation) = compilation.filter(is_sure).filter(is_enough) {
+                best = left(compilation);
             }
         }
-        // Is it package.json files, where files are searched for?
+        let (index, change) = best;
+        Some(Choice {
+            index,
+            change,
+            package_json: self.is_package_json(index, change),
+        })
+    }
+
+    /// Whether it is package.json files, where files are searched for.
+    fn is_package_json(&self, index: usize, change: f64) -> bool {
         let chosen = &self.candidates[index];
         let searched = match chosen.kind {
             CauseKind::Resolution => change,
@@ -668,11 +686,7 @@ impl Search<'_> {
         let grown = self.grown().is_some_and(|grown| {
             (grown.1 - grown.0).abs() >= GROWN_BYTES && (grown.1 > grown.0) == (change > 0.0)
         });
-        Some(Choice {
-            index,
-            change,
-            package_json: searched / change >= ONE_OF_MANY && (by_readers || grown),
-        })
+        searched / change >= ONE_OF_MANY && (by_readers || grown)
     }
 
     /// Fewer compilations have their code from a code cache, and it takes longer; or more have, and it takes less.
@@ -747,208 +761,6 @@ impl Search<'_> {
         };
         cause.sentence = self.sentence(&cause, candidate);
         cause
-    }
-
-    /// Causes whose time chance could explain, but whose counts differ for certain, and that no cause before explains.
-    fn of_counts(&self, changes: &[Change], keys: &[Key], before: &[Cause]) -> Vec<Cause> {
-        let exact: Vec<(&Change, &Key)> = (changes.iter().zip(keys))
-            .filter(|(change, _)| {
-                matches!(
-                    change.certainty,
-                    Certainty::Exact | Certainty::Significant | Certainty::TooFewRuns
-                )
-            })
-            .collect();
-        let told = |kind: CauseKind, name: &str| {
-            (before.iter())
-                .any(|cause| cause.kind == kind && (name.is_empty() || cause.name == name))
-        };
-        // What modules and packages that came or went did, or that are causes already, is explained.
-        let explained = |list: List, row: usize| {
-            let table = self.sides.figures.table(list);
-            let name = table.names.get(row).map_or("", String::as_str);
-            let kind = match list {
-                List::Packages => CauseKind::Package,
-                _ => CauseKind::Module,
-            };
-            let presence =
-                (self.candidate(kind, row)).is_some_and(|candidate| candidate.presence.is_some());
-            let package = self.sides.figures.package_of.get(name);
-            presence
-                || told(kind, name)
-                || list == List::Modules
-                    && package.is_some_and(|package| told(CauseKind::Package, package))
-        };
-        // Whether modules that are explained, or told as causes themselves, have all of a change of all modules; of one that scatters, nearly all.
-        let holds = |is_of: &dyn Fn(usize) -> bool, change: &dyn Fn(usize) -> f64| -> f64 {
-            let rows = 0..self.sides.figures.table(List::Modules).names.len();
-            rows.filter(|row| is_of(*row)).map(change).sum()
-        };
-        let is_all = |whole: f64, held: f64, certainty: Certainty| match certainty {
-            Certainty::Significant => (whole - held).abs() < SCATTER * whole.abs(),
-            _ => whole == held,
-        };
-        let is_explained_module = |row: usize| explained(List::Modules, row);
-        let is_told_module = |row: usize| {
-            let names = &self.sides.figures.table(List::Modules).names;
-            let name = names.get(row).map_or("", String::as_str);
-            let package = self.sides.figures.package_of.get(name);
-            told(CauseKind::Module, name)
-                || package.is_some_and(|package| told(CauseKind::Package, package))
-        };
-        let done = |done: Done, row: usize| {
-            let medians = match done {
-                Done::Field(field) => self.medians(List::Modules, row, field),
-                Done::Part(part) => self.part(row, part).medians(),
-            };
-            medians.map_or(0.0, |(base, head)| head - base)
-        };
-        let surest = |of: &dyn Fn(&Change, &Key) -> bool| {
-            let of_these = { exact.iter() }.filter(|(change, key)| of(change, key));
-            of_these.map(|(change, _)| *change).min_by(|a, b| {
-                let order = |change: &Change| match change.certainty {
-                    Certainty::Exact => (0, 0.0),
-                    Certainty::Significant => (1, change.adjusted_p.unwrap_or(1.0)),
-                    _ => (2, 0.0),
-                };
-                let (a, b) = (order(a), order(b));
-                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-            })
-        };
-        let surest_of = |figures: &[&str]| {
-            surest(&|change, key| key.list == List::Run && figures.contains(&change.name.as_str()))
-        };
-        // Stats that the program asks for itself find no module. The function that looks can have looked for package.json files.
-        let looks_for_others =
-            (self.run(PACKAGE_JSON_STATS)).is_none_or(|(base, head)| base == head);
-        let surest_to_find = |by_calls: bool| {
-            surest(&|_, key| {
-                let field = key.list.fields().get(key.field);
-                match key.list {
-                    List::Modules if !by_calls && field == Some(&FOUND_BY_STATS) => {
-                        self.stats_of_others(key.row).change() != 0.0
-                    }
-                    List::Callbacks => (by_calls || looks_for_others) && self.is_search(key.row),
-                    _ => false,
-                }
-            })
-        };
-        let mut steps: Vec<(f64, Cause)> = Vec::new();
-        for kind in STEPS_OF_COUNTS {
-            if told(kind, "") {
-                continue;
-            }
-            let change =
-                |medians: Option<(f64, f64)>| medians.map_or(0.0, |(base, head)| head - base);
-            let (surest, events, evidence) = match kind {
-                CauseKind::Compilation => {
-                    let whole = change(self.run(CACHED));
-                    let of_what_came =
-                        whole != 0.0 && whole == self.of_told_scripts("cached", before, |_| true);
-                    if of_what_came {
-                        continue;
-                    }
-                    let evidence = self.of_run(&COMPILATIONS);
-                    (surest_of(&[CACHED]), whole.abs(), evidence)
-                }
-                CauseKind::Resolution => {
-                    let searches = self.other_stats_to_find();
-                    let whole = searches.as_ref().map_or(0.0, |searches| searches.change);
-                    let by_calls = searches.is_some_and(|searches| searches.by_calls);
-                    let surest = surest_to_find(by_calls);
-                    let held = holds(&is_explained_module, &|row| {
-                        self.stats_of_others(row).change()
-                    });
-                    // What modules that are told look for in vain is told with them, as their stats.
-                    let caused = holds(&is_told_module, &|row| {
-                        let stats = done(Done::Field("stats"), row);
-                        stats - done(Done::Part(Part::CausedStats), row)
-                    });
-                    let is_explained = |of: &Change| {
-                        is_all(whole, held, of.certainty) || is_all(whole, caused, of.certainty)
-                    };
-                    if surest.is_none_or(is_explained) {
-                        continue;
-                    }
-                    (surest, whole.abs(), self.searches())
-                }
-                _ => {
-                    // What of it others do not explain: who asked for these files, or opened or looked at them.
-                    let figures = DONE_WITH_PACKAGE_JSON.iter();
-                    let left: Vec<&str> = figures
-                        .filter(|(figure, _, _, as_loaded, as_requirer)| {
-                            let whole = change(self.run(figure));
-                            whole != 0.0
-                                && surest_of(&[*figure]).is_some_and(|of| {
-                                    let loaded =
-                                        holds(&is_explained_module, &|row| done(*as_loaded, row));
-                                    let caused =
-                                        holds(&is_told_module, &|row| done(*as_requirer, row));
-                                    let is_all = |held| is_all(whole, held, of.certainty);
-                                    !is_all(loaded) && !is_all(caused)
-                                })
-                        })
-                        .map(|(figure, ..)| *figure)
-                        .collect();
-                    let changes = left.iter().map(|figure| change(self.run(figure)).abs());
-                    let evidence = match left.is_empty() {
-                        true => Vec::new(),
-                        false => self.package_json(|figure| left.contains(&figure)),
-                    };
-                    (surest_of(&left), changes.sum(), evidence)
-                }
-            };
-            let Some(surest) = surest.filter(|_| !evidence.is_empty()) else {
-                continue;
-            };
-            let candidate = self.candidate(kind, 0);
-            let none = Series::default();
-            let time = match kind {
-                PACKAGE_JSON => (&self.readers, " in the functions that read them"),
-                _ => candidate.map_or((&none, ""), Candidate::time_left),
-            };
-            let mut cause = self.of_count(kind, "", time, &evidence);
-            (cause.certainty, cause.adjusted_p) = (surest.certainty, surest.adjusted_p);
-            steps.push((events, cause));
-        }
-        // What happens so and so often more or less, most first.
-        steps.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let searched = |row: usize| {
-            let medians = self.medians(List::Modules, row, "package_json_lookups");
-            medians.is_some_and(|(base, head)| base != head)
-        };
-        let lookups = steps.iter().any(|(_, cause)| cause.kind == PACKAGE_JSON);
-        let mut causes: Vec<Cause> = steps.into_iter().map(|(_, cause)| cause).collect();
-        let mut modules: Vec<(f64, usize, &Change)> = (exact.iter())
-            .filter(|(_, key)| {
-                key.list == List::Modules
-                    && key.list.fields()[key.field] == "crossings"
-                    && !explained(key.list, key.row)
-                    // A lookup is a crossing: that was said of all modules.
-                    && !(lookups && searched(key.row))
-            })
-            .map(|(change, key)| (change.difference.abs(), key.row, *change))
-            .collect();
-        modules.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (_, row, change) in modules {
-            if let Some(candidate) = self.candidate(CauseKind::Module, row) {
-                let evidence = self.of_row_counts(List::Modules, row, None);
-                if evidence.is_empty() {
-                    continue;
-                }
-                let (kind, name) = (CauseKind::Module, &candidate.name);
-                let mut cause = self.of_count(kind, name, candidate.time_left(), &evidence);
-                (cause.certainty, cause.adjusted_p) = (change.certainty, change.adjusted_p);
-                causes.push(cause);
-            }
-        }
-        causes.truncate(MOST_OF_COUNTS);
-        if self.of_phases {
-            causes.extend(self.of_scripts(&exact));
-            let callbacks = self.of_callbacks(&exact, before, &causes);
-            causes.extend(callbacks);
-        }
-        causes
     }
 
     /// The change of a figure of scripts that came or went, as far as they are told: as causes themselves, or as modules.

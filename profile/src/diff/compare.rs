@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use super::figures::Unit;
-use crate::statistics::{RankTest, Welch, stars};
+use crate::statistics::{self, RankTest, Welch, stars};
 
 /// What is known of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -55,14 +55,10 @@ impl Spread {
         let mut known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         known.sort_by(f64::total_cmp);
         let (first, last) = (*known.first()?, *known.last()?);
-        let middle = known.len() / 2;
         Some(Spread {
             runs: known.len(),
             minimum: first,
-            median: match known.len() % 2 {
-                0 => (known[middle - 1] + known[middle]) / 2.0,
-                _ => known[middle],
-            },
+            median: statistics::median(&known)?,
             mean: known.iter().sum::<f64>() / known.len() as f64,
             maximum: last,
             constant: known.len() > 1 && first == last,

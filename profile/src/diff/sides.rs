@@ -1,6 +1,6 @@
 //! Two groups of runs, with their figures: what every comparison begins with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::figures::{Figures, List, Naming};
 use super::names::{Matching, Origin, Roots};
@@ -12,6 +12,7 @@ use crate::modules::package::PackageKind;
 use crate::modules::script::Script;
 use crate::recording::{FrameKind, NameId, Nanoseconds, ProcessId, Run, RunId};
 use crate::sequential::PAIRS_LIMIT;
+use crate::statistics::median;
 use crate::{Profile, Recording, RunProfile};
 
 /// A group of runs and the recording that they are in.
@@ -66,16 +67,6 @@ pub struct Judged {
     pub bounds: [f64; 2],
 }
 
-/// Of values that may be infinite.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.retain(|value| !value.is_nan());
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
-    }
-}
-
 /// Two sides and their figures.
 pub struct Sides<'a> {
     /// Runs of base, then of head.
@@ -117,9 +108,13 @@ impl<'a> Sides<'a> {
             // What failed has no partner.
             true => {
                 let mut first = 0;
+                let mut members = members.iter();
                 let groups = [base, head].map(|side| {
-                    let of = &members[usize::from(first > 0)];
+                    let Some(of) = members.next() else {
+                        return Group::default();
+                    };
                     let kept = if both_bare { &of.bare } else { &of.probed };
+                    let kept: HashSet<usize> = kept.iter().copied().collect();
                     let ids = side.group.runs.iter().enumerate();
                     let runs = ids
                         .filter(|(index, _)| kept.contains(&(first + index)))
@@ -210,12 +205,7 @@ impl<'a> Sides<'a> {
     }
 
     /// Of base and head: values without those of a few runs in which something was not seen. Such a count is at least what was seen, so it says nothing
-    /// against the others while it is no larger than all of them and most runs were seen whole; else all values, and that one is too low.
-    pub fn judged_values(&self, list: List, row: usize, field: usize) -> [Judged; 2] {
-        self.judged_values_of(list, row, field, &|_| true)
-    }
-
-    /// The same of some runs.
+    /// against the others while it is no larger than all of them and most runs were seen whole; else all values, and that one is too low. `keep`: of which runs.
     pub(crate) fn judged_values_of(
         &self,
         list: List,
@@ -234,8 +224,8 @@ impl<'a> Sides<'a> {
             );
             let most = values.iter().copied().fold(f64::NAN, f64::max);
             let unknown = vec![f64::INFINITY; low.len()];
-            let bounds =
-                [seen.clone(), unknown].map(|others| median([&values[..], &others].concat()));
+            let bounds = [seen.clone(), unknown]
+                .map(|others| median(&[&values[..], &others].concat()).unwrap_or(f64::NAN));
             match whole.len() > low.len() && seen.iter().all(|value| *value <= most) {
                 true => Judged {
                     values,
@@ -332,10 +322,7 @@ pub fn origin(recording: &Recording, timeline: &Timeline, run: RunId) -> Origin 
     let of = recording.runs.get(run.0 as usize);
     let directory = of.map(|run| String::from_utf8_lossy(&run.directory).into_owned());
     let directory = directory.unwrap_or_default();
-    let main = timeline.main_process(run).or_else(|| {
-        let own = recording.processes.iter().position(|p| p.run == run)?;
-        Some(ProcessId(own as u32))
-    });
+    let main = timeline.main_or_first_process(run);
     let process = main.and_then(|main| Some((main, recording.processes.get(main.0 as usize)?)));
     let told = process.and_then(|(id, process)| timeline.node_arguments(of, process, id));
     let arguments = match (told, of) {

@@ -355,62 +355,67 @@ impl Statements {
                 "Times are of runs with probes: they contain what tracing costs.".into(),
             );
         }
-        // How many of a side's probed runs have each way of recording.
-        let ways = |member: &Member| -> BTreeMap<String, usize> {
-            let mut ways = BTreeMap::new();
-            for run in &member.probed {
-                *ways.entry(recording_words(sides.runs[*run])).or_default() += 1;
-            }
-            ways
-        };
-        let (base, head) = (ways(members[0]), ways(members[1]));
+        let [base, head] = members.map(|member| ways(sides, member));
         if base.is_empty() || head.is_empty() {
             return;
         }
-        let keys = |ways: &BTreeMap<String, usize>| ways.keys().cloned().collect::<Vec<_>>();
-        if keys(&base) != keys(&head) || base.len() > 1 {
-            let alike = keys(&base) == keys(&head);
-            let mut text = match alike {
-                true => format!(
-                    "The runs of both sides were recorded in several ways: {}.",
-                    keys(&base).join(" and ")
-                ),
-                false => format!(
-                    "What was recorded differs: {} with {}, {} with {}. Figures that a side lacks are left out.",
-                    names[0],
-                    keys(&base).join(" and "),
-                    names[1],
-                    keys(&head).join(" and ")
-                ),
-            };
-            if !modes_alike(sides) {
-                text += " Times of their parts contain what the probes cost, and tell no cause.";
-            }
-            self.say("different_probes", text);
-            if !sides.bare() {
-                let whose = match alike {
-                    true => "runs of each side",
-                    false => "sides",
-                };
-                self.forbid(format!(
-                    "the {whose} were traced with different probes, which cost different times"
-                ));
-            }
+        self.ways(sides, &base, &head);
+        self.partly(sides);
+    }
+
+    /// Whether the probed runs of both sides were recorded in one way.
+    fn ways(&mut self, sides: &Sides<'_>, base: &Ways, head: &Ways) {
+        let keys = |ways: &Ways| ways.keys().cloned().collect::<Vec<_>>();
+        let (of_base, of_head) = (keys(base), keys(head));
+        let alike = of_base == of_head;
+        if alike && base.len() == 1 {
+            return;
         }
-        let partial: BTreeSet<String> = members
-            .iter()
-            .flat_map(|member| &member.probed)
-            .flat_map(|run| &sides.runs[*run].families)
+        let mut text = match alike {
+            true => format!(
+                "The runs of both sides were recorded in several ways: {}.",
+                of_base.join(" and ")
+            ),
+            false => format!(
+                "What was recorded differs: {} with {}, {} with {}. Figures that a side lacks are left out.",
+                sides.base.name,
+                of_base.join(" and "),
+                sides.head.name,
+                of_head.join(" and ")
+            ),
+        };
+        if !modes_alike(sides) {
+            text += " Times of their parts contain what the probes cost, and tell no cause.";
+        }
+        self.say("different_probes", text);
+        if !sides.bare() {
+            let whose = match alike {
+                true => "runs of each side",
+                false => "sides",
+            };
+            self.forbid(format!(
+                "the {whose} were traced with different probes, which cost different times"
+            ));
+        }
+    }
+
+    /// What was recorded in part, or not kept.
+    fn partly(&mut self, sides: &Sides<'_>) {
+        let probed = || {
+            let members = [&sides.base, &sides.head].into_iter();
+            let runs = members.flat_map(|member| &member.probed);
+            runs.map(|run| sides.runs[*run])
+        };
+        let partial: BTreeSet<String> = probed()
+            .flat_map(|run| &run.families)
             .filter(|family| family.state == "partial")
             .map(|family| family.name.clone())
             .collect();
-        let thinned = |run: &&usize| {
-            let mut families = sides.runs[**run].families.iter();
+        let is_thinned = |run: &&RunProfile| {
+            let mut families = run.families.iter();
             families.any(|family| family.state == crate::thin::THINNED)
         };
-        let thinned = (members.iter().flat_map(|member| &member.probed))
-            .filter(thinned)
-            .count();
+        let thinned = probed().filter(is_thinned).count();
         if thinned > 0 {
             self.say(
                 "thinned",
@@ -574,6 +579,18 @@ pub(super) fn modes_alike(sides: &Sides<'_>) -> bool {
         modes.collect::<BTreeSet<_>>()
     });
     base == head
+}
+
+/// How many runs were recorded in which way.
+type Ways = BTreeMap<String, usize>;
+
+/// Of a side's probed runs.
+fn ways(sides: &Sides<'_>, member: &Member) -> Ways {
+    let mut ways = Ways::new();
+    for run in &member.probed {
+        *ways.entry(recording_words(sides.runs[*run])).or_default() += 1;
+    }
+    ways
 }
 
 /// How a run was recorded.

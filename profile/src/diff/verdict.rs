@@ -7,7 +7,7 @@ use super::sides::Sides;
 use super::words;
 use crate::recording::LOOP_START;
 use crate::sequential::{self, Sequential};
-use crate::statistics::{MedianRatio, RankTest, Summary, Welch, stars};
+use crate::statistics::{MedianRatio, RankTest, Summary, Welch, median, stars};
 use crate::wording;
 
 /// What can be said of the time of head.
@@ -290,9 +290,9 @@ impl Verdict {
             None => String::new(),
         };
         let base = {
-            let mut times: Vec<f64> = sides.pairs.iter().map(|pair| pair.0).collect();
-            times.sort_by(f64::total_cmp);
-            times.get(times.len() / 2).copied().unwrap_or_default() * 1e9
+            let times = sides.pairs.iter().take(found.pairs).map(|pair| pair.0);
+            let times: Vec<f64> = times.collect();
+            median(&times).unwrap_or_default() * 1e9
         };
         let name = &sides.head.name;
         let (few, pairs) = (

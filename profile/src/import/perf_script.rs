@@ -22,7 +22,7 @@ use super::shown;
 use crate::Recording;
 use crate::store::APPLICATION_ID;
 use builder::Builder;
-use line::Line;
+use line::{Line, Unclear};
 
 /// Longer lines than this are no text of perf's: the longest names of node's C++ have 2,300 bytes.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -182,11 +182,17 @@ enum Problem {
 }
 
 fn take(builder: &mut Builder, line: &[u8]) -> Result<(), Problem> {
-    let understood = line::parse(line).ok_or(Problem::Needed(if builder.in_sample() {
-        "a frame, as `ffffffff81000c82 asm_exc_page_fault+0x22 ([kernel.kallsyms])`, or a blank line"
-    } else {
-        "a sample, as `node 28277/28284 15441.787023: 1001001 cpu-clock:`"
-    }))?;
+    let understood = line::parse(line).map_err(|unclear| {
+        Problem::Needed(match unclear {
+            Unclear::Event => {
+                "behind the time the period, a whole number, and the event, as `15441.787023: 1001001 cpu-clock:`"
+            }
+            Unclear::Line if builder.in_sample() => {
+                "a frame, as `ffffffff81000c82 asm_exc_page_fault+0x22 ([kernel.kallsyms])`, or a blank line"
+            }
+            Unclear::Line => "a sample, as `node 28277/28284 15441.787023: 1001001 cpu-clock:`",
+        })
+    })?;
     match understood {
         Line::Comment(text) => {
             builder.header(text);

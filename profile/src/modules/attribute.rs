@@ -10,8 +10,10 @@
 //! module is found, opened or compiled for it.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use super::context::{BodyId, Context, Contexts, Inside, Key};
+use super::context::{BodyId, Context, Contexts, Inside, Key, Task};
 use super::continuations::{Behind, Continuations};
 use super::costs::Costs;
 use super::discover::Discovered;
@@ -44,6 +46,12 @@ enum Stage {
     Compile,
     Execute,
 }
+
+/// The loader of ES modules, called by no function of the program, makes a module of what it has read.
+const TRANSLATION: Key = Key {
+    call: None,
+    task: Task::Translating,
+};
 
 /// A call of `require` under way, or a run of the loader of ES modules.
 struct Call {
@@ -157,10 +165,12 @@ pub(super) struct Pass<'a> {
     continuations: Continuations,
     /// Start of the process, until its main thread is first seen.
     begun: Option<u64>,
+    /// When Node last was seen to deal with an exception that nobody caught.
+    uncaught: Option<u64>,
     calls: Vec<Call>,
-    /// Since when the loader of ES modules, called by no function of the program, finds files without a break (at 1), or does
-    /// all else that is loading (at 0): such a [`Call`] does not end, but is for one module after the other.
-    loader_since: [Option<u64>; 2],
+    /// Since when the loader of ES modules, called by no function of the program, is at one of its tasks without a break: such a
+    /// [`Call`] does not end, but is for one module after the other.
+    loader_since: [Option<u64>; Task::ALL.len()],
     doubts: Doubts,
     /// Compilations and loads of add-ons under way: all time is theirs.
     busy: Vec<(ModuleId, Stage)>,
@@ -214,8 +224,9 @@ impl<'a> Pass<'a> {
             phases,
             continuations,
             begun: None,
+            uncaught: None,
             calls: Vec::new(),
-            loader_since: [None; 2],
+            loader_since: [None; Task::ALL.len()],
             doubts: Doubts::default(),
             busy: Vec::new(),
             last: None,
@@ -301,7 +312,29 @@ impl<'a> Pass<'a> {
             }
             body = of.outer;
         }
+        self.end_those_that_only_import();
         self.followed
+    }
+
+    /// The body of an ES module that does nothing but import others is never seen: it runs when the last of them has. Where there was an
+    /// exception since that nobody caught, it may not have run.
+    fn end_those_that_only_import(&mut self) {
+        let imported = &self.found.imported;
+        let mut ends: BTreeMap<ModuleId, Option<End>> = BTreeMap::new();
+        for &module in imported.keys() {
+            if is_unseen(&self.modules[module.0 as usize]) {
+                end_by_imports(module, imported, self.modules, &mut ends);
+            }
+        }
+        for (module, end) in ends {
+            if let Some((earliest, Some(latest))) = end
+                && self.uncaught.is_none_or(|at| at < earliest.0)
+            {
+                let module = &mut self.modules[module.0 as usize];
+                module.end_earliest = Some(earliest);
+                module.end_latest = Some(latest);
+            }
+        }
     }
 
     /// A thread that leaves the CPU is taken for where its innermost crossing was: that is where it is while it is in C++. While it is in
@@ -422,6 +455,17 @@ impl<'a> Pass<'a> {
             self.enters |= crossing.kind == CrossingKind::ToJs;
         }
         let state = self.event(point.at, crossing.stack, &crossing.into());
+        if let Some(&module) = self.found.made.get(&point.index)
+            && state == Some(State::Loading(TRANSLATION))
+        {
+            self.tell(state, module, point.at, Some(Stage::Execute));
+            self.loaded.insert(module, ());
+            self.compiled.insert(module, ());
+            // Its end is not noted.
+            if crossing.duration.is_none_or(|time| time.0 < SHORT_NS) {
+                self.end_call(state, module);
+            }
+        }
         if crossing.kind == CrossingKind::ToJs && crossing.duration.is_some() && state.is_some() {
             self.last = Some((point.at, State::Next));
         }
@@ -460,7 +504,12 @@ impl<'a> Pass<'a> {
             self.close_calls(state, crossing.stack);
             return;
         }
-        self.seen(point.at, crossing.stack);
+        let state = self.seen(point.at, crossing.stack);
+        if let Some(&module) = self.found.made.get(&point.index)
+            && state == Some(State::Loading(TRANSLATION))
+        {
+            self.end_call(state, module);
+        }
         if self.found.add_ons.contains_key(&point.index) {
             // An end that is noted is one of a call that is long enough.
             self.busy.pop();
@@ -470,9 +519,11 @@ impl<'a> Pass<'a> {
     fn file(&mut self, point: &Point) {
         let access = &self.recording.files[point.index as usize];
         let costs = Costs::of_file(access, self.recording.name(access.path));
+        let context = access.stack.and_then(|stack| self.contexts.get(stack));
         let target = self.module_of_file(access.path);
         let told = target.filter(|_| {
             access.result >= 0
+                && !context.is_some_and(Context::reads_package)
                 && matches!(
                     access.operation,
                     FileOperation::Stat | FileOperation::Open | FileOperation::Read
@@ -483,8 +534,8 @@ impl<'a> Pass<'a> {
             return;
         };
         let state = self.seen(point.at, access.stack);
-        let context = access.stack.and_then(|stack| self.contexts.get(stack));
-        if context.is_some_and(|context| context.inside == Inside::Fetching) {
+        if context.is_some_and(|context| context.inside == Inside::Fetching || context.translating)
+        {
             // Whatever else the loader does, this is done for that module.
             self.modules[module.0 as usize].loading.add(&costs);
             self.cause(None, Some(module), point.at, &costs);
@@ -526,6 +577,10 @@ impl<'a> Pass<'a> {
         let Some(State::Loading(key)) = state else {
             return;
         };
+        let context = access.stack.and_then(|stack| self.contexts.get(stack));
+        if context.is_some_and(|context| context.reads_package() || context.translating) {
+            return;
+        }
         match access.operation {
             FileOperation::Stat if access.result >= 0 => {
                 if let Some(module) = self.module_of_file(access.path) {
@@ -870,11 +925,8 @@ impl<'a> Pass<'a> {
         {
             return;
         }
-        for (since, finding) in self.loader_since.iter_mut().zip([false, true]) {
-            let key = Key {
-                call: None,
-                finding,
-            };
+        for (since, task) in self.loader_since.iter_mut().zip(Task::ALL) {
+            let key = Key { call: None, task };
             *since = (state == State::Loading(key)).then(|| since.unwrap_or(at));
         }
     }
@@ -1008,9 +1060,15 @@ impl<'a> Pass<'a> {
         let owed = std::mem::take(&mut call.owed);
         call.target = stage.map(|stage| (module, stage));
         call.first = at;
-        self.doubts.portions[told] = Some((module, None));
+        // What was made of the file that was read, before it was compiled or its JSON there.
+        let step = match (key == TRANSLATION, stage) {
+            (true, Some(Stage::Compile)) => Some(Stage::Read),
+            (true, stage) => stage,
+            _ => None,
+        };
+        self.doubts.portions[told] = Some((module, step));
         if key.call.is_none()
-            && let Some(since) = &mut self.loader_since[usize::from(key.finding)]
+            && let Some(since) = &mut self.loader_since[key.task as usize]
         {
             let since = std::mem::replace(since, at);
             // What it did before something else was for another module. For a main script in CommonJS it all was.
@@ -1020,7 +1078,7 @@ impl<'a> Pass<'a> {
             }
         }
         let of_module = &mut self.modules[module.0 as usize];
-        of_module.spend(None, spent);
+        of_module.spend(step, spent);
         of_module.loading.add(&costs);
         let start = of_module.start.get_or_insert(Nanoseconds(first));
         start.0 = start.0.min(first);
@@ -1028,8 +1086,25 @@ impl<'a> Pass<'a> {
         self.cause(owner, Some(module), at, &owed);
     }
 
+    /// The loader of ES modules makes a module of what it has read without a break: where it does something else, whatever it made is not
+    /// known.
+    fn end_translation(&mut self, state: State) {
+        let goes_on = match state {
+            State::Next => true,
+            State::Loading(key) => key.call.is_none() && key.task != Task::Finding,
+            State::Module(module) => self.modules[module.0 as usize].kind == ModuleKind::Builtin,
+            State::Outside(_) => false,
+        };
+        if !goes_on && let Some(call) = self.calls.iter().rposition(|call| call.key == TRANSLATION)
+        {
+            let call = self.calls.remove(call);
+            self.retire(call);
+        }
+    }
+
     /// A module's own code runs again: what it called for has ended. And so has what others called for, where nothing of that is on the stack any more.
     fn close_calls(&mut self, state: State, stack: Option<StackId>) {
+        self.end_translation(state);
         let State::Module(module) = state else {
             return;
         };
@@ -1063,7 +1138,7 @@ impl<'a> Pass<'a> {
         let is_there = frames.any(|at| {
             let at = Key {
                 call: Some(at),
-                finding: key.finding,
+                task: key.task,
             };
             at == key || at.is_same_call(&key, self.recording)
         });
@@ -1097,6 +1172,9 @@ impl<'a> Pass<'a> {
         let Some(context) = stack.and_then(|stack| self.contexts.get(stack)) else {
             return;
         };
+        if context.uncaught {
+            self.uncaught = Some(at);
+        }
         // The outer ones are not known: what is not there may run nevertheless.
         if context.truncated {
             return;
@@ -1154,6 +1232,47 @@ impl<'a> Pass<'a> {
             body = of.outer;
         }
         false
+    }
+}
+
+/// The last that was seen of a body, and the first instant without it: `None` if it runs until the end.
+type End = (Nanoseconds, Option<Nanoseconds>);
+
+/// Whether it is an ES module of whose body nothing was seen.
+fn is_unseen(module: &Module) -> bool {
+    module.kind == ModuleKind::EsModule && module.execute_start.is_none()
+}
+
+/// Adds when what a module imports has ended, through those that are not seen themselves; `None` where nothing of it was seen. The ways are too
+/// long for recursion in some programs, and may lead in circles.
+fn end_by_imports(
+    module: ModuleId,
+    imported: &BTreeMap<ModuleId, Vec<ModuleId>>,
+    modules: &[Module],
+    ends: &mut BTreeMap<ModuleId, Option<End>>,
+) {
+    let of = |module: ModuleId| imported.get(&module).map_or(&[][..], Vec::as_slice);
+    let mut open = vec![(module, false)];
+    while let Some((module, imports_are_known)) = open.pop() {
+        if !imports_are_known {
+            if let Entry::Vacant(entry) = ends.entry(module) {
+                entry.insert(None);
+                open.push((module, true));
+                let unseen = of(module).iter().copied();
+                let unseen = unseen.filter(|import| {
+                    is_unseen(&modules[import.0 as usize]) && !ends.contains_key(import)
+                });
+                open.extend(unseen.map(|import| (import, false)));
+            }
+            continue;
+        }
+        let end = of(module).iter().filter_map(|import| {
+            let of_import = &modules[import.0 as usize];
+            let seen = of_import.end_earliest.map(|at| (at, of_import.end_latest));
+            seen.or_else(|| *ends.get(import)?)
+        });
+        let end = end.reduce(|a, b| (a.0.max(b.0), a.1.zip(b.1).map(|(a, b)| a.max(b))));
+        ends.insert(module, end);
     }
 }
 

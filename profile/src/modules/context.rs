@@ -41,8 +41,24 @@ pub(super) enum Inside {
 pub(super) struct Key {
     /// [`Context::call`]; `None` for what Node loads by itself.
     pub(super) call: Option<StackId>,
-    /// Finding a file and reading one do not follow each other where promises lie between.
-    pub(super) finding: bool,
+    pub(super) task: Task,
+}
+
+/// What the loader of ES modules, called by no function of the program, is at: one does not follow the other where promises lie between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Finding a file.
+    Finding,
+    /// Making a module of what was read.
+    Translating,
+    /// All else, and whatever is loaded for a call.
+    #[default]
+    Other,
+}
+
+impl Task {
+    /// All of them.
+    pub(super) const ALL: [Task; 3] = [Task::Finding, Task::Translating, Task::Other];
 }
 
 impl Key {
@@ -60,7 +76,7 @@ impl Key {
                 .get(stack.frame.0 as usize)
                 .map(function_of)
         };
-        if self.finding != other.finding || function(a) != function(b) {
+        if self.task != other.task || function(a) != function(b) {
             return false;
         }
         while a != b {
@@ -126,8 +142,12 @@ pub(super) struct Context {
     pub(super) wanted_by: Option<BuiltinClass>,
     /// A loader is on it, inside of that function.
     pub(super) loader: bool,
+    /// The reader of package.json is on it, and no other loader inside of that; but for what helps them all (26 reads by that).
+    pub(super) package: bool,
     /// It is the loader of ES modules, which looks for a file.
     pub(super) finding: bool,
+    /// That loader makes a module of what it has read. Only where nothing that called it is loading, too: as where it does so by promises.
+    pub(super) translating: bool,
     /// The loader of ES modules is on it, inside of that function: it loads what others import along with what that
     /// function asked for.
     pub(super) importing: bool,
@@ -148,10 +168,27 @@ pub(super) struct Context {
 impl Context {
     /// What tells one load under way from the others.
     pub(super) fn key(&self) -> Key {
+        let task = match self.call {
+            Some(_) => Task::Other,
+            None if self.translating => Task::Translating,
+            None if self.finding => Task::Finding,
+            None => Task::Other,
+        };
         Key {
             call: self.call,
-            finding: self.call.is_none() && self.finding,
+            task,
         }
+    }
+
+    /// Whether package.json is looked for or read, which tells nothing of the module that is being loaded: a package.json that is a module,
+    /// too, is read once more for that.
+    pub(super) fn reads_package(&self) -> bool {
+        self.package
+    }
+
+    /// Whether the loader of ES modules looks for a module's file.
+    pub(super) fn finds_module(&self) -> bool {
+        self.finding && !self.package
     }
 
     /// Whether what is done for a function's call may be for what another module imports. Hooks pay for what they do.
@@ -256,7 +293,9 @@ impl Context {
             self.wanted_by = None;
             self.own = !top_level && (self.loader || self.own);
             self.loader = false;
+            self.package = false;
             self.finding = false;
+            self.translating = false;
             self.importing = false;
             self.uncaught = false;
             return;
@@ -270,9 +309,28 @@ impl Context {
             return;
         }
         self.loader |= class.is_loader();
-        self.importing |= class == BuiltinClass::EsModuleLoader;
+        self.package = match class {
+            BuiltinClass::PackageReader => true,
+            BuiltinClass::RequireFunction => self.package,
+            _ => self.package && !class.is_loader(),
+        };
+        self.importing |= matches!(
+            class,
+            BuiltinClass::EsModuleLoader | BuiltinClass::EsModuleTranslator
+        );
         self.own |= class == BuiltinClass::EsModuleMeta;
         self.finding |= class == BuiltinClass::EsModuleFinder;
+        self.translating = match class {
+            BuiltinClass::EsModuleTranslator => {
+                self.translating || (self.owner.is_none() && self.inside != Inside::Loading)
+            }
+            // Others are loaded meanwhile: Node's own modules, and what a CommonJS module requires.
+            BuiltinClass::BuiltinLoader
+            | BuiltinClass::CommonJsLoader
+            | BuiltinClass::EsModuleFinder
+            | BuiltinClass::EsModuleReader => false,
+            _ => self.translating,
+        };
         self.inside = match class {
             // What imports ask for is fetched by promises: the program's functions are not on the stack.
             BuiltinClass::EsModuleLoader | BuiltinClass::EsModuleMeta if self.owner.is_none() => {
@@ -281,6 +339,7 @@ impl Context {
                     _ => Inside::Fetching,
                 }
             }
+            BuiltinClass::EsModuleTranslator => Inside::Loading,
             BuiltinClass::BuiltinLoader if self.inside == Inside::Own => Inside::Loading,
             _ if class.is_loader() => Inside::Loading,
             _ => self.inside,

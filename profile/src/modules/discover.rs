@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::context::{Contexts, Inside};
-use super::events::{Thread, What};
+use super::context::{Context, Contexts, Inside};
+use super::events::{Point, Thread, What};
 use super::hooks::FoundByHooks;
 use super::script::{BuiltinClass, Script, ScriptClass, ScriptId, Scripts};
 use super::{ByThread, Module, ModuleId, ModuleKind, of_thread};
@@ -107,6 +107,9 @@ impl AddOns {
     }
 }
 
+/// The file of an add-on that was found last, and for which call.
+type FoundAddOn = (Option<StackId>, ScriptId);
+
 /// A call that loads a native add-on.
 struct AddOnCall {
     crossing: u32,
@@ -135,12 +138,16 @@ pub(super) struct Discovered {
     pub(super) modules: Map<ScriptId, ModuleId>,
     /// Crossings that load a native add-on, by index.
     pub(super) add_ons: Map<u32, ModuleId>,
+    /// Crossings that make a module of JSON that was parsed for it, by index.
+    pub(super) made: Map<u32, ModuleId>,
     /// The module that one call of `require` loaded, by [`super::context::Context::call`]; `None` if it loaded several.
     pub(super) by_call: Map<StackId, Option<ModuleId>>,
     /// Compilations only to tell by its syntax what a file is, by index.
     pub(super) tried: Map<u32, ()>,
     /// Modules whose requirer imports them statically.
     pub(super) linked: Map<ModuleId, ()>,
+    /// What each ES module imports statically, whoever asked for it first.
+    pub(super) imported: BTreeMap<ModuleId, Vec<ModuleId>>,
     /// Modules that were loaded by promises: when it was first seen that their files had been read.
     fetched: Map<ModuleId, Nanoseconds>,
 }
@@ -192,7 +199,7 @@ impl<'a> Finder<'a> {
         let askers = self.askers(thread);
         let asked = self.asked(thread);
         let mut loads = self.compiled(thread, &mut found.tried);
-        self.json(thread, &asked, &mut loads);
+        let made = self.json(thread, &asked, &mut loads);
         let add_on_loads = self.add_ons(thread, &asked, &mut loads);
         self.imported(&imports, &mut loads);
         loads.sort_by_key(|load| load.at);
@@ -213,7 +220,8 @@ impl<'a> Finder<'a> {
                 continue;
             }
             let wanted = self.wanted_by(unit, load, &mut found, modules);
-            let (kind, times) = self.kind(&all, wanted.by_loader);
+            let by_loader = wanted.by_loader || all[1..].iter().any(|load| self.is_by_loader(load));
+            let (kind, times) = self.kind(&all, by_loader);
             let imported = importer(&imports, load, &found, modules);
             let is_es = matches!(kind, ModuleKind::EsModule | ModuleKind::Wasm);
             let requirer = match wanted.by_import || is_es {
@@ -264,11 +272,19 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        for (crossing, script) in add_on_loads {
-            if let Some(&module) = found.modules.get(&script) {
-                found.add_ons.insert(crossing, module);
+        for (loaded, links) in &imports {
+            let Some(&loaded) = found.modules.get(loaded) else {
+                continue;
+            };
+            for (_, requirer) in links {
+                if let Some(&requirer) = found.modules.get(requirer) {
+                    found.imported.entry(requirer).or_default().push(loaded);
+                }
             }
         }
+        let of_script = |(crossing, script)| Some((crossing, *found.modules.get(&script)?));
+        found.add_ons = add_on_loads.into_iter().filter_map(of_script).collect();
+        found.made = made.into_iter().filter_map(of_script).collect();
         found
     }
 
@@ -303,14 +319,14 @@ impl<'a> Finder<'a> {
             let access = &self.recording.files[point.index as usize];
             let context = access.stack.and_then(|stack| self.contexts.get(stack));
             if let Some(stack) = access.stack
-                && context.is_some_and(|context| context.finding)
+                && context.is_some_and(Context::finds_module)
                 && access.operation == FileOperation::Stat
                 && access.result >= 0
             {
                 asks.push((access.start, access.path, stack));
             }
         }
-        if let Some(found) = self.by_hooks.get(&(thread.process, thread.thread)) {
+        if let Some(found) = self.by_hooks.files.get(&(thread.process, thread.thread)) {
             asks.extend(
                 found
                     .iter()
@@ -417,7 +433,14 @@ impl<'a> Finder<'a> {
     }
 
     /// JSON modules: nothing is compiled for them, but their files are opened, and the loader of ES modules makes modules of them.
-    fn json(&mut self, thread: &Thread, asked: &[Asked], loads: &mut Vec<Load>) {
+    /// What hooks on a thread of their own read there for another one is a module of that. Gives the crossings that make them.
+    fn json(
+        &mut self,
+        thread: &Thread,
+        asked: &[Asked],
+        loads: &mut Vec<Load>,
+    ) -> Vec<(u32, ScriptId)> {
+        let mut made = Vec::new();
         let mut by_es_loader = self.opened(thread, loads);
         for asked in asked {
             let name = self.recording.name(asked.name);
@@ -438,6 +461,7 @@ impl<'a> Finder<'a> {
             });
             let opened = opened.and_then(VecDeque::pop_front);
             let script = self.scripts.add(script);
+            made.extend(asked.crossing.map(|crossing| (crossing, script)));
             match opened {
                 Some(load) => loads[load].script = script,
                 // Read by the thread pool; or there is no file.
@@ -455,6 +479,13 @@ impl<'a> Finder<'a> {
                 }
             }
         }
+        let thread = (thread.process, thread.thread);
+        if self.by_hooks.threads.contains(&thread) {
+            let left: BTreeSet<usize> = by_es_loader.into_values().flatten().collect();
+            let mut index = 0..;
+            loads.retain(|_| index.next().is_none_or(|at| !left.contains(&at)));
+        }
+        made
     }
 
     /// JSON files that are opened to load them. Gives those that the loader of ES modules reads, by path: indices of `loads`.
@@ -615,71 +646,11 @@ impl<'a> Finder<'a> {
             .filter_map(|asked| Some((asked.crossing?, asked.name)))
             .collect();
         let mut calls: Vec<AddOnCall> = Vec::new();
-        // The file that was found last, and for which call.
-        let mut found: Option<(Option<StackId>, ScriptId)> = None;
+        let mut found = None;
         for point in &thread.points {
             match point.what {
-                What::Crossing => {
-                    let crossing = &self.recording.crossings[point.index as usize];
-                    let callback = self.recording.callbacks.get(crossing.callback.0 as usize);
-                    if callback.is_some_and(|callback| callback.function == LOAD_ADD_ON) {
-                        let duration = crossing.duration.map_or(u64::MAX, |time| time.0);
-                        let call = self.call(crossing.stack);
-                        let found = found.filter(|(of, _)| call.is_some() && *of == call);
-                        let asked = asked
-                            .get(&point.index)
-                            .map(|&name| self.recording.name(name));
-                        // Of a name without a slash the dynamic linker finds the file.
-                        let asked = asked.filter(|path| path.starts_with(b"/"));
-                        calls.push(AddOnCall {
-                            crossing: point.index,
-                            end: point.at.saturating_add(duration),
-                            asked: asked.map(|path| self.scripts.add(Script::of(path))),
-                            found: found.map(|(_, script)| script),
-                            opened: Vec::new(),
-                            failed: false,
-                        });
-                    }
-                }
-                What::File => {
-                    let access = &self.recording.files[point.index as usize];
-                    let path = self.recording.name(access.path);
-                    if !path.ends_with(b".node") {
-                        continue;
-                    }
-                    let inside = calls.last_mut().filter(|call| point.at <= call.end);
-                    let context = access.stack.and_then(|stack| self.contexts.get(stack));
-                    match (access.operation, access.result >= 0) {
-                        (FileOperation::Stat, true) if inside.is_none() => {
-                            let script = self.scripts.add(Script::of(path));
-                            found = Some((context.and_then(|context| context.call), script));
-                        }
-                        (FileOperation::Open, false) => {
-                            if let Some(call) = inside {
-                                call.failed = true;
-                            }
-                        }
-                        (FileOperation::Open, true) => {
-                            let by_loader = context.is_some_and(|context| {
-                                context.innermost == Some(BuiltinClass::CommonJsLoader)
-                            });
-                            let script = self.scripts.add(Script::of(path));
-                            let is_load = match inside {
-                                Some(call) if call.opened.contains(&script) => false,
-                                Some(call) => {
-                                    call.opened.push(script);
-                                    true
-                                }
-                                None => by_loader,
-                            };
-                            if is_load {
-                                let kind = ModuleKind::AddOn;
-                                loads.push(Load::opened(script, kind, access.start, access.stack));
-                            }
-                        }
-                        _ => {}
-                    }
-                }
+                What::Crossing => calls.extend(self.add_on_call(point, &asked, found)),
+                What::File => self.add_on_file(point, &mut calls, &mut found, loads),
                 _ => {}
             }
         }
@@ -687,23 +658,109 @@ impl<'a> Finder<'a> {
         for call in &calls {
             let scripts = call.opened.iter();
             by_crossing.extend(scripts.map(|&script| (call.crossing, script)));
-            if !call.opened.is_empty() || call.failed {
-                continue;
-            }
-            // What the process has is not opened again: the one that was asked for, else the one that was looked for, or the only one.
-            let crossing = &self.recording.crossings[call.crossing as usize];
-            let only = self.add_ons.only(thread.process, crossing.start);
-            let known = call.asked.or(call.found);
-            if let Some(script) = known.or_else(|| {
-                let path = self.recording.name(only?);
-                Some(self.scripts.add(Script::of(path)))
-            }) {
-                let kind = ModuleKind::AddOn;
-                loads.push(Load::opened(script, kind, crossing.start, crossing.stack));
+            if call.opened.is_empty()
+                && !call.failed
+                && let Some(script) = self.add_on_at_hand(thread, call, loads)
+            {
                 by_crossing.push((call.crossing, script));
             }
         }
         by_crossing
+    }
+
+    /// The call that a crossing is if it loads an add-on.
+    fn add_on_call(
+        &mut self,
+        point: &Point,
+        asked: &Map<u32, NameId>,
+        found: Option<FoundAddOn>,
+    ) -> Option<AddOnCall> {
+        let recording = self.recording;
+        let crossing = &recording.crossings[point.index as usize];
+        let callback = recording.callbacks.get(crossing.callback.0 as usize)?;
+        if callback.function != LOAD_ADD_ON {
+            return None;
+        }
+        let duration = crossing.duration.map_or(u64::MAX, |time| time.0);
+        let call = self.call(crossing.stack);
+        let found = found.filter(|(of, _)| call.is_some() && *of == call);
+        let asked = asked.get(&point.index).map(|&name| recording.name(name));
+        // Of a name without a slash the dynamic linker finds the file.
+        let asked = asked.filter(|path| path.starts_with(b"/"));
+        Some(AddOnCall {
+            crossing: point.index,
+            end: point.at.saturating_add(duration),
+            asked: asked.map(|path| self.scripts.add(Script::of(path))),
+            found: found.map(|(_, script)| script),
+            opened: Vec::new(),
+            failed: false,
+        })
+    }
+
+    /// A file operation, if it is on an add-on: it finds the file, or loads it.
+    fn add_on_file(
+        &mut self,
+        point: &Point,
+        calls: &mut [AddOnCall],
+        found: &mut Option<FoundAddOn>,
+        loads: &mut Vec<Load>,
+    ) {
+        let access = &self.recording.files[point.index as usize];
+        let path = self.recording.name(access.path);
+        if !path.ends_with(b".node") {
+            return;
+        }
+        let inside = calls.last_mut().filter(|call| point.at <= call.end);
+        let context = access.stack.and_then(|stack| self.contexts.get(stack));
+        match (access.operation, access.result >= 0) {
+            (FileOperation::Stat, true) if inside.is_none() => {
+                let script = self.scripts.add(Script::of(path));
+                *found = Some((context.and_then(|context| context.call), script));
+            }
+            (FileOperation::Open, false) => {
+                if let Some(call) = inside {
+                    call.failed = true;
+                }
+            }
+            (FileOperation::Open, true) => {
+                let by_loader = context
+                    .is_some_and(|context| context.innermost == Some(BuiltinClass::CommonJsLoader));
+                let script = self.scripts.add(Script::of(path));
+                let is_load = match inside {
+                    Some(call) if call.opened.contains(&script) => false,
+                    Some(call) => {
+                        call.opened.push(script);
+                        true
+                    }
+                    None => by_loader,
+                };
+                if is_load {
+                    let kind = ModuleKind::AddOn;
+                    loads.push(Load::opened(script, kind, access.start, access.stack));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the process has is not opened again: the add-on that a call asked for, else the one that was looked for, or the only one.
+    fn add_on_at_hand(
+        &mut self,
+        thread: &Thread,
+        call: &AddOnCall,
+        loads: &mut Vec<Load>,
+    ) -> Option<ScriptId> {
+        let crossing = &self.recording.crossings[call.crossing as usize];
+        let script = match call.asked.or(call.found) {
+            Some(known) => known,
+            None => {
+                let only = self.add_ons.only(thread.process, crossing.start)?;
+                self.scripts.add(Script::of(self.recording.name(only)))
+            }
+        };
+        let kind = ModuleKind::AddOn;
+        loads.push(Load::opened(script, kind, crossing.start, crossing.stack));
+        Some(script)
     }
 
     fn call(&self, stack: Option<StackId>) -> Option<StackId> {
@@ -732,6 +789,14 @@ impl<'a> Finder<'a> {
                 });
             }
         }
+    }
+
+    /// Whether a loader loads it: others run files, too (`vm`), and may have been the first.
+    fn is_by_loader(&mut self, load: &Load) -> bool {
+        load.stack.map_or(
+            load.seen == Seen::Compiled(CompilationUnit::Function),
+            |stack| !load.tried && self.requirer(stack).by_loader,
+        )
     }
 
     /// What kind of module it is by all that was seen of it, and how often it was loaded.
@@ -903,7 +968,10 @@ fn is_tried(compilation: &Compilation, contexts: &Contexts) -> bool {
             .is_some_and(|class| {
                 !matches!(
                     class,
-                    BuiltinClass::CommonJsLoader | BuiltinClass::EsModuleLoader | BuiltinClass::Vm
+                    BuiltinClass::CommonJsLoader
+                        | BuiltinClass::EsModuleLoader
+                        | BuiltinClass::EsModuleTranslator
+                        | BuiltinClass::Vm
                 )
             })
 }

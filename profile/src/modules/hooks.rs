@@ -27,8 +27,14 @@ pub(super) struct Found {
     pub(super) stack: StackId,
 }
 
-/// The files by the thread that asked, in the order of time.
-pub(super) type FoundByHooks = Map<(ProcessId, ThreadId), Vec<Found>>;
+/// What hooks' threads did.
+#[derive(Debug, Default)]
+pub(super) struct FoundByHooks {
+    /// The files by the thread that asked, in the order of time.
+    pub(super) files: Map<(ProcessId, ThreadId), Vec<Found>>,
+    /// The threads: what they read for others is a module of these.
+    pub(super) threads: BTreeSet<(ProcessId, ThreadId)>,
+}
 
 /// Through which of Node's own modules a stack goes.
 #[derive(Clone, Copy, Default)]
@@ -87,7 +93,7 @@ pub(super) fn found_by_hooks(
                     let stack = access.stack.filter(|_| found);
                     stack.and_then(|stack| {
                         let Through { hooks, worker } = through[stack.0 as usize];
-                        let finding = contexts.get(stack)?.finding;
+                        let finding = contexts.get(stack)?.finds_module();
                         (hooks && finding).then_some(Step::Found {
                             by: thread.thread,
                             path: access.path,
@@ -107,6 +113,8 @@ pub(super) fn found_by_hooks(
             _ => None,
         });
         let of_hooks: BTreeSet<ThreadId> = answers.collect();
+        let threads = of_hooks.iter().map(|&thread| (process, thread));
+        all.threads.extend(threads);
         let mut waiting = VecDeque::new();
         let mut works: Map<ThreadId, Work> = Map::default();
         for (at, step) in steps {
@@ -129,7 +137,7 @@ pub(super) fn found_by_hooks(
                 Step::Found { by, path, at_once } => {
                     let work = works.get(&by).filter(|work| at_once || !work.mixed);
                     if let Some((thread, stack)) = work.and_then(|work| work.last) {
-                        let found = all.entry((process, thread)).or_default();
+                        let found = all.files.entry((process, thread)).or_default();
                         found.push(Found { at, path, stack });
                     }
                 }

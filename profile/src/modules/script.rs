@@ -35,9 +35,13 @@ pub enum BuiltinClass {
     EsModuleFinder,
     /// Its step that reads it.
     EsModuleReader,
+    /// Its step that makes a module of what was read: strips types, parses JSON, compiles.
+    EsModuleTranslator,
     /// `import.meta`: its `resolve` finds a file without loading it.
     EsModuleMeta,
-    /// Everything else that takes part in loading, such as the reader of package.json.
+    /// The reader of package.json: looks for the nearest one of each module, whoever wants that.
+    PackageReader,
+    /// Everything else that takes part in loading.
     OtherLoader,
     /// Loads Node's own modules.
     BuiltinLoader,
@@ -122,6 +126,7 @@ impl BuiltinClass {
                 self,
                 BuiltinClass::RequireFunction
                     | BuiltinClass::CommonJsLoader
+                    | BuiltinClass::PackageReader
                     | BuiltinClass::OtherLoader
             )
     }
@@ -133,6 +138,7 @@ impl BuiltinClass {
             BuiltinClass::EsModuleLoader
                 | BuiltinClass::EsModuleFinder
                 | BuiltinClass::EsModuleReader
+                | BuiltinClass::EsModuleTranslator
                 | BuiltinClass::EsModuleMeta
         )
     }
@@ -145,6 +151,11 @@ impl BuiltinClass {
                 BuiltinClass::RequireFunction
             }
             b"internal/modules/cjs/loader" => BuiltinClass::CommonJsLoader,
+            // The main scripts of applications that have node in them, and of start-up snapshots.
+            b"internal/main/embedding"
+            | b"internal/util/embedding"
+            | b"internal/main/mksnapshot" => BuiltinClass::CommonJsLoader,
+            b"internal/modules/package_json_reader" => BuiltinClass::PackageReader,
             b"internal/bootstrap/loaders" | b"internal/bootstrap/realm" => {
                 BuiltinClass::BuiltinLoader
             }
@@ -157,6 +168,7 @@ impl BuiltinClass {
             b"internal/modules/esm/load"
             | b"internal/modules/esm/get_format"
             | b"internal/modules/esm/get_source" => BuiltinClass::EsModuleReader,
+            b"internal/modules/esm/translators" => BuiltinClass::EsModuleTranslator,
             b"internal/modules/esm/initialize_import_meta" => BuiltinClass::EsModuleMeta,
             _ if name.starts_with(b"internal/modules/esm/") => BuiltinClass::EsModuleLoader,
             _ if name.starts_with(b"internal/modules/") => BuiltinClass::OtherLoader,

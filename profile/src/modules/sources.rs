@@ -42,7 +42,7 @@ pub struct Sources {
 }
 
 /// Finds the scripts that are bundles, each known by a key: their functions are of several files, or of one of another package. What a bundler splits off of a
-/// bundle may be a single file; what was made of one file of its own (TypeScript) is none.
+/// bundle may be a single file; what was made of one file of its own (TypeScript) is none. So are scripts that evaluate files (webpack's `eval`, Vite's module runner).
 #[derive(Clone, Debug, Default)]
 pub struct Bundles<K> {
     first: BTreeMap<K, NameId>,
@@ -56,7 +56,11 @@ impl<K: Copy + Ord> Bundles<K> {
             return;
         };
         let first = *self.first.entry(key).or_insert(original.file);
-        if first != original.file || is_of_another_package(recording.name(original.file), path) {
+        let name = recording.name(original.file);
+        if first != original.file
+            || is_of_another_package(name, path)
+            || frame.is_evaluated() && name.contains(&b'/')
+        {
             self.found.insert(key);
         }
     }
@@ -170,7 +174,7 @@ impl<'a> Places<'a> {
                 Some((bundle, script)) => {
                     let file = frame.original.and_then(|original| {
                         let key = (bundle, original.file);
-                        let add = || places.add(key, script, &mut packages);
+                        let add = || places.add(key, script, frame, &mut packages);
                         *files.entry(key).or_insert_with(add)
                     });
                     file.map_or(Stands::Added(bundle), Stands::In)
@@ -186,13 +190,17 @@ impl<'a> Places<'a> {
         &mut self,
         file: (ScriptId, NameId),
         bundle: &Script,
+        frame: &Frame,
         known: &mut BTreeMap<(ScriptId, Option<Vec<u8>>), Package>,
     ) -> Option<File> {
         let path = self.recording.name(file.1);
         if is_of_bundler(path) {
             return None;
         }
-        let directory = installed_directory(path).or_else(|| installed_directory(&bundle.path));
+        // What a bundle in a package was made of is of that package, wherever it lay once; but not the program's files that it evaluates.
+        let is_elsewhere = frame.is_evaluated() && path.starts_with(b"/");
+        let around = || installed_directory(&bundle.path).filter(|_| !is_elsewhere);
+        let directory = installed_directory(path).or_else(around);
         let packages = &mut self.packages;
         let package = (file.0, directory.map(<[u8]>::to_vec));
         let package = *known.entry(package).or_insert_with_key(|package| {

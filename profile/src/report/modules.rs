@@ -198,6 +198,9 @@ pub struct CpuByKind {
     pub node_javascript_ns: u64,
     /// [`Work::Builtins`].
     pub builtins_ns: u64,
+    /// [`Work::WebAssembly`].
+    #[serde(default)]
+    pub webassembly_ns: u64,
     /// [`Work::InlineCacheMisses`].
     pub inline_cache_misses_ns: u64,
     /// [`Work::EagerCompilation`].
@@ -208,6 +211,9 @@ pub struct CpuByKind {
     pub baseline_compilation_ns: u64,
     /// [`Work::OptimizingCompilation`].
     pub optimizing_compilation_ns: u64,
+    /// [`Work::WebAssemblyCompilation`].
+    #[serde(default)]
+    pub webassembly_compilation_ns: u64,
     /// [`Work::Deserialization`].
     pub deserialization_ns: u64,
     /// [`Work::GarbageCollection`].
@@ -229,11 +235,13 @@ impl CpuByKind {
             Work::JavaScript => &mut self.javascript_ns,
             Work::NodeJavaScript => &mut self.node_javascript_ns,
             Work::Builtins => &mut self.builtins_ns,
+            Work::WebAssembly => &mut self.webassembly_ns,
             Work::InlineCacheMisses => &mut self.inline_cache_misses_ns,
             Work::EagerCompilation => &mut self.eager_compilation_ns,
             Work::LazyCompilation => &mut self.lazy_compilation_ns,
             Work::BaselineCompilation => &mut self.baseline_compilation_ns,
             Work::OptimizingCompilation => &mut self.optimizing_compilation_ns,
+            Work::WebAssemblyCompilation => &mut self.webassembly_compilation_ns,
             Work::Deserialization => &mut self.deserialization_ns,
             Work::GarbageCollection => &mut self.garbage_collection_ns,
             Work::Native => &mut self.native_ns,

@@ -213,7 +213,7 @@ macro_rules! choice {
 choice!(CrossingKind: "an id of crossing_kind", Slow, Fast, Getter, Construct, ToJs);
 choice!(FileOperation: "an id of file_operation", Stat, Open, Read, Readlink, Close, Access);
 choice!(CompilationUnit: "an id of compilation_unit", Builtin, Function, Module, Script);
-choice!(FrameKind: "an id of frame_kind", JavaScript, Builtin, Native, Library, AddOn, Kernel, Unknown);
+choice!(FrameKind: "an id of frame_kind", JavaScript, Builtin, Native, Library, AddOn, Kernel, Unknown, WebAssembly);
 choice!(Tier: "an id of tier", Interpreted, Baseline, Optimized);
 choice!(WaitReason: "an id of wait_reason", File, PageFault, Child, Lock, Idle, Preempted, Other);
 

@@ -158,6 +158,16 @@ Step {
     changed: &[],
     sql: "",
 },
+// Frames of WebAssembly. The kinds are for people who query by hand: not all files have that table.
+Step {
+    to: 5,
+    added: &[],
+    changed: &[],
+    sql: "
+CREATE TABLE IF NOT EXISTS frame_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT OR IGNORE INTO frame_kind VALUES (7, 'webassembly');
+",
+},
 ];
 
 /// The oldest schema that is read.

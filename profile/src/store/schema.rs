@@ -1,4 +1,4 @@
-//! The tables of schema 4, and views that join them for people who query by hand.
+//! The tables of schema 5, and views that join them for people who query by hand.
 //!
 //! `docs/recording.md` explains them. Hot tables hold integers only. Nothing is indexed but the ids: a recording is read
 //! whole, and an index would cost more at the end of each trace than it saves in a query.
@@ -11,7 +11,7 @@ use super::{Malformed, migrate};
 pub const APPLICATION_ID: u32 = 0x4e50_5246;
 
 /// `PRAGMA user_version`: raised with every change of a table; older files are then migrated or refused by name.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Names and statements. A file is read only if its statements are these: then its tables are what they seem.
 pub(super) const TABLES: &[(&str, &str)] = &[
@@ -349,7 +349,7 @@ INSERT INTO file_operation VALUES (0, 'stat'), (1, 'open'), (2, 'read'), (3, 're
 CREATE TABLE compilation_unit (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 INSERT INTO compilation_unit VALUES (0, 'builtin'), (1, 'function'), (2, 'module'), (3, 'script');
 CREATE TABLE frame_kind (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
-INSERT INTO frame_kind VALUES (0, 'javascript'), (1, 'builtin'), (2, 'native'), (3, 'library'), (4, 'add_on'), (5, 'kernel'), (6, 'unknown');
+INSERT INTO frame_kind VALUES (0, 'javascript'), (1, 'builtin'), (2, 'native'), (3, 'library'), (4, 'add_on'), (5, 'kernel'), (6, 'unknown'), (7, 'webassembly');
 CREATE TABLE tier (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
 INSERT INTO tier VALUES (0, 'interpreted'), (1, 'baseline'), (2, 'optimized');
 CREATE TABLE wait_reason (id INTEGER PRIMARY KEY, name TEXT NOT NULL);

@@ -66,6 +66,8 @@ pub struct Program {
     payers: Vec<Payer>,
     /// Instant of the next CPU sample.
     tick: Option<u64>,
+    /// The package.json that the loader looks at for each module; whether it was read.
+    package_json: Option<(String, bool)>,
     frames: HashMap<Frame, FrameId>,
     stacks: HashMap<Stack, StackId>,
     names: HashMap<Vec<u8>, NameId>,
@@ -85,7 +87,10 @@ pub const PID: u32 = 500;
 const LOADER: &str = "node:internal/modules/cjs/loader";
 const HELPERS: &str = "node:internal/modules/helpers";
 const ESM_LOADER: &str = "node:internal/modules/esm/loader";
+const ESM_UTILS: &str = "node:internal/modules/esm/utils";
+const TRANSLATORS: &str = "node:internal/modules/esm/translators";
 const ESM_RESOLVE: &str = "node:internal/modules/esm/resolve";
+const PACKAGE_READER: &str = "node:internal/modules/package_json_reader";
 const REALM: &str = "node:internal/bootstrap/realm";
 
 impl Program {
@@ -103,6 +108,7 @@ impl Program {
             crossing_stack: None,
             payers: vec![Payer::default()],
             tick: sampled.then_some(START),
+            package_json: None,
             frames: HashMap::new(),
             stacks: HashMap::new(),
             names: HashMap::new(),
@@ -565,6 +571,7 @@ impl Program {
                 }
                 program.file(FileOperation::Stat, path, 0, 4_000);
             });
+            program.look_at_package_json();
             program.inside("Module.load", LOADER, 1266, false, |program| {
                 program.inside("Module._extensions..js", LOADER, 1600, false, |program| {
                     program.read(path, 2_000);
@@ -580,6 +587,33 @@ impl Program {
             });
         });
         self.payers.pop();
+    }
+
+    /// From now on the loader looks at this package.json for each module that is required, as Node 22 does.
+    pub fn look_at(&mut self, package_json: &str) {
+        self.package_json = Some((package_json.to_owned(), false));
+    }
+
+    fn look_at_package_json(&mut self) {
+        let Some((path, was_read)) = self.package_json.clone() else {
+            return;
+        };
+        self.inside("findParentPackageJSON", PACKAGE_READER, 90, false, |p| {
+            // 26 does that by what helps all loaders.
+            p.inside("internalModuleStat", HELPERS, 40, false, |p| {
+                p.file(FileOperation::Stat, &path, 0, 4_000);
+            });
+            p.busy(20_000);
+        });
+        if !was_read {
+            self.package_json = Some((path.clone(), true));
+            self.inside("read", PACKAGE_READER, 50, false, |p| {
+                p.file(FileOperation::Open, &path, 17, 5_000);
+                p.file(FileOperation::Read, &path, 300, 6_000);
+                p.file(FileOperation::Close, &path, 0, 1_000);
+                p.busy(20_000);
+            });
+        }
     }
 
     /// Reads a file as `fs.readFileSync` does.
@@ -689,6 +723,28 @@ impl Program {
                 });
             });
         });
+    }
+
+    /// Node compiles and runs a main script that it has in itself (a single executable application), or makes a start-up snapshot of: by
+    /// `function` of `builtin`.
+    pub fn run_embedded(
+        &mut self,
+        name: &str,
+        (function, builtin): (&str, &str),
+        compile_ns: u64,
+        body: impl FnOnce(&mut Self),
+    ) {
+        self.requirers.insert(name.into(), None);
+        self.payers.push(Payer {
+            requirer: None,
+            loaded: None,
+        });
+        self.inside(function, builtin, 110, false, |program| {
+            program.busy(GAP);
+            program.compile(name, CompilationUnit::Function, compile_ns);
+            program.body(name, body);
+        });
+        self.payers.pop();
     }
 
     /// Compiles and runs code without a loader, as `vm` does.
@@ -836,19 +892,97 @@ impl Program {
             },
         );
         if let Some(imported_by) = imported_by {
-            let import = Import {
-                process: self.process,
-                thread: self.thread,
-                at: Nanoseconds(self.now),
-                requirer: self.name(imported_by),
-                loaded: self.name(url),
-            };
-            self.recording.imports.push(import);
+            self.link(imported_by, url, Nanoseconds(self.now));
         }
         self.inside("translators", ESM_LOADER, 500, false, |program| {
             program.compile(url, CompilationUnit::Module, compile_ns);
         });
         self.payers.pop();
+    }
+
+    /// A module is linked to what one imports, or with an empty requirer is made.
+    fn link(&mut self, requirer: &str, loaded: &str, at: Nanoseconds) {
+        let import = Import {
+            process: self.process,
+            thread: self.thread,
+            at,
+            requirer: self.name(requirer),
+            loaded: self.name(loaded),
+        };
+        self.recording.imports.push(import);
+    }
+
+    /// The same of JSON that the thread pool has read: it is parsed later, by a promise.
+    pub fn import_json(&mut self, url: &str, imported_by: &str, parse_ns: u64) {
+        let stack = self.stack.take();
+        let (key, requirer) = (path_of(url), path_of(imported_by));
+        self.requirers.insert(key.clone(), Some(requirer.clone()));
+        self.payers.push(Payer {
+            requirer: Some(requirer),
+            loaded: Some((key.clone(), Some(Step::Resolve))),
+        });
+        self.inside("defaultResolve", ESM_RESOLVE, 300, false, |program| {
+            program.file(FileOperation::Stat, &key, 0, 4_000);
+        });
+        self.step(&key, Step::Execute);
+        self.inside("loadAndTranslate", ESM_LOADER, 500, false, |program| {
+            program.inside("jsonStrategy", TRANSLATORS, 400, false, |program| {
+                program.cross("encoding_binding", "DecodeUTF8", parse_ns / 4);
+                program.busy(parse_ns);
+                let made = Nanoseconds(program.now + GAP + 1_000);
+                program.cross("loader", "ModuleWrap::New", 30_000);
+                program.link("", url, made);
+                program.link(imported_by, url, Nanoseconds(program.now));
+            });
+        });
+        self.payers.pop();
+        self.stack = stack;
+    }
+
+    /// The loader of ES modules takes the types out of a module, which it loads for the first time, and compiles it.
+    pub fn load_typescript(&mut self, url: &str, imported_by: Option<&str>, strip_ns: u64) {
+        let stack = self.stack.take();
+        let (key, requirer) = (path_of(url), imported_by.map(path_of));
+        self.requirers.insert(key.clone(), requirer.clone());
+        self.payers.push(Payer {
+            requirer,
+            loaded: Some((key.clone(), Some(Step::Resolve))),
+        });
+        self.inside("defaultResolve", ESM_RESOLVE, 300, false, |program| {
+            program.file(FileOperation::Stat, &key, 0, 4_000);
+        });
+        if let Some(imported_by) = imported_by {
+            self.link(imported_by, url, Nanoseconds(self.now));
+        }
+        self.inside("loadAndTranslate", ESM_LOADER, 500, false, |program| {
+            program.inside(
+                "getSourceSync",
+                "node:internal/modules/esm/load",
+                40,
+                false,
+                |program| program.read(&key, 500),
+            );
+            program.step(&key, Step::Read);
+            program.inside("moduleTranslator", TRANSLATORS, 600, false, |program| {
+                let typescript = "node:internal/modules/typescript";
+                program.inside("stripTypeScriptTypes", typescript, 100, false, |program| {
+                    program.cross("encoding_binding", "EncodeInto", 3_000);
+                    program.busy(strip_ns);
+                    program.cross("encoding_binding", "DecodeUTF8", 3_000);
+                });
+                program.inside(
+                    "compileSourceTextModule",
+                    ESM_UTILS,
+                    300,
+                    false,
+                    |program| {
+                        program.compile(url, CompilationUnit::Module, 20_000);
+                    },
+                );
+            });
+        });
+        self.payers.pop();
+        self.stack = stack;
     }
 
     /// The loader of ES modules looks for a file, as `import()` of the function that runs does at once; through a

@@ -26,6 +26,8 @@ struct Names {
     map: NameId,
     start: NameId,
     collect: NameId,
+    resize: NameId,
+    wasm: NameId,
 }
 
 /// What runs at the moment.
@@ -61,6 +63,8 @@ impl Stacks {
             map: name("Array.prototype.map"),
             start: name("node::LoadEnvironment(node::Environment*)"),
             collect: name("v8::internal::Heap::CollectGarbage(v8::internal::AllocationSpace)"),
+            resize: name("resize"),
+            wasm: name("wasm://wasm/5f3c9a1e"),
         };
         Stacks {
             numbers: Numbers(2),
@@ -158,6 +162,17 @@ impl Stacks {
                 let collect = self.names.collect;
                 Some(self.native(recording, function, collect))
             }
+            // WebAssembly, and what that calls.
+            1 => {
+                let resize = self.wasm(recording, function);
+                let handle = self.names.handle;
+                match self.bodies.last() {
+                    Some(&(file, _)) if self.numbers.below(2) == 0 => {
+                        Some(self.javascript(recording, Some(resize), handle, file, 7, false))
+                    }
+                    _ => Some(resize),
+                }
+            }
             _ => function,
         }
     }
@@ -184,6 +199,12 @@ impl Stacks {
             0,
             false,
         )
+    }
+
+    fn wasm(&mut self, recording: &mut Recording, caller: Option<StackId>) -> StackId {
+        let (kind, function) = (FrameKind::WebAssembly, self.names.resize);
+        let file = Some(self.names.wasm);
+        self.frame(recording, caller, kind, function, file, 0, false)
     }
 
     fn javascript(

@@ -13,7 +13,7 @@ use nodeprof_profile::{
 };
 use nodeprofd::measure::Subject;
 
-use super::super::diff::quoted;
+use super::super::hints::quoted;
 use super::{GoOn, Session, is_probed, label, style, words};
 use crate::{
     args::{Color, measure::Compare},

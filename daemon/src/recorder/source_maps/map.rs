@@ -38,6 +38,7 @@ pub struct Map {
     points: Vec<Point>,
     /// `sourceRoot` and source.
     sources: Vec<(String, String)>,
+    file: Option<String>,
 }
 
 /// From here on to the next point the code stems from that place. Numbers from 0.
@@ -49,9 +50,11 @@ struct Point {
     original: Option<[u32; 3]>,
 }
 
-/// What tells an indexed map from a plain one.
+/// What tells an indexed map from a plain one, and which script it says it is of.
 #[derive(Deserialize)]
 struct Outline<'j> {
+    #[serde(borrow)]
+    file: Option<Cow<'j, str>>,
     #[serde(borrow)]
     sections: Option<Vec<Section<'j>>>,
 }
@@ -166,8 +169,11 @@ impl Map {
     /// Reads the JSON of a map; `None` if it is none, or too large.
     pub fn parse(json: &[u8]) -> Option<Map> {
         let text = std::str::from_utf8(without_guard(json)).ok()?;
-        let mut map = Map::default();
         let outline: Outline = serde_json::from_str(text).ok()?;
+        let mut map = Map {
+            file: outline.file.map(Cow::into_owned),
+            ..Map::default()
+        };
         match outline.sections {
             None => {
                 if mappings_bytes(text)? > LARGEST_MAPPINGS {
@@ -251,6 +257,11 @@ impl Map {
             line: original_line.checked_add(1)?,
             column: original_column.checked_add(1)?,
         })
+    }
+
+    /// The script that it says it is of.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref().filter(|file| !file.is_empty())
     }
 
     /// A source by its number.

@@ -1,9 +1,10 @@
 //! Reading files as the user who typed the command could.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstatfs, openat2};
 
 use super::super::command::Invoker;
 
@@ -84,18 +85,19 @@ impl SourceReader for Disk {
     }
 }
 
-/// Opens a regular file. A pipe or a device by that name is neither waited for nor touched.
+/// Opens a regular file that a program names. A pipe or a device by that name is neither waited for nor touched. Nothing of /proc is opened, nor what its links lead to
+/// (`/proc/PID/cwd`, `root`, `fd`): with CAP_SYS_PTRACE they lead past the folders that a user may not enter.
 pub fn open_regular(path: &Path) -> Option<File> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
+    let open = |flags| {
+        let flags = flags | OFlags::CLOEXEC;
+        let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+        let file = File::from(opened.ok()?);
+        let is_regular = file.metadata().ok()?.is_file();
+        (is_regular && fstatfs(&file).ok()?.f_type != PROC_SUPER_MAGIC).then_some(file)
+    };
+    open(OFlags::PATH)?;
     // It may be another one by now: then opening it must not block either.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
+    open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
 }
 
 /// Lets the calling thread, and no other, read what the user may who typed the command: the one behind sudo, or the one
@@ -114,8 +116,8 @@ pub fn take_rights_of_user(invoker: Option<&Invoker>) -> io::Result<()> {
     }
 }
 
-/// Capabilities that read other users' files (`linux/capability.h`): DAC_OVERRIDE, DAC_READ_SEARCH.
-const READS_ALL: u32 = 1 << 1 | 1 << 2;
+/// Capabilities that read other users' files (`linux/capability.h`): DAC_OVERRIDE, DAC_READ_SEARCH, and SYS_PTRACE by way of /proc.
+const READS_ALL: u32 = 1 << 1 | 1 << 2 | 1 << 19;
 
 fn drop_capabilities() -> io::Result<()> {
     /// `struct __user_cap_header_struct`.
@@ -147,4 +149,36 @@ fn drop_capabilities() -> io::Result<()> {
     data[0].effective &= !READS_ALL;
     // SAFETY: as above.
     checked(unsafe { libc::syscall(libc::SYS_capset, &mut header, data.as_ptr()) })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails says where")]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn no_file_is_opened_by_way_of_a_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.js");
+        std::fs::write(&file, "1").unwrap();
+        let at = File::open(folder.path()).unwrap();
+        let by_descriptor = format!("/proc/self/fd/{}", at.as_raw_fd());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&by_descriptor, &link).unwrap();
+        let by_root = format!("/proc/self/root{}", file.display());
+        for (path, is_opened) in [
+            (file.clone(), true),
+            (folder.path().join("../").join(&file), true),
+            (Path::new(&by_descriptor).join("a.js"), false),
+            (link.join("a.js"), false),
+            (by_root.into(), false),
+            ("/proc/self/environ".into(), false),
+            (folder.path().to_owned(), false),
+        ] {
+            assert!(path.exists(), "{}", path.display());
+            assert_eq!(open_regular(&path).is_some(), is_opened, "{path:?}");
+        }
+    }
 }

@@ -1,12 +1,13 @@
-//! Where a script says that its map is: the last `//# sourceMappingURL=…`, in its last lines.
+//! Where a script says that its map is: the last `//# sourceMappingURL=…`, in its last lines. And what it says that it is: `//# sourceURL=…`.
 
+use super::super::stacks::Source;
 use super::reader::SourceFile;
 
 /// Enough for the comment, and a licence or two behind it.
 const TAIL: u64 = 4096;
 
 /// What a script says of its map.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// A URL, as written.
     File(String),
@@ -32,6 +33,27 @@ pub fn find(script: &mut SourceFile) -> Option<Reference> {
     }
 }
 
+/// What a script says whose text came with the records.
+pub fn in_text(text: &Source) -> Option<Reference> {
+    // Behind its map, which may be long, it may name itself.
+    let tail = text.tail(usize::MAX);
+    match last_url(tail.as_bytes()) {
+        Some(url) => Some(reference(url)),
+        None if text.is_whole() || !may_be_within_a_map(tail.as_bytes()) => None,
+        None => Some(Reference::TooLarge),
+    }
+}
+
+/// The name that a script gives itself, as code that is evaluated does (`//# sourceURL=webpack-internal:///./src/a.js`).
+pub fn own_name(text: &Source) -> Option<String> {
+    let url = |tail: String| {
+        let url = String::from_utf8_lossy(last(tail.as_bytes(), b"sourceURL=")?).into_owned();
+        (!url.contains(char::is_control)).then_some(url)
+    };
+    // Behind it there may be a map.
+    url(text.tail(TAIL as usize)).or_else(|| url(text.tail(usize::MAX)))
+}
+
 /// Whether the text of a script may say that it has a map. Reads its end only.
 pub fn names_a_map(script: &[u8]) -> bool {
     let tail = script.len().saturating_sub(TAIL as usize);
@@ -41,14 +63,18 @@ pub fn names_a_map(script: &[u8]) -> bool {
 
 /// The URL of the last comment, with either sign of the old and new form (`//@`, `/*# … */`).
 fn last_url(text: &[u8]) -> Option<&[u8]> {
-    const NAME: &[u8] = b"sourceMappingURL=";
-    memchr::memmem::rfind_iter(text, NAME).find_map(|at| {
+    last(text, b"sourceMappingURL=")
+}
+
+/// What the last comment of this name says.
+fn last<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
+    memchr::memmem::rfind_iter(text, name).find_map(|at| {
         let before = text.get(..at)?.trim_ascii_end();
         let block = before.ends_with(b"/*#") || before.ends_with(b"/*@");
         if !(block || before.ends_with(b"//#") || before.ends_with(b"//@")) {
             return None;
         }
-        let url = text.get(at + NAME.len()..)?;
+        let url = text.get(at + name.len()..)?;
         let end = url
             .iter()
             .position(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'`' | b'\\'));
@@ -96,6 +122,40 @@ fn reference(url: &[u8]) -> Reference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_names_its_map_and_itself() {
+        let map = format!(
+            "//# sourceMappingURL=data:application/json;base64,{}",
+            "e30g".repeat(4096)
+        );
+        let evaluated = format!(
+            "f()\n//# sourceURL=[module]\n{map}\n//# sourceURL=webpack-internal:///é.js\n\n}}"
+        );
+        let units: Vec<u8> = evaluated
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let latin1: Vec<u8> = evaluated.chars().map(|c| c as u8).collect();
+        for (bytes, two_byte) in [(units, true), (latin1, false)] {
+            let text = Source::of(bytes, two_byte);
+            let own = own_name(&text);
+            assert_eq!(own.as_deref(), Some("webpack-internal:///é.js"));
+            let found = in_text(&text);
+            let expected = "{} ".repeat(4096).into_bytes();
+            assert_eq!(found, Some(Reference::Inline(Some(expected))));
+        }
+        // The name before its map.
+        let other = format!("f()\n//# sourceURL=a.js\n{map}\n");
+        assert_eq!(
+            own_name(&Source::of(other.into_bytes(), false)).as_deref(),
+            Some("a.js")
+        );
+        let none = Source::of(b"f('//# sourceURL=a.js')".to_vec(), false);
+        assert_eq!((own_name(&none), in_text(&none)), (None, None));
+        let control = Source::of(b"f()\n//# sourceURL=a\x1b[2J".to_vec(), false);
+        assert_eq!(own_name(&control), None);
+    }
 
     fn found(script: &str) -> Option<Reference> {
         let found = find(&mut SourceFile::of(script.as_bytes().to_vec()));

@@ -34,11 +34,25 @@ pub fn source(map: &str, root: &str, name: &str) -> String {
         return absolute(&path, "");
     }
     if has_scheme(&name) {
-        return normal_url(&name);
+        return shown(&name);
     }
     // It is the path of a URL, as that of the map is.
     let decoded = percent_decoded(name.as_bytes()).and_then(|path| String::from_utf8(path).ok());
     absolute(decoded.as_ref().unwrap_or(&name), folder(map))
+}
+
+/// A URL, or a name that a script gives itself, as it is shown: without `.` and `..`. webpack adds a number to what is made of one file in several ways
+/// (`webpack://app/src/a.js?33ea`); those of other files than scripts tell what is made of parts of them (`a.vue?1f2c`).
+pub fn shown(name: &str) -> String {
+    const SCRIPTS: [&str; 8] = [".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"];
+    let is_added = |hash: &str| hash.chars().all(|c| c.is_ascii_hexdigit());
+    let is_script = |file: &str| SCRIPTS.iter().any(|end| file.ends_with(end));
+    match name.rsplit_once('?') {
+        Some((file, hash)) if name.starts_with("webpack") && is_added(hash) && is_script(file) => {
+            normal_url(file)
+        }
+        _ => normal_url(name),
+    }
 }
 
 /// `https:`, `webpack:`; not `C:`, which no Linux program means.
@@ -74,6 +88,25 @@ fn normal_url(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_webpack_adds_are_not_shown() {
+        assert_eq!(
+            shown("webpack://app/./src/a.js?33ea"),
+            "webpack://app/src/a.js"
+        );
+        assert_eq!(
+            shown("webpack-internal:///./a.js?"),
+            "webpack-internal:///a.js"
+        );
+        let typed = "webpack://app/src/a.vue?vue&type=script";
+        assert_eq!(shown(typed), typed);
+        assert_eq!(
+            shown("https://x.test/a.js?33ea"),
+            "https://x.test/a.js?33ea"
+        );
+        assert_eq!(shown("/srv/../a"), "/srv/../a");
+    }
 
     #[test]
     fn maps_are_found_beside_their_scripts() {

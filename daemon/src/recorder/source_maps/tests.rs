@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Instant;
 
 use nodeprof_profile::recording::{Frame, FrameKind};
@@ -80,8 +81,21 @@ fn annotated(frames: &[(&str, u32, u32)], reader: &dyn SourceReader) -> Recordin
     recording
 }
 
+/// As if all scripts named a map.
+fn all_named(recording: &Recording) -> Known {
+    let files = recording.names.iter().filter_map(|name| path_of(name));
+    Known {
+        files: files.map(|path| (path, true)).collect(),
+        ..Known::default()
+    }
+}
+
 fn annotate_now(recording: &mut Recording, reader: &dyn SourceReader) {
-    let scripts = scripts(recording, |_| true);
+    annotate_known(recording, &all_named(recording), reader);
+}
+
+fn annotate_known(recording: &mut Recording, known: &Known, reader: &dyn SourceReader) {
+    let scripts = scripts(recording, known);
     let findings = look_up(&scripts, reader, Instant::now() + LONGEST);
     apply(recording, RunId(0), findings);
 }
@@ -332,6 +346,72 @@ fn wrong_maps_change_nothing_and_are_counted() {
 }
 
 #[test]
+fn a_map_that_its_script_does_not_name_lies_beside_it() {
+    let frames = [("/a/a.js", 1, 5)];
+    let with = |map: &[u8], names_one: bool| {
+        let reader = Memory::of(&[("/a/a.js", b"x"), ("/a/a.js.map", map)]);
+        let mut recording = recording(&frames);
+        let files = HashMap::from([("/a/a.js".into(), names_one)]);
+        let texts = HashMap::new();
+        annotate_known(&mut recording, &Known { files, texts }, &reader);
+        assert_eq!(losses(&recording), []);
+        originals(&recording)
+    };
+    let found = [Some("/a/a.ts:10:6".to_owned())];
+    assert_eq!(with(MAP.as_bytes(), false), found);
+    let of_file = |file: &str| MAP.replacen('{', &format!(r#"{{"file":"{file}","#), 1);
+    assert_eq!(with(of_file("a.js").as_bytes(), false), found);
+    assert_eq!(with(of_file("dist/a.js").as_bytes(), false), found);
+    assert_eq!(with(of_file("").as_bytes(), false), found);
+    // Of another script, or none at all: that is no loss, for nobody said that there is one.
+    assert_eq!(with(of_file("b.js").as_bytes(), false), [None]);
+    assert_eq!(with(b"[1]", false), [None]);
+    // What seemed to name one, and names none, is not looked for.
+    assert_eq!(with(MAP.as_bytes(), true), [None]);
+}
+
+#[test]
+fn what_came_with_the_records_has_the_map_in_its_text() {
+    let mut recording = recording(&[("/a/a.ts", 1, 5), ("file:///a/b.ts?v=1", 1, 5)]);
+    let inline = Reference::Inline(Some(MAP.as_bytes().to_vec()));
+    let known = Known {
+        files: HashMap::from([("/a/a.ts".into(), true)]),
+        texts: HashMap::from([
+            (b"/a/a.ts".to_vec(), inline.clone()),
+            (b"file:///a/b.ts?v=1".to_vec(), inline),
+        ]),
+    };
+    let reader = Memory::default();
+    annotate_known(&mut recording, &known, &reader);
+    let expected = Some("/a/a.ts:10:6".to_owned());
+    assert_eq!(originals(&recording), [expected.clone(), expected]);
+    assert!(reader.opened.borrow().is_empty());
+}
+
+#[test]
+fn evaluated_code_is_of_the_only_source_of_its_map_also_where_that_knows_nothing() {
+    let name = "webpack-internal:///a.ts";
+    let mut recording = recording(&[("/a/main.js", 1, 1), ("/a/main.js", 1, 1)]);
+    recording.names.push(name.as_bytes().to_vec());
+    let file = NameId(recording.names.len() as u32 - 1);
+    for (frame, (line, column)) in recording.frames.iter_mut().zip([(1, 5), (3, 1)]) {
+        (frame.line, frame.column) = (None, None);
+        (frame.function_line, frame.function_column) = (None, None);
+        frame.original = Some(OriginalPosition { file, line, column });
+        assert!(frame.is_evaluated());
+    }
+    let map = MAP.replace("a.ts", "webpack://app/./src/a.ts?33ea");
+    let inline = Reference::Inline(Some(map.into_bytes()));
+    let known = Known {
+        texts: HashMap::from([(name.as_bytes().to_vec(), inline)]),
+        ..all_named(&recording)
+    };
+    annotate_known(&mut recording, &known, &Memory::default());
+    let expected = ["10:6", "1:1"].map(|at| Some(format!("webpack://app/src/a.ts:{at}")));
+    assert_eq!(originals(&recording), expected);
+}
+
+#[test]
 fn a_map_that_is_not_there_is_no_loss() {
     for url in ["a.js.map", "https://cdn.test/a.js.map", "//x/y", "a%zz"] {
         let script = format!("//# sourceMappingURL={url}");
@@ -377,7 +457,7 @@ fn scripts_of_node_and_of_no_file_are_not_looked_for() {
 fn nothing_is_read_when_the_time_is_over() {
     let mut recording = recording(&[("/a/a.js", 1, 1), ("/b/b.js", 1, 1)]);
     let reader = with_map(MAP.as_bytes());
-    let scripts = scripts(&recording, |_| true);
+    let scripts = scripts(&recording, &all_named(&recording));
     let findings = look_up(&scripts, &reader, Instant::now());
     apply(&mut recording, RunId(0), findings);
     assert!(reader.opened.borrow().is_empty());

@@ -354,19 +354,20 @@ impl Builder {
 
         let mut recording = Recording::default();
         let pids = self.pids();
-        let started = self.earliest();
-        let ended = self.samples.iter().filter_map(|s| s.at).max();
-        let objects = self.node_objects();
-        let mut names = Names::default();
-        let processes = self.processes(&pids, started, &mut recording);
-        self.binaries(&objects, &pids, &processes, &mut recording);
-        let stacks = self.code(&objects, &mut names, &mut recording);
-
         let event = taken
             .first()
             .map(|event| self.events.things[*event as usize].clone())
             .unwrap_or_default();
         let weights = Weights::of(&event, self.hz, &self.samples);
+        let begun = self.begun(&pids, &weights);
+        let started = self.earliest(&begun);
+        let ended = self.samples.iter().filter_map(|s| s.at).max();
+        let objects = self.node_objects();
+        let mut names = Names::default();
+        let processes = self.processes(&pids, &begun, started, &mut recording);
+        self.binaries(&objects, &pids, &processes, &mut recording);
+        let stacks = self.code(&objects, &mut names, &mut recording);
+
         for sample in &self.samples {
             let thread = self.threads.things[sample.thread as usize];
             recording.samples.push(Sample {
@@ -480,10 +481,28 @@ impl Builder {
         pids
     }
 
-    fn earliest(&self) -> Nanoseconds {
+    /// When each process's first sample begins, by pid: a sample stands for the time before it, which begins with its process at the earliest.
+    fn begun(&self, pids: &HashMap<u32, u32>, weights: &Weights) -> HashMap<u32, Nanoseconds> {
+        let mut begun: HashMap<u32, Nanoseconds> = HashMap::new();
+        for sample in &self.samples {
+            let Some(at) = sample.at else { continue };
+            let pid = pids[&sample.thread];
+            let note = self.notes.get(&pid);
+            let exec = note.and_then(|note| note.execs.first()).map(|exec| exec.0);
+            let forked = note.and_then(|note| note.forked);
+            let known = exec.into_iter().chain(forked).filter(|known| *known <= at);
+            let weight = weights.weight(sample.period);
+            let begins = known.fold(Nanoseconds(at.0.saturating_sub(weight)), Ord::max);
+            let first = begun.entry(pid).or_insert(begins);
+            *first = begins.min(*first);
+        }
+        begun
+    }
+
+    fn earliest(&self, begun: &HashMap<u32, Nanoseconds>) -> Nanoseconds {
         let notes = self.notes.values();
         let execs = notes.flat_map(|note| note.execs.first().map(|exec| exec.0));
-        let samples = self.samples.iter().filter_map(|sample| sample.at);
+        let samples = begun.values().copied();
         execs.chain(samples).min().unwrap_or_default()
     }
 
@@ -491,6 +510,7 @@ impl Builder {
     fn processes(
         &self,
         pids: &HashMap<u32, u32>,
+        begun: &HashMap<u32, Nanoseconds>,
         started: Nanoseconds,
         recording: &mut Recording,
     ) -> HashMap<u32, ProcessId> {
@@ -501,6 +521,7 @@ impl Builder {
             if ids.contains_key(&pid) {
                 continue;
             }
+            let first_seen = begun.get(&pid).copied().unwrap_or(started);
             // The outermost ancestor first; a loop of parents ends at the first that is seen again.
             let mut line = vec![pid];
             let mut known = HashSet::from([pid]);
@@ -519,7 +540,6 @@ impl Builder {
                 let note = self.notes.get(&pid);
                 let parent = note.and_then(|note| note.parent);
                 let comm = comms.get(&pid).copied();
-                let first_seen = sample.at.unwrap_or(started);
                 let first_exec = note.and_then(|note| note.execs.first()).map(|exec| exec.0);
                 let forked = note
                     .and_then(|note| note.forked)
@@ -860,7 +880,7 @@ impl Weights {
                 String::from_utf8_lossy(event)
             )),
             Self::Equal { .. } => Some(
-                "periods were not printed: each sample counts as 1 ms; type: perf script -F +period"
+                "no period was printed with its event: each sample counts as 1 ms; type: perf script -F +period,+event"
                     .to_owned(),
             ),
         }

@@ -56,29 +56,44 @@ pub struct Frame<'l> {
     pub inlined: bool,
 }
 
-/// Understands a line; `None` if it is none of perf's.
-pub fn parse(line: &[u8]) -> Option<Line<'_>> {
+/// Why a line is not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unclear {
+    /// It is none of perf's.
+    Line,
+    /// A sample with something behind its instant that perf does not print there.
+    Event,
+}
+
+/// Understands a line.
+///
+/// # Errors
+/// [`Unclear`].
+pub fn parse(line: &[u8]) -> Result<Line<'_>, Unclear> {
     let text = line.trim_ascii();
     if text.is_empty() {
-        return Some(Line::Blank);
+        return Ok(Line::Blank);
     }
     if let [b'#', comment @ ..] = line {
-        return Some(Line::Comment(comment.trim_ascii()));
+        return Ok(Line::Comment(comment.trim_ascii()));
     }
     // Frames are indented by a tab; the name of a thread is right-aligned with spaces where there is no call chain.
     if line[0] == b'\t' {
-        return parse_frame(text).map(Line::Frame).or_else(|| source(text));
+        let frame = parse_frame(text).map(Line::Frame);
+        return frame.or_else(|| source(text)).ok_or(Unclear::Line);
     }
-    let event = parse_event(text);
-    if line[0] == b' ' && event.as_ref().is_none_or(|event| event.at.is_none()) {
+    let timed = with_time(text)?;
+    if line[0] == b' ' && timed.is_none() {
         // Indentation that a copy turned into spaces.
         if let Some(frame) = parse_frame(text) {
-            return Some(Line::Frame(frame));
+            return Ok(Line::Frame(frame));
         }
     }
-    event
+    timed
+        .or_else(|| without_time(text))
         .map(Line::Event)
         .or_else(|| (line[0] == b' ').then(|| source(text)).flatten())
+        .ok_or(Unclear::Line)
 }
 
 /// `file.cc:12`, `??:0`.
@@ -97,12 +112,9 @@ fn words(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-fn parse_event(text: &[u8]) -> Option<Event<'_>> {
-    with_time(text).or_else(|| without_time(text))
-}
-
 /// The instant is the landmark: `COMM PID/TID [CPU] FLAGS TIME: …`. A name can hold all but that.
-fn with_time(text: &[u8]) -> Option<Event<'_>> {
+fn with_time(text: &[u8]) -> Result<Option<Event<'_>>, Unclear> {
+    let mut unclear = false;
     let mut before: Vec<(usize, &[u8])> = Vec::new();
     for (start, word) in words(text) {
         let Some(at) = word.strip_suffix(b":").and_then(instant) else {
@@ -113,8 +125,13 @@ fn with_time(text: &[u8]) -> Option<Event<'_>> {
             before.push((start, word));
             continue;
         };
-        let (period, name, rest) = what(text.get(start + word.len()..).unwrap_or_default());
-        return Some(Event {
+        let behind = text.get(start + word.len()..).unwrap_or_default();
+        let Some((period, name, rest)) = what(behind) else {
+            unclear = true;
+            before.push((start, word));
+            continue;
+        };
+        return Ok(Some(Event {
             comm,
             pid,
             tid,
@@ -122,9 +139,13 @@ fn with_time(text: &[u8]) -> Option<Event<'_>> {
             period,
             name,
             rest,
-        });
+        }));
     }
-    None
+    if unclear {
+        Err(Unclear::Event)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Thread and name from the words before the instant.
@@ -173,31 +194,42 @@ fn ids_of(word: &[u8]) -> Option<(Option<u32>, u32)> {
     }
 }
 
-/// Period, event and what follows, from what stands behind the instant.
-fn what(text: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
-    let behind = |start: usize, word: &[u8]| {
-        text.get(start + word.len()..)
-            .unwrap_or_default()
-            .trim_ascii()
+/// Period, event and what follows, of what stands behind the instant; `None` if perf does not print such a thing there.
+fn what(text: &[u8]) -> Option<(Option<u64>, &[u8], &[u8])> {
+    let text = text.trim_ascii();
+    let all: Vec<(usize, &[u8])> = words(text).collect();
+    let Some((_, first)) = all.first() else {
+        return Some((None, b"", b""));
     };
-    let mut words = words(text);
-    let first = words.next();
-    let second = words.next();
-    if let (Some((_, period)), Some((start, name))) = (first, second)
-        && let (Some(period), Some(event)) = (number(period), name.strip_suffix(b":"))
-    {
-        return (Some(period), event, behind(start, name));
+    // `PERF_RECORD_FORK(2:2):(1:1)` has no colon behind it.
+    if first.starts_with(b"PERF_RECORD_") {
+        let name = first.strip_suffix(b":").unwrap_or(first);
+        return Some((None, name, text[first.len()..].trim_ascii()));
     }
-    if let Some((start, name)) = first {
-        if let Some(event) = name.strip_suffix(b":") {
-            return (None, event, behind(start, name));
-        }
-        // `PERF_RECORD_FORK(2:2):(1:1)` has no colon behind it.
-        if name.starts_with(b"PERF_RECORD_") {
-            return (None, name, behind(start, name));
-        }
+    let period = number(first).filter(|_| all.len() > 1);
+    if let Some((name, rest)) = event(text, &all[usize::from(period.is_some())..]) {
+        return Some((period, name, rest));
     }
-    (None, b"", text.trim_ascii())
+    // Neither was printed: the frame, unless that is the period and then the frame, or the period and then an event.
+    let frame = parse_frame(text)?;
+    let second = frame.symbol.and_then(parse_frame);
+    let odd = second.is_some_and(|frame| frame.symbol.is_some()) || text.ends_with(b":");
+    (!odd).then_some((None, b"".as_slice(), text))
+}
+
+/// An event and what follows. Names can hold spaces (`raw 0x1a8`, `cpu-clock/name=my clock/`), and so can the symbols of frames.
+fn event<'l>(text: &'l [u8], words: &[(usize, &[u8])]) -> Option<(&'l [u8], &'l [u8])> {
+    let (start, first) = words.first()?;
+    let place = words.iter().position(|(_, word)| word.ends_with(b":"))?;
+    let (last, word) = words[place];
+    let end = last + word.len();
+    let (name, rest) = (&text[*start..end - 1], text[end..].trim_ascii());
+    let is_name = if place == 0 {
+        !first.starts_with(b"-")
+    } else {
+        first[0].is_ascii_alphabetic() && (rest.is_empty() || parse_frame(rest).is_some())
+    };
+    is_name.then_some((name, rest))
 }
 
 /// `COMM TID [CPU] PERIOD EVENT:`, printed without the instant.
@@ -208,6 +240,10 @@ fn without_time(text: &[u8]) -> Option<Event<'_>> {
         let Some((pid, tid)) = ids_of(word) else {
             continue;
         };
+        // perf names a thread that it does not know by its number; any other `-1` is a period, and odd.
+        if tid == u32::MAX && !text.starts_with(b":") {
+            continue;
+        }
         let mut next = place + 1;
         while all.get(next).is_some_and(|(_, w)| is_processor_or_flags(w)) {
             next += 1;
@@ -215,8 +251,10 @@ fn without_time(text: &[u8]) -> Option<Event<'_>> {
         let Some(&(behind, _)) = all.get(next) else {
             continue;
         };
-        let (period, name, rest) = what(&text[behind..]);
-        if name.is_empty() {
+        let Some((period, name, rest)) = what(&text[behind..]) else {
+            continue;
+        };
+        if name.is_empty() || name.contains(&b' ') {
             continue;
         }
         return Some(Event {
@@ -351,7 +389,7 @@ mod tests {
 
     fn event(line: &str) -> Event<'_> {
         match parse(line.as_bytes()) {
-            Some(Line::Event(event)) => event,
+            Ok(Line::Event(event)) => event,
             other => panic!("{line:?}: {other:?}"),
         }
     }
@@ -361,7 +399,7 @@ mod tests {
             bytes.map_or("-".into(), |b| String::from_utf8_lossy(b).into_owned())
         };
         match parse(line.as_bytes()) {
-            Some(Line::Frame(f)) => (f.address, text(f.symbol), text(f.object), f.inlined),
+            Ok(Line::Frame(f)) => (f.address, text(f.symbol), text(f.object), f.inlined),
             other => panic!("{line:?}: {other:?}"),
         }
     }
@@ -434,6 +472,32 @@ mod tests {
                 ),
             ),
             (
+                "node 28277 15441.787023: 1001001 raw 0x1a8: ",
+                (
+                    "node",
+                    None,
+                    28277,
+                    Some(15_441_787_023_000),
+                    Some(1_001_001),
+                    "raw 0x1a8",
+                ),
+            ),
+            (
+                "node 28277 15441.787023: 1001001 my clock:  7fa24745375c strcmp+0x12bc (/l.so)",
+                (
+                    "node",
+                    None,
+                    28277,
+                    Some(15_441_787_023_000),
+                    Some(1_001_001),
+                    "my clock",
+                ),
+            ),
+            (
+                "node 28277 1.5: 7000 JS:*get x: /a.js:2:67+0x10 (/tmp/perf-1.map)",
+                ("node", None, 28277, Some(1_500_000_000), None, ""),
+            ),
+            (
                 "            node 28277 15441.787023: ",
                 ("node", None, 28277, Some(15_441_787_023_000), None, ""),
             ),
@@ -473,6 +537,26 @@ mod tests {
         }
         let single = event(cases[3].0);
         assert_eq!(single.rest, b"7fa24745375c strcmp+0x12bc (/l.so)");
+    }
+
+    #[test]
+    fn what_perf_does_not_print_behind_an_instant_is_told() {
+        for behind in [
+            "-5 cpu-clock: ",
+            "-5: ",
+            "1001.5 cpu-clock: ",
+            "1e6 cpu-clock: ",
+            "99999999999999999999 cpu-clock: ",
+            "1 -5 cpu-clock: ",
+            "1001001 7fa24745375c strcmp+0x12bc (/l.so)",
+            "DEFERRED CALLCHAIN [cookie: 3]",
+            "prev_comm=a prev_pid=1",
+        ] {
+            let line = format!("node 28277/28284 [001] 15441.787023: {behind}");
+            assert_eq!(parse(line.as_bytes()), Err(Unclear::Event), "{line}");
+        }
+        let without_time = "node 28277 -5 cpu-clock: ";
+        assert_eq!(parse(without_time.as_bytes()), Err(Unclear::Line));
     }
 
     #[test]
@@ -542,14 +626,14 @@ mod tests {
 
     #[test]
     fn other_lines_are_told_apart() {
-        assert_eq!(parse(b""), Some(Line::Blank));
-        assert_eq!(parse(b" \t "), Some(Line::Blank));
+        assert_eq!(parse(b""), Ok(Line::Blank));
+        assert_eq!(parse(b" \t "), Ok(Line::Blank));
         assert_eq!(
             parse(b"# arch : x86_64"),
-            Some(Line::Comment(b"arch : x86_64"))
+            Ok(Line::Comment(b"arch : x86_64"))
         );
-        assert_eq!(parse(b"  main.cc:12"), Some(Line::Source));
-        assert_eq!(parse(b"\t??:0"), Some(Line::Source));
+        assert_eq!(parse(b"  main.cc:12"), Ok(Line::Source));
+        assert_eq!(parse(b"\t??:0"), Ok(Line::Source));
         for foreign in [
             "PERFILE2",
             "hello world",
@@ -557,7 +641,7 @@ mod tests {
             "{\"a\": 1}",
             "\tnot hex",
         ] {
-            assert_eq!(parse(foreign.as_bytes()), None, "{foreign}");
+            assert_eq!(parse(foreign.as_bytes()), Err(Unclear::Line), "{foreign}");
         }
     }
 }

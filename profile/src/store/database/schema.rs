@@ -105,6 +105,7 @@ mod tests {
             .execute_batch(&format!(
                 "DROP VIEW continuations;
                  DROP VIEW samples;
+                 DELETE FROM frame_kind WHERE id = 7;
                  CREATE VIEW samples AS SELECT at_ns FROM sample;
                  CREATE VIEW mine AS SELECT run FROM processes;
                  PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={OLDEST};
@@ -142,5 +143,8 @@ mod tests {
             };
             database.prepare(&query).unwrap();
         }
+        let kinds = "SELECT count(*) FROM frame_kind";
+        let kinds: u32 = database.query_row(kinds, [], |row| row.get(0)).unwrap();
+        assert_eq!(kinds, 8);
     }
 }

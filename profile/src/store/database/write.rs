@@ -79,7 +79,7 @@ pub struct Database {
     sweep: Option<Sweep>,
     /// Changes when somebody else has written, as SQLite tells it.
     data_version: i64,
-    _lock: File,
+    _lock: Lock,
 }
 
 /// Ids that come next, and what is known of rows that are there.
@@ -777,8 +777,18 @@ impl Places for Placed {
 /// A writer that was killed while it started a program has left a child that holds the lock until its exec.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
+/// A lock that ends with this, also where a process that was forked meanwhile has the descriptor, too.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// One writer at a time.
-fn lock(path: &Path) -> Result<File, DatabaseError> {
+fn lock(path: &Path) -> Result<Lock, DatabaseError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let unusable = |error| DatabaseError::Open {
@@ -792,7 +802,7 @@ fn lock(path: &Path) -> Result<File, DatabaseError> {
     let until = Instant::now() + LOCK_WAIT;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(Lock(file)),
             Err(std::fs::TryLockError::WouldBlock) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -962,6 +972,19 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
+
+    #[test]
+    fn a_database_that_is_closed_can_be_opened_though_a_forked_process_has_its_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("runs.db");
+        let database = Database::open(&file).unwrap();
+        // As the kernel shares it with a child.
+        let _of_child = database._lock.0.try_clone().unwrap();
+        let error = Database::open(&file).unwrap_err();
+        assert!(matches!(error, DatabaseError::InUse { .. }), "{error}");
+        drop(database);
+        Database::open(&file).unwrap();
+    }
 
     /// It is asked after each start.
     #[test]
