@@ -20,7 +20,7 @@ mod copy_program;
 mod undisturbed;
 
 pub use copy_program::copy_program;
-pub use undisturbed::undisturbed;
+pub use undisturbed::{stolen, undisturbed};
 
 /// The command under test.
 pub const NODEPROF: &str = env!("CARGO_BIN_EXE_nodeprof");

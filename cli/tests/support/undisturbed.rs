@@ -59,7 +59,7 @@ fn processors() -> f64 {
 }
 
 /// CPU time that the host of this virtual machine took from it since it was started, seconds of one CPU.
-fn stolen() -> f64 {
+pub fn stolen() -> f64 {
     let all = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
     let steal = all.split_ascii_whitespace().nth(8);
     let ticks: f64 = steal.and_then(|n| n.parse().ok()).expect("steal");
