@@ -2328,6 +2328,24 @@ fn what_full_mode_records_is_not_told_as_lost_while_the_holder_of_count_mode_is_
     kills_in_full_mode("nodeprof-holder");
 }
 
+/// What begins while the guard of count mode is replaced its holder meets after the exec, and leaves to full mode, which is killed before it has told of it.
+#[test]
+#[ignore = "needs root"]
+fn no_start_vanishes_while_a_guard_and_then_full_mode_are_killed() {
+    /// A guard, and the holder with it, is replaced within 60 ms.
+    const REPLACED: Duration = Duration::from_millis(100);
+    undisturbed(|| {
+        let are_there = AtomicBool::new(false);
+        let all = starts_in_full_mode_during(|service| {
+            let has_guard = kill_process(service, "nodeprof-guard");
+            std::thread::sleep(REPLACED);
+            let has_lane = kill_process(service, "nodeprof-lane");
+            are_there.fetch_or(has_guard && has_lane, Ordering::Relaxed);
+        });
+        assert!(all.is_none() || are_there.into_inner());
+    });
+}
+
 /// Full mode hears of it later than count mode, which leaves its starts to it.
 #[test]
 #[ignore = "needs root"]

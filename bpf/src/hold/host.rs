@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admission, aside, images::Use, is_dropping, worker::FileId};
+use super::{Admission, Met, aside, images::Use, is_dropping, worker::FileId};
 use crate::{Link, Programs, copies::let_copies_go};
 
 /// The tracepoints of the syscalls stay this long when nobody is recorded any more: a build starts one node after another.
@@ -75,15 +75,15 @@ impl Host {
         }
     }
 
-    /// Asks the policy, and makes ready if it agrees. `held`: the process waits in its exec.
+    /// Asks the policy, and makes ready if it agrees.
     pub(super) fn admits(
         &mut self,
         pid: u32,
         program: &Path,
-        held: bool,
+        met: Met,
         programs: &Programs,
     ) -> bool {
-        if !(self.admission)(pid, program, held) {
+        if !(self.admission)(pid, program, met) {
             return false;
         }
         if self.syscalls && self.tracing.is_empty() {

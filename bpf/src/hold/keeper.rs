@@ -22,7 +22,7 @@ use libbpf_rs::libbpf_sys;
 use nodeprof_probes::is_node_binary;
 
 use super::{
-    Execs, HolderOptions, NOT_OPEN, Obeys, Request, act_first, aside,
+    Execs, HolderOptions, Met, NOT_OPEN, Obeys, Request, act_first, aside,
     fanotify::{Fanotify, Held, node_binaries, node_binaries_that_answer},
     host::Host,
     is_dropping, is_followed, is_main_thread, message,
@@ -528,7 +528,7 @@ impl Keeper {
         }
         if let Some(host) = &mut self.host {
             path = held.path();
-            if !host.admits(held.pid, &path, true, programs) {
+            if !host.admits(held.pid, &path, Met::Held, programs) {
                 host.refuse(held.pid);
                 return;
             }
@@ -598,7 +598,11 @@ impl Keeper {
                 }
                 return;
             };
-            if host.admits(pid, &path, false, programs) {
+            let met = match host.knows(execution.inode) {
+                true => Met::Running,
+                false => Met::Unknown,
+            };
+            if host.admits(pid, &path, met, programs) {
                 self.tell_tracing();
                 let stop = Stop {
                     pid,

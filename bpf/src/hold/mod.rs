@@ -52,8 +52,19 @@ use crate::{Link, Programs, expedite::Expedited};
 pub type PlanSource = Box<dyn Fn(&Path, &Path) -> Result<AttachPlan, String> + Send + Sync>;
 
 /// Whether a process that executes this program is to be recorded: asked by the holder of a service while the exec waits, so
-/// the answer takes microseconds; or, then it is false, after an exec that was not held.
-pub type Admission = Box<dyn FnMut(u32, &Path, bool) -> bool>;
+/// the answer takes microseconds; or after an exec that was not held.
+pub type Admission = Box<dyn FnMut(u32, &Path, Met) -> bool>;
+
+/// How the holder of a service has met a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// It waits in its exec of a node binary.
+    Held,
+    /// It has executed a node binary that is known.
+    Running,
+    /// It has executed a large program, which may be node.
+    Unknown,
+}
 
 /// What is to be known of a process that got its probes: asked by the holder right after its exec went on, when it is there for certain. The
 /// answer is handed on as it is ([`Event::Attached`]), or left out if it is longer than [`DESCRIPTION_LIMIT`].

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use nodeprof_bpf::stat_field;
+use nodeprof_bpf::{hold::Met, stat_field};
 use nodeprof_profile::random::Random;
 
 use crate::recorder::Mode;
@@ -145,8 +145,8 @@ impl Admission {
         }
     }
 
-    /// Whether a process that executes this program is recorded. `held`: it waits in its exec.
-    pub(super) fn admits(&mut self, pid: u32, program: &Path, held: bool) -> bool {
+    /// Whether a process that executes this program is recorded.
+    pub(super) fn admits(&mut self, pid: u32, program: &Path, met: Met) -> bool {
         if self.gate.is_closed_for(Closed::Paused) {
             return false;
         }
@@ -177,14 +177,16 @@ impl Admission {
             .filter(|_| lacks_full || is_full);
         let rules = stands_in.unwrap_or(&self.rules);
         // Without it such a start has the probes of both modes until its exec.
-        if held && rules.asks_command_of(&start) && rules.one_in(&start, self.mode) > 0 {
+        if met == Met::Held && rules.asks_command_of(&start) && rules.one_in(&start, self.mode) > 0
+        {
             start.command = self.commands.of(pid, program);
         }
         let of_rules = rules.one_in(&start, self.mode);
         let of_ceiling = self.ceiling.one_in();
+        // Of others nobody needs to tell.
+        let is_node = met != Met::Unknown;
         if of_rules == 0 {
-            // One that is not held may be another program than node.
-            let is_the_other_modes = held && stands_in.is_none() && self.in_count_mode.is_some();
+            let is_the_other_modes = is_node && stands_in.is_none() && self.in_count_mode.is_some();
             if is_the_other_modes {
                 let of_full = rules.one_in(&start, Mode::Full);
                 let lots = Lots::within(pid, of_full, of_ceiling);
@@ -220,7 +222,7 @@ impl Admission {
             };
             self.admitted.add(pid, known);
         }
-        if held {
+        if is_node {
             self.gate.admit(pid);
         }
         true
@@ -263,7 +265,7 @@ mod tests {
     fn what_is_not_recorded_for_a_full_disk_is_counted_once_and_what_is_paused_is_not() {
         let mut both = both(FULL);
         let mut ask = |gate: &Gate, path: &str| {
-            let admitted = both.count.admits(1, Path::new(path), true);
+            let admitted = both.count.admits(1, Path::new(path), Met::Held);
             (admitted, gate.turned_away())
         };
         assert_eq!(ask(&both.gate, "/f"), (false, 0), "the other mode's");
@@ -284,7 +286,7 @@ mod tests {
         );
         let mut read = 0;
         let mut left_of = |both: &mut Both, pid: u32, path: &str| {
-            both.count.admits(pid, Path::new(path), true);
+            both.count.admits(pid, Path::new(path), Met::Held);
             both.gate.left_to_full(&mut read).collect::<Vec<_>>()
         };
         assert_eq!(left_of(&mut both, 1, "/f"), [1]);
@@ -299,10 +301,14 @@ mod tests {
         both.ceilings[0].set_one_in(0);
         assert_eq!(left_of(&mut both, 6, "/f"), [] as [u32; 0], "passed over");
         both.ceilings[0].set_one_in(1);
-        both.count.admits(7, Path::new("/f"), false);
-        both.count.admits(8, Path::new("/c"), false);
+        both.count.admits(7, Path::new("/f"), Met::Unknown);
+        both.count.admits(8, Path::new("/c"), Met::Unknown);
         assert_eq!(left_of(&mut both, 9, "/f"), [9], "that may not be node");
-        assert_eq!(both.gate.admitted(&mut 0).collect::<Vec<_>>(), [2, 4]);
+        // That was not held, for there was no holder.
+        both.count.admits(10, Path::new("/f"), Met::Running);
+        both.count.admits(11, Path::new("/c"), Met::Running);
+        assert_eq!(left_of(&mut both, 12, "/f"), [10, 12]);
+        assert_eq!(both.gate.admitted(&mut 0).collect::<Vec<_>>(), [2, 4, 11]);
     }
 
     #[test]
@@ -310,15 +316,15 @@ mod tests {
         let mut both = both(FULL);
         let admitted = both.count.admitted();
         let mut lacks_full = |pid| admitted.take(pid).is_some_and(|known| known.lacks_full);
-        assert!(both.full.admits(1, Path::new("/f"), true));
-        assert!(!both.count.admits(1, Path::new("/f"), true));
+        assert!(both.full.admits(1, Path::new("/f"), Met::Held));
+        assert!(!both.count.admits(1, Path::new("/f"), Met::Held));
         both.gate.set_lacks_full(true);
-        assert!(both.count.admits(1, Path::new("/f"), true));
-        assert!(!both.count.admits(2, Path::new("/other"), true));
+        assert!(both.count.admits(1, Path::new("/f"), Met::Held));
+        assert!(!both.count.admits(2, Path::new("/other"), Met::Held));
         assert_eq!([1, 2].map(&mut lacks_full), [true, false]);
         assert!(!lacks_full(1), "it was asked for");
         both.gate.set_lacks_full(false);
-        assert!(!both.count.admits(1, Path::new("/f"), true));
+        assert!(!both.count.admits(1, Path::new("/f"), Met::Held));
     }
 
     #[test]
@@ -329,8 +335,8 @@ mod tests {
             both.count.commands.of_all = command.map(str::to_owned);
             both.full.commands.of_all = command.map(str::to_owned);
             (
-                both.count.admits(1, path, true),
-                both.full.admits(1, path, true),
+                both.count.admits(1, path, Met::Held),
+                both.full.admits(1, path, Met::Held),
             )
         };
         assert_eq!(ask(Some("node x")), (false, true));
@@ -338,7 +344,7 @@ mod tests {
         assert_eq!(ask(None), (true, true), "it is decided after the exec");
         // Of who waits for nothing no command is looked for.
         both.full.commands.of_all = Some("node y".into());
-        assert!(both.full.admits(1, Path::new("/node"), false));
+        assert!(both.full.admits(1, Path::new("/node"), Met::Unknown));
         let known = [&both.count, &both.full].map(|by| by.admitted().take(1).unwrap().one_in);
         assert_eq!(known, [None, None]);
     }
@@ -355,8 +361,8 @@ mod tests {
             let pids = 4_300_000..4_304_000;
             let admitted = pids.clone().map(|pid| {
                 (
-                    both.count.admits(pid, path, true),
-                    both.full.admits(pid, path, true),
+                    both.count.admits(pid, path, Met::Held),
+                    both.full.admits(pid, path, Met::Held),
                 )
             });
             let admitted: Vec<(bool, bool)> = admitted.collect();

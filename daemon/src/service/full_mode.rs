@@ -234,6 +234,7 @@ impl Service<'_> {
                     self.hand_over(Some(not_holding_because.map_or(Ok(()), Err)));
                 }
             }
+            lane::News::Begun => {}
             lane::News::Recorded {
                 pid,
                 owner,
@@ -351,7 +352,8 @@ impl Service<'_> {
         let has_just_begun = (self.handed_over).is_some_and(|at| at.elapsed() < MOMENT);
         self.handover.is_some()
             || has_just_begun
-            || (self.lane.as_ref()).is_some_and(|lane| lane.is_ending() || depends_on_command)
+            || (self.lane.as_ref())
+                .is_some_and(|lane| lane.is_beginning() || lane.is_ending() || depends_on_command)
     }
 
     /// Somebody must tell of it, unless somebody has.

@@ -74,6 +74,8 @@ pub(super) enum Said {
         holder: u32,
         not_holding_because: Option<String>,
     },
+    /// A start has begun, and is recorded.
+    Begun { pid: u32 },
     /// A start was recorded: beside this.
     Recorded { pid: u32, owner: Option<u32> },
     /// A start was not.
@@ -144,6 +146,8 @@ pub(super) enum Told {
 pub(super) enum News {
     /// It records; why starts are not held, if so.
     Ready { not_holding_because: Option<String> },
+    /// A start is recorded, of which it will tell.
+    Begun,
     /// A start to be kept.
     Recorded {
         pid: u32,
@@ -202,6 +206,8 @@ struct Running {
     wake: Arc<OwnedFd>,
     heard: Instant,
     pinged: Instant,
+    /// It has said that it records.
+    is_ready: bool,
     holder: u32,
     events: u64,
     /// Processes whose starts it records: who is told of neither as recorded nor as lost is lost with it.
@@ -261,6 +267,12 @@ impl Lane {
     /// Whether it is to end.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
+    }
+
+    /// Whether there is one of which it is not known yet whether it records.
+    pub(super) fn is_beginning(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| !running.is_ready)
     }
 
     /// Whether it has ended for good.
@@ -379,6 +391,10 @@ impl Lane {
             running.starts.remove(pid);
         }
         match said {
+            (Said::Begun { pid }, _) => {
+                running.starts.insert(pid);
+                Some(News::Begun)
+            }
             (
                 Said::Ready {
                     holder,
@@ -387,6 +403,7 @@ impl Lane {
                 _,
             ) => {
                 running.holder = holder;
+                running.is_ready = true;
                 Some(News::Ready {
                     not_holding_because,
                 })
@@ -565,6 +582,7 @@ impl Running {
             wake,
             heard: Instant::now(),
             pinged: Instant::now(),
+            is_ready: false,
             holder: 0,
             events: 0,
             starts: BTreeSet::new(),
@@ -888,5 +906,18 @@ mod tests {
         });
         assert_eq!(lost.collect::<Vec<_>>(), [3, 4]);
         drop(theirs);
+        // Also those that have begun since it was asked how it is, and by its word have not come to an end.
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        for said in [
+            alive(0, &[3]),
+            Said::Begun { pid: 4 },
+            Said::Begun { pid: 5 },
+            Said::Unwanted { pid: 4 },
+        ] {
+            write_message(&mut &theirs, &said).unwrap();
+        }
+        drop(theirs);
+        let (lost, _) = until_gone(&mut with(ours), &mut Counts::default());
+        assert_eq!(lost, [3, 5]);
     }
 }

@@ -723,8 +723,8 @@ fn start_holder(
         plans: Box::new(move |_, open| load_plan(open, None, Some(&cache), is_count)),
         candidates: known.to_vec(),
         spare: None,
-        admission: Some(Box::new(move |pid, program, held| {
-            admission.admits(pid, program, held)
+        admission: Some(Box::new(move |pid, program, met| {
+            admission.admits(pid, program, met)
         })),
         description: Some(Box::new(move |pid| {
             let mut context = Context::of(pid);
@@ -1130,6 +1130,9 @@ impl Service<'_> {
         if late.is_some() {
             run.read_program(pid, &self.config.labels);
             run.ask_rules(&self.config);
+            if self.mode == Mode::Full && run.is_start() {
+                self.say_of_full(&lane::Said::Begun { pid });
+            }
             // Nobody stopped it: it may have ended before its probes came, and one that was never hit is not whole for that.
             let why = "probes came after its main had begun";
             match self.mode {
@@ -1195,6 +1198,7 @@ impl Service<'_> {
     /// Hands records to the starts that they are of. Others are of processes that were released already.
     fn take(&mut self, bytes: &[u8], tell: &mut dyn FnMut(Happening<'_>)) {
         let mut rest = bytes;
+        let mut begun = Vec::new();
         while let Some((length, tail)) = rest.split_first_chunk::<4>() {
             let length = (u32::from_ne_bytes(*length) as usize).min(tail.len());
             let (record, tail) = tail.split_at(length);
@@ -1219,8 +1223,9 @@ impl Service<'_> {
                 match notice {
                     Notice::Exec { pid, is_whole } => {
                         // Another node in this one's place starts anew; the limit is for both.
-                        if run.executed.is_some() {
-                            run.loop_started = None;
+                        match run.executed {
+                            Some(_) => run.loop_started = None,
+                            None => begun.extend((self.mode == Mode::Full).then_some(pid)),
                         }
                         run.executed.get_or_insert_with(now);
                         run.take_command(pid, is_whole);
@@ -1234,6 +1239,11 @@ impl Service<'_> {
                     }
                     Notice::Milestone { .. } => {}
                 }
+            }
+        }
+        for pid in begun {
+            if self.running.get(&pid).is_some_and(Running::is_start) {
+                self.say_of_full(&lane::Said::Begun { pid });
             }
         }
         // Longer ones are not told; nor is one that found no room.
