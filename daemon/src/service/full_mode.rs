@@ -277,6 +277,7 @@ impl Service<'_> {
                 losses,
                 passed_over,
             } => self.of_lanes.see(losses, passed_over),
+            lane::News::Fails => self.stand_in(),
             lane::News::Gone => {
                 self.stand_in();
                 self.lose_those_left(tell);

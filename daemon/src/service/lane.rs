@@ -88,6 +88,8 @@ pub(super) enum Said {
     Unasked { pid: u32 },
     /// It goes round.
     Alive(Figures),
+    /// It records nothing from now on, for its holder has ended: it hands over what it has, and ends.
+    Fails,
 }
 
 /// How the lane is.
@@ -164,6 +166,8 @@ pub(super) enum News {
     Unasked { pid: u32 },
     /// It has counted so much.
     Counted { losses: Losses, passed_over: u64 },
+    /// It records nothing from now on, and is about to end.
+    Fails,
     /// It has ended.
     Gone,
     /// The same, as it was asked to. Another one has begun, if that was wanted.
@@ -419,6 +423,7 @@ impl Lane {
             }),
             (Said::Lost { pid, why }, _) => Some(News::Lost { pid, why }),
             (Said::Nothing { pid }, _) => Some(News::Nothing { pid }),
+            (Said::Fails, _) => Some(News::Fails),
             (Said::Unwanted { pid }, _) => Some(News::Unwanted { pid }),
             (Said::Unasked { pid }, _) => Some(News::Unasked { pid }),
             (Said::Alive(figures), _) => {

@@ -778,6 +778,8 @@ impl Service<'_> {
             true => Duration::ZERO,
             false => SILENCE,
         };
+        // Count mode stands in for it meanwhile: what there is to hand over may take long.
+        self.say_of_full(&lane::Said::Fails);
         // Then it cannot have told of those that waited.
         let is_cut = is_silent || self.holder.is_ending();
         let mut events = Vec::new();
