@@ -123,7 +123,10 @@ fn is_inline_cache_miss(function: &str) -> bool {
 /// Whether a native function reads, compiles or instantiates WebAssembly. The same from 9.4 to 14.6.
 fn is_webassembly_compilation(function: &str) -> bool {
     // What functions of WebAssembly call for instructions that the processor has not, such as `memory_fill_wrapper`, is named so.
-    begins(function, &["v8::internal::wasm::"]) && !function.contains("_wrapper(")
+    // V8 asks whose code an address is for each frame of any stack that it walks, also where there is no WebAssembly.
+    const OTHERS: [&str; 4] = ["_wrapper(", "::Lookup", "LookupCache::", "CodeRefScope::"];
+    begins(function, &["v8::internal::wasm::"])
+        && !OTHERS.iter().any(|other| function.contains(other))
 }
 
 /// Whether a function is one through which the kernel comes to run probes. A breakpoint is one of ours: no debugger is attached.
@@ -301,5 +304,9 @@ mod tests {
             work(&["v8::internal::Heap::CollectGarbage", unit]),
             Work::GarbageCollection
         );
+        let lookup = "v8::internal::wasm::WasmCodeManager::LookupCode(unsigned long) const";
+        let walk = "v8::internal::StackFrameIterator::Advance()";
+        assert_eq!(work(&[lookup, walk, "js"]), Work::Native);
+        assert_eq!(work(&[lookup, unit]), Work::WebAssemblyCompilation);
     }
 }
